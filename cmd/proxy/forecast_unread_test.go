@@ -113,7 +113,7 @@ func TestNothingIsNoPass(t *testing.T) {
 			"explain --node node-1 shop/web --why node-1", "render --node node-1",
 		} {
 			got := proxyCommand(t, append(splitArgs(command), "--manifests", folder)...)
-			begins, ends := "proxy: there is no Service in "+folder+", so ", "prints Services; what is there: "+held+"\n"
+			begins, ends := "proxy: there is no Service in "+folder+", so ", "prints Services; found: "+held+"\n"
 			if got.status != 2 || !strings.HasPrefix(got.stderr, begins) || !strings.HasSuffix(got.stderr, ends) {
 				t.Errorf("%s: %+v", command, got)
 			}
@@ -125,7 +125,7 @@ func TestNothingIsNoPass(t *testing.T) {
 func TestOldKindsAreNamed(t *testing.T) {
 	const (
 		endpoints = "- {apiVersion: v1, kind: Endpoints, metadata: {namespace: shop, name: web}}\n"
-		kubectl   = "'kubectl get endpointslices -A -o yaml' prints EndpointSlices; what is there: "
+		kubectl   = "'kubectl get endpointslices -A -o yaml' prints EndpointSlices; found: "
 	)
 	beta := strings.ReplaceAll(checkedService, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
 	without := checkedService[:strings.Index(checkedService, "- apiVersion: discovery")]

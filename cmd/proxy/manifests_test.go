@@ -57,9 +57,9 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 func TestAFieldOfManyObjectsIsReportedOnce(t *testing.T) {
 	got := proxyCommandOn(t, strings.NewReader(newer), splitArgs("forecast --manifests -")...)
 	want := "warning: <stdin>: EndpointSlice shop/api-1: endpoints[0].brandNew: " + manifest.ForeignField + "; it counts as absent; " +
-		"and so of 1 more of this kind\n" +
+		"also in 1 more of this kind\n" +
 		"warning: <stdin>: Service shop/api: spec.newIn138: " + manifest.ForeignField + "; it counts as absent; " +
-		"and so of 1 more of this kind\n"
+		"also in 1 more of this kind\n"
 	if got.status != 0 || got.stderr != want {
 		t.Errorf("%+v, want %s", got, want)
 	}
@@ -74,7 +74,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	}{
 		"JSON values": {
 			"explain --node n", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}{"apiVersion":"v1","kind":"ConfigMap"}`, 2,
-			"what is there: Node (1), ConfigMap (1)\n",
+			"found: Node (1), ConfigMap (1)\n",
 		},
 		"nothing":        {"forecast", "", 2, "in standard input, so nothing can be forecast; "},
 		"no manifests":   {"forecast", "a: [", 2, "<stdin>: line "},

@@ -167,7 +167,7 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 		},
 		"no Service": {
 			[]string{"--config", file(), "--manifests", writeState(t, nodeText)}, 2, "Node: node-a names 192.0.2.1",
-			"prints Services; what is there: Node (1)",
+			"prints Services; found: Node (1)",
 		},
 		"a Service that is refused": {
 			[]string{"--config", file(), "--manifests", writeState(t, strings.Replace(nodePortState, "10.96.0.10", "nonsense", 1))}, 2,

@@ -163,7 +163,7 @@ func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 			{"nobody", folder, `proxy: there is no Node "nobody" in ` + folder + "; --node chooses one of node-a, node-b\n", 1},
 			{"node-aa", folder, `proxy: there is no Node "node-aa" in ` + folder + "; did you mean node-a?\n", 1},
 			{"nobody", without, "warning: there is no Node in " + without + `, so no label of "nobody" is known, and nothing is near it; ` +
-				"'kubectl get nodes -o yaml' prints Nodes; what is there: EndpointSlice (1), Service (1)\n", 0},
+				"'kubectl get nodes -o yaml' prints Nodes; found: EndpointSlice (1), Service (1)\n", 0},
 		} {
 			got := proxyCommand(t, append(splitArgs(command), "--node", test.node, "--manifests", test.folder)...)
 			isAnswered := got.status == 0 || strings.Contains(got.stderr, "10.9.9.9 is not an endpoint of shop/web")
@@ -204,7 +204,7 @@ func TestAFolderThatCannotBeReadIsAFailureAndNoMistakeInUsage(t *testing.T) {
 func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	empty := t.TempDir()
 	got := proxyCommand(t, "explain", "--node", "node-a", "-o", "json", "--manifests", empty)
-	want := outcome{2, "[]\n", "'kubectl get services -A -o yaml' prints Services; what is there: no object\n"}
+	want := outcome{2, "[]\n", "'kubectl get services -A -o yaml' prints Services; found: no objects\n"}
 	if !strings.HasSuffix(got.stderr, want.stderr) ||
 		got.status != want.status || got.stdout != want.stdout {
 		t.Errorf("%+v, want %+v", got, want)
@@ -247,14 +247,14 @@ func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
 		want   string
 	}{
 		"shop/others": {1, `service shop/others: it is another proxy's: its label service.kubernetes.io/service-proxy-name is "cilium", ` +
-			"and what that one does is not known here"},
+			"and how that proxy serves it is unknown here"},
 		"shop/web --service-proxy-name cilium": {1, "service shop/web: it is another proxy's: it lacks the label " +
-			"service.kubernetes.io/service-proxy-name: cilium, and those without it are left to kube-proxy or whatever stands for it"},
-		"shop/db": {1, "service shop/db: it is headless, without topology keys: DNS tells its clients of all ready endpoints, and they " +
-			"connect to these without a proxy"},
-		"shop/keys": {1, "service shop/keys: it is headless, and its topology keys are ignored: DNS tells its clients of all ready " +
-			"endpoints, and they connect to these without a proxy"},
-		"shop/away": {1, "service shop/away: it is of type ExternalName: DNS sends its clients to billing.example.com, and no proxy is asked"},
+			"service.kubernetes.io/service-proxy-name: cilium, and Services without it are served by kube-proxy or its replacement"},
+		"shop/db": {1, "service shop/db: it is headless, without topology keys: DNS returns all ready endpoints, and clients " +
+			"connect to them without a proxy"},
+		"shop/keys": {1, "service shop/keys: it is headless, and its topology keys are ignored: DNS returns all ready " +
+			"endpoints, and clients connect to them without a proxy"},
+		"shop/away": {1, "service shop/away: it is of type ExternalName: DNS sends its clients to billing.example.com, without a proxy"},
 		"shop/new":  {1, "service shop/new: it has no ClusterIP yet, so no client can connect to it"},
 		"shop/bad":  {2, "proxy: service shop/bad is refused: see the warning above"},
 	} {

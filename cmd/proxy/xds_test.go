@@ -158,7 +158,7 @@ func TestStatusShowsWhoIsConnectedByXDS(t *testing.T) {
 		node, _ := nodeStatusIn(t, namespace, at)
 		got := fmt.Sprintf("%+v", *node.Proxy.XDS)
 		for _, want := range []string{
-			"{Address:127.0.0.1:18000 Error:}", "{Address:127.0.0.1:18001 Error:listening on --xds-bind-address",
+			"{Address:127.0.0.1:18000 Error:}", "{Address:127.0.0.1:18001 Error:listen on --xds-bind-address",
 			"{Address:unix://" + socket + " Error:}", "{Address: Streams:1 Names:1", "{Address:127.0.0.1 Streams:1 Names:2",
 			"Streams:2 Names:3", "Rejected:map[malformed_request:1]", "UnknownNames:1", "RejectedResponses:0",
 		} {

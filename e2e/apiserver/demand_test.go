@@ -226,7 +226,7 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	p.demand("web", 200_000)
 	f.until("it is measured anew", hasDemand(web, 200_000))
 	p.demand("web", 1_000_001)
-	why := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, what all zones ask", web)
+	why := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of all zones", web)
 	wait.Equal(t, "it is refused", []string{why}, f.rejectedDemands)
 	if !f.holds(hasDemand(web, 200_000)) {
 		t.Error("the last good version is not in force")

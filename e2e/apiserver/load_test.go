@@ -79,7 +79,7 @@ func TestLoadReturnsAllNodesIfRequested(t *testing.T) {
 
 func TestLoadReportsWhatItMayNotList(t *testing.T) {
 	_, err := load(t, api.User(t, "user-without-rights"), "none", apiserver.LocalNode)
-	if err == nil || !strings.HasPrefix(err.Error(), "listing services: ") || !strings.Contains(err.Error(), "forbidden") {
+	if err == nil || !strings.HasPrefix(err.Error(), "list services: ") || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("Load() = %v, want that listing Services is forbidden", err)
 	}
 }

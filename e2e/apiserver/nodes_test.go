@@ -191,7 +191,7 @@ func TestServicesAreServedAfterAWhileWithoutTheRightToListNodes(t *testing.T) {
 		}
 	}
 	for want, times := range map[string]int{
-		"nodes is forbidden": 2, "timed out listing other nodes": 1, "Nodes may not be listed by label": 1,
+		"nodes is forbidden": 2, "timed out listing other nodes": 1, "listing Nodes by label is forbidden": 1,
 	} {
 		if got := strings.Count(f.log.String(), want); got != times {
 			t.Errorf("%q was logged %d times, want %d", want, got, times)

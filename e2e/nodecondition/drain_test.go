@@ -32,7 +32,7 @@ func TestLoadBalancersLearnThatANodeIsDrainedOrShutDown(t *testing.T) {
 		{`{"type": "GracefulNodeShutdownInProgress", "status": "True"}`,
 			`{"type": "GracefulNodeShutdownInProgress", "status": "Unknown"}`, "it has the condition GracefulNodeShutdownInProgress"},
 		{`{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "node is shutting down"}`,
-			isReady, "kubelet says that the node is shutting down"},
+			isReady, "kubelet reports that the node is shutting down"},
 	} {
 		n.setCondition(one.begins)
 		n.waitForHealthz(one.why)

@@ -53,7 +53,7 @@ func NewReviewer(config *rest.Config) Reviewer {
 		asClient.BearerToken = token
 		client, err := authorizationclient.NewForConfig(asClient)
 		if err != nil {
-			return 0, fmt.Errorf("making a client for a SelfSubjectAccessReview: %w", err)
+			return 0, fmt.Errorf("create client for SelfSubjectAccessReview: %w", err)
 		}
 		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
@@ -65,7 +65,7 @@ func NewReviewer(config *rest.Config) Reviewer {
 		case apierrors.IsForbidden(err): // the client may not create reviews
 			return http.StatusForbidden, nil
 		case err != nil:
-			return 0, fmt.Errorf("creating a SelfSubjectAccessReview: %w", err)
+			return 0, fmt.Errorf("create SelfSubjectAccessReview: %w", err)
 		case response.Status.Allowed:
 			return http.StatusOK, nil
 		default:
@@ -130,10 +130,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func deny(w http.ResponseWriter, status int) {
 	text := map[int]string{
-		http.StatusUnauthorized:       "a bearer token that the API server accepts is needed",
-		http.StatusForbidden:          "a role that allows get of this nonResourceURL is needed",
-		http.StatusServiceUnavailable: "the API server does not say who may read this",
-		http.StatusTooManyRequests:    "too many unknown tokens were tried; try again in a minute",
+		http.StatusUnauthorized:       "a bearer token that the API server accepts is required",
+		http.StatusForbidden:          "permission to get this nonResourceURL is required",
+		http.StatusServiceUnavailable: "the API server did not respond to the access review",
+		http.StatusTooManyRequests:    "too many requests with unknown tokens; retry in a minute",
 	}[status]
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -217,9 +217,9 @@ func (h *Handler) report(err error) {
 	defer h.mutex.Unlock()
 	switch {
 	case err != nil && !h.unresponsive:
-		h.log.Error("could not ask the API server who may read the metrics; whoever was allowed within the last hour still is", "error", err)
+		h.log.Error("failed to review access to the metrics; permissions granted within the last hour stay valid", "error", err)
 	case err == nil && h.unresponsive:
-		h.log.Info("the API server says again who may read the metrics")
+		h.log.Info("the API server responds to access reviews again")
 	}
 	h.unresponsive = err != nil
 }

@@ -78,15 +78,15 @@ func TestOnlyWhomTheAPIServerAllowsReads(t *testing.T) {
 		method, path, authorization string
 		want                        int
 	}{
-		"with the right":            {"GET", "/metrics", "Bearer reader", 200},
-		"in other letters":          {"GET", "/metrics", "bearer reader", 200},
-		"without a right":           {"GET", "/metrics", "Bearer nobody", 403},
-		"without a right here":      {"GET", "/other", "Bearer reader", 403},
-		"a token nobody knows":      {"GET", "/metrics", "Bearer stranger", 401},
-		"no token":                  {"GET", "/metrics", "", 401},
-		"an empty token":            {"GET", "/metrics", "Bearer ", 401},
-		"another scheme":            {"GET", "/metrics", "Basic cmVhZGVyOg==", 401},
-		"more than it is asked for": {"POST", "/metrics", "Bearer reader", 405},
+		"with permission":                 {"GET", "/metrics", "Bearer reader", 200},
+		"lower-case scheme":               {"GET", "/metrics", "bearer reader", 200},
+		"without permission":              {"GET", "/metrics", "Bearer nobody", 403},
+		"without permission for the path": {"GET", "/other", "Bearer reader", 403},
+		"an unknown token":                {"GET", "/metrics", "Bearer stranger", 401},
+		"no token":                        {"GET", "/metrics", "", 401},
+		"an empty token":                  {"GET", "/metrics", "Bearer ", 401},
+		"another scheme":                  {"GET", "/metrics", "Basic cmVhZGVyOg==", 401},
+		"another method":                  {"POST", "/metrics", "Bearer reader", 405},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newAPIServer()
@@ -108,7 +108,7 @@ func TestReviewsAreCachedForAWhile(t *testing.T) {
 		t.Helper()
 		before := api.reviews.Load()
 		if got := get(h, "GET", "/metrics", "Bearer "+token).Code; got != want || api.reviews.Load()-before != asked {
-			t.Errorf("%s: %d, and the API server was asked %d times; want %d, %d", token, got, api.reviews.Load()-before, want, asked)
+			t.Errorf("%s: status %d after %d reviews; want %d after %d", token, got, api.reviews.Load()-before, want, asked)
 		}
 	}
 	ask("reader", 200, 1)
@@ -134,10 +134,10 @@ func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
 	for range 5 {
 		clock.advance(allowedFor)
 		if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
-			t.Errorf("while the API server is away: %d", got)
+			t.Errorf("while the API server is unavailable: %d", got)
 		}
 		if got := get(h, "GET", "/metrics", "Bearer nobody").Code; got != 503 {
-			t.Errorf("a token that was never asked about: %d", got)
+			t.Errorf("a token that was never reviewed: %d", got)
 		}
 	}
 	clock.advance(allowedWithout)
@@ -147,10 +147,10 @@ func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
 	api.away.Store(false)
 	clock.advance(time.Second)
 	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
-		t.Errorf("behind the outage: %d", got)
+		t.Errorf("after the outage: %d", got)
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != 2 {
-		t.Errorf("%d lines, want one at each end of the outage:\n%s", lines, log)
+		t.Errorf("%d lines, want one for the start and one for the end of the outage:\n%s", lines, log)
 	}
 }
 
@@ -172,19 +172,19 @@ func TestAStrangerKeepsOutItself(t *testing.T) {
 					}
 				}
 				if got := getFrom(h, stranger, "GET", "/metrics", "Bearer reader").Code; got != 200 {
-					t.Fatalf("after %d s a reader behind the stranger's address gets %d", second, got)
+					t.Fatalf("after %d s a reader at the unknown client's address gets %d", second, got)
 				}
 				if got := getFrom(h, "192.0.2.7", "GET", "/metrics", fmt.Sprintf("Bearer reader-%d", second)).Code; got != 200 {
-					t.Fatalf("after %d s a reader elsewhere, with a new token, gets %d", second, got)
+					t.Fatalf("after %d s a reader at another address, with a new token, gets %d", second, got)
 				}
 				clock.advance(time.Second)
 			}
 			if limit := clientBurst + seconds*clientReviews; refused < seconds*50-limit {
-				t.Errorf("%d of %d tokens were refused unasked, want all but %d", refused, seconds*50, limit)
+				t.Errorf("%d of %d tokens were rejected without a review, want all but %d", refused, seconds*50, limit)
 			}
 			readers := seconds + seconds/int(allowedFor.Seconds()) + 1
 			if got, limit := int(api.reviews.Load()), clientBurst+seconds*clientReviews+readers; got > limit {
-				t.Errorf("the API server was asked %d times in %d s, want at most %d", got, seconds, limit)
+				t.Errorf("%d reviews in %d s, want at most %d", got, seconds, limit)
 			}
 		})
 	}
@@ -202,10 +202,10 @@ func TestReviewsOfUnknownTokensAreRateLimited(t *testing.T) {
 		clock.advance(time.Second)
 	}
 	if got := api.reviews.Load(); got > allBurst+20*allReviews {
-		t.Errorf("the API server was asked %d times in 20 s", got)
+		t.Errorf("%d reviews in 20 s", got)
 	}
 	if got := len(h.decisions); got > maxCachedDecisions {
-		t.Errorf("%d verdicts are kept", got)
+		t.Errorf("%d decisions are cached", got)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestARevokedTokenEndsWhileUnknownTokensAreTried(t *testing.T) {
 			getFrom(h, fmt.Sprintf("10.0.%d.1", i), "GET", "/metrics", fmt.Sprintf("Bearer stranger-%d-%d", second, i))
 		}
 		if got := get(h, "GET", "/metrics", "Bearer reader").Code; got == 200 {
-			t.Fatalf("%d s after its yes was too old, the revoked token reads", second)
+			t.Fatalf("%d s after the permission expired, the revoked token is accepted", second)
 		}
 		clock.advance(time.Second)
 	}
@@ -245,6 +245,6 @@ func TestConcurrentReviewsOfAKeyAreOne(t *testing.T) {
 	close(api.gate)
 	requests.Wait()
 	if got := api.reviews.Load(); got != 1 {
-		t.Errorf("asked %d times", got)
+		t.Errorf("%d reviews, want 1", got)
 	}
 }

@@ -35,9 +35,9 @@ func TestAnswers(t *testing.T) {
 		query string
 		want  string
 	}{
-		{"the ready ones of the own zone", zoned, "A " + webName, "NOERROR; A 10.0.0.1, A 10.0.0.5"},
-		{"each family is decided for itself", zoned, "AAAA " + webName, "NOERROR; AAAA fd00::1"},
-		{"letters are not minded", zoned, "A wEb.Shop.SVC.cluster.LOCAL.", "NOERROR; A 10.0.0.1, A 10.0.0.5"},
+		{"ready endpoints of the local zone", zoned, "A " + webName, "NOERROR; A 10.0.0.1, A 10.0.0.5"},
+		{"each family is decided independently", zoned, "AAAA " + webName, "NOERROR; AAAA fd00::1"},
+		{"upper case", zoned, "A wEb.Shop.SVC.cluster.LOCAL.", "NOERROR; A 10.0.0.1, A 10.0.0.5"},
 		{"a port by name", zoned, "SRV " + portOf, "NOERROR; SRV 0 33 8080 10-0-0-1." + webName + ", SRV 0 33 8080 fd00--1." + webName +
 			", SRV 0 33 8080 web-5." + webName + "; additional: A 10.0.0.1, A 10.0.0.5, AAAA fd00::1"},
 		{"all ports", one, "SRV " + webName, "NOERROR; SRV 0 50 5353 10-0-0-1." + webName + ", SRV 0 50 8080 10-0-0-1." + webName +
@@ -46,28 +46,28 @@ func TestAnswers(t *testing.T) {
 		{"one name in both families", dual, "SRV " + portOf, "NOERROR; SRV 0 50 8080 web-0." + webName +
 			"; additional: A 10.0.0.1, AAAA fd00::1"},
 		{"the other family only", one, "AAAA " + webName, "NOERROR; " + soa},
-		{"a hard key that nobody has", hard, "A " + webName, "NOERROR; " + soa},
-		{"a hard key that somebody has", hard, "AAAA " + webName, "NOERROR; AAAA fd00::1"},
-		{"nobody is ready", none, "A " + webName, "REFUSED"},
+		{"a hard key without a matching endpoint", hard, "A " + webName, "NOERROR; " + soa},
+		{"a hard key with a matching endpoint", hard, "AAAA " + webName, "NOERROR; AAAA fd00::1"},
+		{"no ready endpoint", none, "A " + webName, "REFUSED"},
 		{"an unknown port", one, "SRV _https._tcp." + webName, "REFUSED"},
 		{"a port of another protocol", one, "SRV _http._udp." + webName, "REFUSED"},
 		{"an unknown Service", one, "A db.shop.svc.cluster.local.", "REFUSED"},
 		{"another namespace", one, "A web.default.svc.cluster.local.", "REFUSED"},
-		{"an endpoint's name", one, "A 10-0-0-1." + webName, "REFUSED"},
-		{"an endpoint's name, of four labels", one, "A a.b." + webName, "REFUSED"},
+		{"an endpoint's name from its address", one, "A 10-0-0-1." + webName, "REFUSED"},
+		{"an endpoint's name", one, "A a.b." + webName, "REFUSED"},
 		{"another type", one, "TXT " + webName, "REFUSED"},
 		{"all types", one, "ANY " + webName, "REFUSED"},
 		{"another domain", one, "A web.shop.svc.cluster.example.", "REFUSED"},
-		{"below no domain", one, "A web.shop.svc.", "REFUSED"},
+		{"without a domain", one, "A web.shop.svc.", "REFUSED"},
 		{"the domain itself", one, "A svc.cluster.local.", "REFUSED"},
 		{"a namespace", one, "A shop.svc.cluster.local.", "REFUSED"},
 		{"the root", one, "A .", "REFUSED"},
 		{"an address", one, "PTR 1.0.0.10.in-addr.arpa.", "REFUSED"},
-		{"a domain that ends alike", one, "A web.shop.xsvc.cluster.local.", "REFUSED"},
+		{"a domain with the same suffix", one, "A web.shop.xsvc.cluster.local.", "REFUSED"},
 		{"a dot in a label", one, `A web\.shop.svc.cluster.local.`, "REFUSED"},
 		{"a dot in the domain", one, `A web.shop.svc.cluster\.local.`, "REFUSED"},
-		{"a dot in another's name", one, `TXT first\.last.example.`, "REFUSED"},
-		{"a label of odd bytes", one, `A \000\255\\.shop.svc.cluster.local.`, "REFUSED"},
+		{"a dot in a name of another zone", one, `TXT first\.last.example.`, "REFUSED"},
+		{"a label with unusual bytes", one, `A \000\255\\.shop.svc.cluster.local.`, "REFUSED"},
 	} {
 		t.Run(test.title, func(t *testing.T) {
 			query := newQuery(t, test.query)
@@ -81,7 +81,7 @@ func TestAnswers(t *testing.T) {
 				}
 				for _, record := range append(got.Answer, got.Ns...) {
 					if record.Header().Ttl != 5 {
-						t.Errorf("%v may be kept for another time than 5 s", record)
+						t.Errorf("TTL of %v is not 5 s", record)
 					}
 				}
 				isRefused := got.Rcode == miekg.RcodeRefused
@@ -100,16 +100,16 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 		change func(*miekg.Msg)
 		want   string
 	}{
-		"another operation":   {func(m *miekg.Msg) { m.Opcode = miekg.OpcodeUpdate }, "NOTIMP"},
-		"no question":         {func(m *miekg.Msg) { m.Question = nil }, "FORMERR"},
-		"two questions":       {func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) }, "FORMERR"},
-		"another class":       {func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS }, "REFUSED"},
-		"an unknown EDNS":     {func(m *miekg.Msg) { m.SetEdns0(4096, false); m.IsEdns0().SetVersion(1) }, "BADVERS"},
-		"two OPT records":     {func(m *miekg.Msg) { m.SetEdns0(4096, false); m.Extra = append(m.Extra, m.Extra[0]) }, "FORMERR"},
-		"what is beside it":   {func(m *miekg.Msg) { m.Answer = []miekg.RR{anAnswer(m)} }, "NOERROR; A 10.0.0.1"},
-		"an EDNS that is old": {func(m *miekg.Msg) { m.SetEdns0(100, true) }, "NOERROR; A 10.0.0.1"},
-		"a dot in a label":    {func(m *miekg.Msg) { m.Question[0].Name = `a\.b.`; m.SetEdns0(1400, true) }, "REFUSED"},
-		"a dot in a label of what is beside it": {func(m *miekg.Msg) {
+		"another opcode":    {func(m *miekg.Msg) { m.Opcode = miekg.OpcodeUpdate }, "NOTIMP"},
+		"no question":       {func(m *miekg.Msg) { m.Question = nil }, "FORMERR"},
+		"two questions":     {func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) }, "FORMERR"},
+		"another class":     {func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS }, "REFUSED"},
+		"an unknown EDNS":   {func(m *miekg.Msg) { m.SetEdns0(4096, false); m.IsEdns0().SetVersion(1) }, "BADVERS"},
+		"two OPT records":   {func(m *miekg.Msg) { m.SetEdns0(4096, false); m.Extra = append(m.Extra, m.Extra[0]) }, "FORMERR"},
+		"an answer record":  {func(m *miekg.Msg) { m.Answer = []miekg.RR{anAnswer(m)} }, "NOERROR; A 10.0.0.1"},
+		"a small EDNS size": {func(m *miekg.Msg) { m.SetEdns0(100, true) }, "NOERROR; A 10.0.0.1"},
+		"a dot in a label":  {func(m *miekg.Msg) { m.Question[0].Name = `a\.b.`; m.SetEdns0(1400, true) }, "REFUSED"},
+		"a dot in a label of an additional record": {func(m *miekg.Msg) {
 			m.Extra = []miekg.RR{anAnswer(m)}
 			m.Extra[0].Header().Name = `a\.b.`
 			m.SetEdns0(1400, true)
@@ -127,7 +127,7 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 				t.Errorf("got %s, want %s", words, test.want)
 			}
 			if (got.IsEdns0() != nil) != (query.IsEdns0() != nil) && test.want != "FORMERR" {
-				t.Errorf("the answer has OPT: %t, the query: %t", got.IsEdns0() != nil, query.IsEdns0() != nil)
+				t.Errorf("response has OPT: %t, query: %t", got.IsEdns0() != nil, query.IsEdns0() != nil)
 			}
 		})
 	}
@@ -137,9 +137,9 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for title, message := range map[string][]byte{"an answer": packed, "too short": packed[:11], "nothing": nil} {
+	for title, message := range map[string][]byte{"a response": packed, "too short": packed[:11], "nothing": nil} {
 		if answer, result := testZone.Answer(message, UDP, one, firstAlways); answer != nil || result.Outcome != Malformed {
-			t.Errorf("%s is answered by %x, %v", title, answer, result)
+			t.Errorf("%s: got response %x, %v", title, answer, result)
 		}
 	}
 }
@@ -154,15 +154,15 @@ func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
 		want     int
 	}{
 		"the longest label":             {label(63) + "\x00" + typeAndClass, miekg.RcodeRefused},
-		"a label that is longer":        {label(64) + "\x00" + typeAndClass, miekg.RcodeFormatError},
+		"a label that is too long":      {label(64) + "\x00" + typeAndClass, miekg.RcodeFormatError},
 		"a name of 255 bytes":           {strings.Repeat(label(63), 3) + label(61) + "\x00" + typeAndClass, miekg.RcodeRefused},
-		"a name that is longer":         {strings.Repeat(label(63), 3) + label(62) + "\x00" + typeAndClass, miekg.RcodeFormatError},
+		"a name that is too long":       {strings.Repeat(label(63), 3) + label(62) + "\x00" + typeAndClass, miekg.RcodeFormatError},
 		"a dot, a zero and a backslash": {"\x03.\x00\\\x00" + typeAndClass, miekg.RcodeRefused},
 		"a pointer to itself":           {"\xc0\x0c" + typeAndClass, miekg.RcodeFormatError},
 		"a pointer into the header":     {"\xc0\x04" + typeAndClass, miekg.RcodeFormatError},
-		"a label without an end":        {"\x09short", miekg.RcodeFormatError},
-		"a name without an end":         {"\x05short", miekg.RcodeFormatError},
-		"no class":                      {"\x05short\x00\x00\x01", miekg.RcodeFormatError},
+		"a truncated label":             {"\x09short", miekg.RcodeFormatError},
+		"a truncated name":              {"\x05short", miekg.RcodeFormatError},
+		"a missing class":               {"\x05short\x00\x00\x01", miekg.RcodeFormatError},
 	} {
 		query := append([]byte{0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, test.question...)
 		answer, _ := testZone.Answer(query, UDP, lookup, firstAlways)
@@ -221,7 +221,7 @@ func TestLongAnswers(t *testing.T) {
 		length    int // maximum length
 	}{
 		"A, 512 bytes":         {many(100, "10.0.%d.%d a"), "A " + webName, 0, UDP, 29, true, 512},
-		"A, just as many":      {many(29, "10.0.%d.%d a"), "A " + webName, 0, UDP, 29, false, 512},
+		"A, exactly as many":   {many(29, "10.0.%d.%d a"), "A " + webName, 0, UDP, 29, false, 512},
 		"A, EDNS":              {many(100, "10.0.%d.%d a"), "A " + webName, 1232, UDP, 73, true, 1232},
 		"A, EDNS, too much":    {many(100, "10.0.%d.%d a"), "A " + webName, 65535, UDP, 73, true, 1232},
 		"AAAA, 512 bytes":      {many(100, "fd00::%x:%x a"), "AAAA " + webName, 0, UDP, 16, true, 512},
@@ -249,10 +249,10 @@ func TestLongAnswers(t *testing.T) {
 			answer, _ := testZone.Answer(packed, test.transport, lookup, func(uint32) uint32 { return last })
 			var other miekg.Msg
 			if err := other.Unpack(answer); err != nil || len(other.Answer) < test.records-4 {
-				t.Errorf("from the last one on: %v, %d records", err, len(other.Answer))
+				t.Errorf("starting at the last endpoint: %v, %d records", err, len(other.Answer))
 			}
 			if len(test.endpoints) > test.records && other.Answer[0].String() == got.Answer[0].String() {
-				t.Errorf("both answers begin with %s", other.Answer[0])
+				t.Errorf("both responses start with %s", other.Answer[0])
 			}
 		})
 	}
@@ -276,7 +276,7 @@ func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 	for drawn := range uint32(8) {
 		answer, _ := testZone.Answer(packed, UDP, lookup, func(n uint32) uint32 {
 			if n != 8 {
-				t.Errorf("a number below %d is drawn, want 8", n)
+				t.Errorf("random number below %d requested, want 8", n)
 			}
 			return drawn
 		})
@@ -287,7 +287,7 @@ func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 		order = append(order, read.Answer[0].(*miekg.A).A.String())
 	}
 	if got, want := strings.Join(order, " "), strings.Repeat("10.0.0.1 ", 5)+"10.0.0.2 10.0.0.3 10.0.0.3"; got != want {
-		t.Errorf("first come %s, want %s", got, want)
+		t.Errorf("first addresses %s, want %s", got, want)
 	}
 	got, _, _ := exchange(t, newQuery(t, "SRV "+portOf), UDP, lookup)
 	want := "NOERROR; SRV 0 1 8080 10-0-0-2." + webName + ", SRV 0 2 8080 10-0-0-3." + webName + ", SRV 0 5 8080 10-0-0-1." + webName +
@@ -326,19 +326,19 @@ func checkAnswer(t *testing.T, query []byte, lookup func(model.ObjectName) *Reco
 		answer, result := testZone.Answer(query, transport, lookup, firstAlways)
 		if answer == nil {
 			if len(query) >= headerSize && query[2]&0x80 == 0 {
-				t.Errorf("%x is not answered: %v", query, result)
+				t.Errorf("%x: no response, %v", query, result)
 			}
 			continue
 		}
 		var read miekg.Msg
 		if err := read.Unpack(answer); err != nil || !read.Response || len(answer) > most {
-			t.Errorf("%x is answered by %x, %d bytes: %v", query, answer, len(answer), err)
+			t.Errorf("%x: response %x, %d bytes: %v", query, answer, len(answer), err)
 		}
 		if isWellFormed(query) && read.Rcode == miekg.RcodeFormatError {
-			t.Errorf("%x is well formed, and answered by FORMERR", query)
+			t.Errorf("%x is well-formed, but the response is FORMERR", query)
 		}
 		if again, _ := testZone.Answer(answer, transport, lookup, firstAlways); again != nil {
-			t.Errorf("the answer %x is answered", answer)
+			t.Errorf("response %x gets a response", answer)
 		}
 	}
 }

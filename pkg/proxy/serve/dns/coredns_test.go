@@ -26,7 +26,7 @@ func TestCoreDNSsOwnQuestions(t *testing.T) {
 	const keys = ", annotations: {" + policy.TopologyKeysAnnotation + `: "*"}`
 	ours, none := tableOf(t, objects), tableOf(t, strings.ReplaceAll(objects, keys, ""))
 	if ours.Len() != 2 || none.Len() != 0 {
-		t.Errorf("%d Services are ours with topology keys, %d without; want 2 and 0", ours.Len(), none.Len())
+		t.Errorf("%d Services are served with topology keys, %d without; want 2 and 0", ours.Len(), none.Len())
 	}
 	answered := 0
 	for line := range strings.Lines(questions) {
@@ -46,20 +46,20 @@ func TestCoreDNSsOwnQuestions(t *testing.T) {
 		}
 		for _, record := range got.Answer {
 			if header := record.Header(); header.Name != words[1] || header.Ttl != 5 {
-				t.Errorf("%s %s is answered by %v", words[0], words[1], record)
+				t.Errorf("%s %s: got %v", words[0], words[1], record)
 			}
 		}
 		for _, record := range got.Extra {
 			if name := record.Header().Name; !strings.Contains(want, name) {
-				t.Errorf("%s %s has the address of %s with it, which is no target", words[0], words[1], name)
+				t.Errorf("%s %s: additional address of %s, which is not a target", words[0], words[1], name)
 			}
 		}
 		if got, _, _ := exchange(t, query, TCP, none.Lookup); answerText(got) != "REFUSED" {
-			t.Errorf("%s %s is answered without topology keys: %s", words[0], words[1], answerText(got))
+			t.Errorf("%s %s: without topology keys: %s, want REFUSED", words[0], words[1], answerText(got))
 		}
 	}
 	if answered != 4 {
-		t.Errorf("%d questions have answers, want 4", answered)
+		t.Errorf("%d queries have responses with records, want 4", answered)
 	}
 }
 

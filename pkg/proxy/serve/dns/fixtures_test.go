@@ -72,7 +72,7 @@ func addEndpoint(all map[model.ObjectName]*model.EndpointSlice, service model.Ob
 		case strings.HasPrefix(word, "name="):
 			hostname = strings.TrimPrefix(word, "name=")
 		default:
-			panic("no such word: " + word)
+			panic("unknown word: " + word)
 		}
 	}
 	slice.Endpoints, slice.Hostnames = append(slice.Endpoints, endpoint), append(slice.Hostnames, hostname)
@@ -98,7 +98,7 @@ func newQuery(t *testing.T, text string) *miekg.Msg {
 	typ, name, _ := strings.Cut(text, " ")
 	number, known := miekg.StringToType[typ]
 	if !known {
-		t.Fatalf("no type %s", typ)
+		t.Fatalf("unknown type %s", typ)
 	}
 	return new(miekg.Msg).SetQuestion(name, number)
 }
@@ -113,10 +113,10 @@ func exchange(t *testing.T, query *miekg.Msg, transport Transport, lookup func(m
 	answer, result := testZone.Answer(packed, transport, lookup, firstAlways)
 	var read miekg.Msg
 	if err := read.Unpack(answer); err != nil {
-		t.Fatalf("the answer %x: %v", answer, err)
+		t.Fatalf("parse response %x: %v", answer, err)
 	}
 	if read.Id != query.Id || !read.Response || read.RecursionAvailable {
-		t.Errorf("the answer's header is %+v, want that of %+v", read.MsgHdr, query.MsgHdr)
+		t.Errorf("header %+v does not match the query's %+v", read.MsgHdr, query.MsgHdr)
 	}
 	return &read, len(answer), result
 }

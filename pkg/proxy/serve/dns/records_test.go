@@ -55,13 +55,13 @@ func TestTheSizeEstimateOfAnAnswerIsExact(t *testing.T) {
 		query        string
 		transport    Transport
 	}{
-		"8,192 ports with one number":          {largeService(8192, 4, true), largeService(1, 4, true), "SRV " + webName, TCP},
-		"the same, by the name of a port":      {largeService(8192, 4, true), largeService(1, 4, true), "SRV _p-0._tcp." + webName, TCP},
-		"its addresses":                        {largeService(8192, 4, true), largeService(1, 4, true), "A _p-0._tcp." + webName, TCP},
-		"8,192 numbers, cut off":               {largeService(8192, 4, false), largeService(12, 4, false), "SRV " + webName, UDP},
-		"32,768 addresses, cut off":            {largeService(1, 32768, true), largeService(1, 100, true), "A " + webName, UDP},
-		"32,768 addresses of a port, cut off":  {largeService(1, 32768, true), largeService(1, 100, true), "A _p-0._tcp." + webName, UDP},
-		"32,768 addresses, as many as TCP has": {largeService(1, 32768, true), largeService(1, 5000, true), "A " + webName, TCP},
+		"8,192 ports with one number":           {largeService(8192, 4, true), largeService(1, 4, true), "SRV " + webName, TCP},
+		"8,192 ports, queried by port name":     {largeService(8192, 4, true), largeService(1, 4, true), "SRV _p-0._tcp." + webName, TCP},
+		"8,192 ports, addresses":                {largeService(8192, 4, true), largeService(1, 4, true), "A _p-0._tcp." + webName, TCP},
+		"8,192 numbers, truncated":              {largeService(8192, 4, false), largeService(12, 4, false), "SRV " + webName, UDP},
+		"32,768 addresses, truncated":           {largeService(1, 32768, true), largeService(1, 100, true), "A " + webName, UDP},
+		"32,768 addresses of a port, truncated": {largeService(1, 32768, true), largeService(1, 100, true), "A _p-0._tcp." + webName, UDP},
+		"32,768 addresses over TCP":             {largeService(1, 32768, true), largeService(1, 5000, true), "A " + webName, TCP},
 	} {
 		t.Run(title, func(t *testing.T) {
 			packed, err := newQuery(t, test.query).Pack()
@@ -80,7 +80,7 @@ func TestTheSizeEstimateOfAnAnswerIsExact(t *testing.T) {
 			largeRecords, large := cost(test.large)
 			smallRecords, small := cost(test.small)
 			if largeRecords != smallRecords || largeRecords == 0 || large > small+2 {
-				t.Errorf("%d records take %.0f allocations, and %d of a small Service %.0f", largeRecords, large, smallRecords, small)
+				t.Errorf("%d records take %.0f allocations, but %d records of a small Service take %.0f", largeRecords, large, smallRecords, small)
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func TestNoRecordIsMadeTwice(t *testing.T) {
 				}
 				slices.Sort(said)
 				if !slices.Equal(said, want) || all.count != len(want) {
-					t.Fatalf("seed %d: %s %s: %d targets, which make %q, want %q", seed, typ, asked, all.count, said, want)
+					t.Fatalf("seed %d: %s %s: %d targets, records %q, want %q", seed, typ, asked, all.count, said, want)
 				}
 			}
 		}

@@ -27,23 +27,23 @@ const udpReaders = 2
 // Run serves an address until ctx ends. If the address is not available, it retries: connections to Services must not
 // depend on it.
 func (s *Server) Run(ctx context.Context, address netip.AddrPort) error {
-	httpserve.Again(ctx, s.Log, "could not listen for DNS", func() error { return s.serve(ctx, address) })
+	httpserve.Again(ctx, s.Log, "failed to listen for DNS", func() error { return s.serve(ctx, address) })
 	return nil
 }
 
 func (s *Server) serve(ctx context.Context, address netip.AddrPort) error {
 	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(address))
 	if err != nil {
-		return fmt.Errorf("listening on --dns-bind-address %s: %w", address, err)
+		return fmt.Errorf("listen on --dns-bind-address %s: %w", address, err)
 	}
 	defer func() { _ = udp.Close() }()
 	tcp, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address))
 	if err != nil {
-		return fmt.Errorf("listening on --dns-bind-address %s: %w", address, err)
+		return fmt.Errorf("listen on --dns-bind-address %s: %w", address, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _, _ = udp.Close(), tcp.Close() })
 	defer stop()
-	s.Log.Info("answering DNS for headless Services with topology keys", "address", address, "domain", s.Table.Zone.Domain)
+	s.Log.Info("serving DNS for headless Services with topology keys", "address", address, "domain", s.Table.Zone.Domain)
 	var serving sync.WaitGroup
 	for range udpReaders {
 		serving.Go(func() { s.serveUDP(udp) })

@@ -83,13 +83,13 @@ func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 	s := newServed(t)
 	for _, network := range []string{"udp", "tcp"} {
 		if got := s.query(s.dial(network)); got != "REFUSED" {
-			t.Errorf("over %s it answers %s before the table is complete", network, got)
+			t.Errorf("over %s, before the table is complete: %s", network, got)
 		}
 	}
 	s.table.OnSynced(selection.SyncState{})
 	for _, network := range []string{"udp", "tcp"} {
 		if got := s.query(s.dial(network)); got != theAddress {
-			t.Errorf("over %s it answers %s", network, got)
+			t.Errorf("over %s: %s", network, got)
 		}
 	}
 	if s.table.Len() != 1 || s.counted.Load() != 4 {
@@ -97,7 +97,7 @@ func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 	}
 	s.table.OnApplied(model.ObjectName{Namespace: "shop", Name: "web"}, nil)
 	if got := s.query(s.dial("udp")); got != "REFUSED" || s.table.Len() != 0 {
-		t.Errorf("of a Service that is gone it answers %s, and has %d", got, s.table.Len())
+		t.Errorf("deleted Service: response %s, %d Services in the table", got, s.table.Len())
 	}
 }
 
@@ -116,7 +116,7 @@ func TestAConnectionCarriesManyQueries(t *testing.T) {
 		answer, err := client.ReadMsg()
 		must.Succeed(t, err)
 		if answer.Id != uint16(i) || answerText(answer) != theAddress {
-			t.Fatalf("answer %d has number %d: %s", i, answer.Id, answerText(answer))
+			t.Fatalf("response %d has ID %d: %s", i, answer.Id, answerText(answer))
 		}
 	}
 }
@@ -128,18 +128,18 @@ func TestBadConnectionsEnd(t *testing.T) {
 	s.table.OnSynced(selection.SyncState{})
 	good := s.dial("tcp")
 	for title, sent := range map[string][]byte{
-		"a long message": {0xff, 0xff}, "no header": {0, 3, 1, 2, 3}, "nothing": {0, 0},
+		"a long message": {0xff, 0xff}, "no header": {0, 3, 1, 2, 3}, "an empty message": {0, 0},
 	} {
 		bad := s.dial("tcp")
 		if _, err := bad.Write(sent); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := bad.Read(make([]byte, 100)); n > 0 || err == nil {
-			t.Errorf("%s is answered: %d bytes, %v", title, n, err)
+			t.Errorf("%s: got %d bytes, %v, want a closed connection", title, n, err)
 		}
 	}
 	if got := s.query(good); got != theAddress {
-		t.Errorf("the good connection gets %s", got)
+		t.Errorf("the valid connection gets %s", got)
 	}
 	socket := s.dial("udp")
 	for _, sent := range [][]byte{nil, {1}, make([]byte, 65000)} {
@@ -148,7 +148,7 @@ func TestBadConnectionsEnd(t *testing.T) {
 		}
 	}
 	if got := s.query(s.dial("udp")); got != theAddress {
-		t.Errorf("after datagrams that are no queries the answer is %s", got)
+		t.Errorf("after datagrams that are not queries: %s", got)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		idle = append(idle, s.dial("tcp"))
 		if len(idle)%100 == 0 {
 			if got := s.query(used); got != theAddress {
-				t.Fatalf("beside %d idle connections the answer is %s", len(idle), got)
+				t.Fatalf("with %d idle connections: %s", len(idle), got)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 	must.Succeed(t, idle[0].SetReadDeadline(time.Now().Add(30*time.Second)))
 	if _, err := io.ReadFull(idle[0], make([]byte, 1)); !errors.Is(err, io.EOF) && !isReset(err) {
-		t.Errorf("the oldest connection: %v, want its end", err)
+		t.Errorf("oldest connection: %v, want it closed", err)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestASlowSenderKeepsNobodyWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := s.query(s.dial("tcp")); got != theAddress {
-			t.Fatalf("beside a slow sender the answer is %s", got)
+			t.Fatalf("with a slow sender: %s", got)
 		}
 	}
 	answer, err := (&miekg.Conn{Conn: slow}).ReadMsg()

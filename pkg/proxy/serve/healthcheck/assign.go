@@ -28,8 +28,8 @@ func listenOn(scope *selection.Scope, family model.Family) []netip.Addr {
 
 // notServed returns the finding that a Service's health check is not served at an address or in a family.
 func notServed(service model.ObjectName, why error) model.Finding {
-	reason := fmt.Sprintf("Load balancers treat this node as one without endpoints of this Service; it tries again: "+
-		"answering health checks of Service %s: %v", service, why)
+	reason := fmt.Sprintf("Load balancers treat this node as one without endpoints of this Service; retrying: "+
+		"serve health checks of Service %s: %v", service, why)
 	return model.Finding{Code: model.HealthCheckListenFailed, Reason: reason, Local: true}.WithObject("Service", service)
 }
 

@@ -40,10 +40,10 @@ func TestAConnectionStaysOpenThroughChangesThatDoNotConcernItsAddress(t *testing
 func TestAConnectionIsClosedWithItsServer(t *testing.T) {
 	one := checks{name("shop/web"): check(30000, 1)}
 	for title, end := range map[string]func(*node){
-		"when the Service has gone": func(n *node) { n.sync(nil, on("127.0.0.1")) },
-		"when the address has gone": func(n *node) { n.sync(one, on("127.0.0.2")) },
-		"when the port is another":  func(n *node) { n.sync(checks{name("shop/web"): check(30001, 1)}, on("127.0.0.1")) },
-		"when all servers end":      func(n *node) { n.servers.Close() },
+		"when the Service is deleted": func(n *node) { n.sync(nil, on("127.0.0.1")) },
+		"when the address is removed": func(n *node) { n.sync(one, on("127.0.0.2")) },
+		"when the port changes":       func(n *node) { n.sync(checks{name("shop/web"): check(30001, 1)}, on("127.0.0.1")) },
+		"when all servers end":        func(n *node) { n.servers.Close() },
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel() // slow: a connection without a request gets time to send one
@@ -57,7 +57,7 @@ func TestAConnectionIsClosedWithItsServer(t *testing.T) {
 			n.expectClosed("127.0.0.1:30000")
 			for _, c := range []*connection{used, fresh} {
 				if got, err := io.ReadAll(c.reader); len(got) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("read %q, %v from a connection, want its end", got, err)
+					t.Errorf("read %q, %v from a connection, want it closed", got, err)
 				}
 			}
 		})

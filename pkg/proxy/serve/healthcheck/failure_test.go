@@ -21,7 +21,7 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 		name("a/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1}},
 		name("c/web"): {Port: 30001, Endpoints: counts{model.IPv4: 3}},
 	}
-	want := "answering health checks of Service b/web: over IPv4: port 30000 is the healthCheckNodePort of Service a/web"
+	want := "serve health checks of Service b/web: over IPv4: port 30000 is the healthCheckNodePort of Service a/web"
 	for range 2 {
 		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(both, on("127.0.0.1", "127.0.0.2", "::1")))); diff != "" {
 			t.Errorf("error (-want +got):\n%s", diff)
@@ -41,7 +41,7 @@ func TestAPortThatAStrangerHasIsTakenWhenItIsFree(t *testing.T) {
 	wanted := checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)}
 	addresses := on("127.0.0.1", "127.0.0.2")
 	leave := n.stranger("127.0.0.1:30000")
-	want := "answering health checks of Service shop/web: listen tcp4 127.0.0.1:30000: bind: address already in use"
+	want := "serve health checks of Service shop/web: listen tcp4 127.0.0.1:30000: bind: address already in use"
 	for range 2 {
 		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(wanted, addresses))); diff != "" {
 			t.Errorf("error (-want +got):\n%s", diff)
@@ -62,9 +62,9 @@ func TestEveryFailureIsNamed(t *testing.T) {
 		name("shop/web"): check(30000, 1), name("shop/api"): check(30000, 1), name("shop/db"): check(30001, 1),
 	}, on("127.0.0.1", "127.0.0.2"))
 	want := strings.Join([]string{
-		"answering health checks of Service shop/web: over IPv4: port 30000 is the healthCheckNodePort of Service shop/api",
-		"answering health checks of Service shop/api: listen tcp4 127.0.0.2:30000: bind: address already in use",
-		"answering health checks of Service shop/db: listen tcp4 127.0.0.2:30001: bind: address already in use",
+		"serve health checks of Service shop/web: over IPv4: port 30000 is the healthCheckNodePort of Service shop/api",
+		"serve health checks of Service shop/api: listen tcp4 127.0.0.2:30000: bind: address already in use",
+		"serve health checks of Service shop/db: listen tcp4 127.0.0.2:30001: bind: address already in use",
 	}, "\n")
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
@@ -110,6 +110,6 @@ func TestTwoHundredServices(t *testing.T) {
 	}
 	n.sync(nil, on("127.0.0.1", "127.0.0.2", "::1"))
 	if got := len(n.servers.servers); got != 0 {
-		t.Errorf("%d servers are left of no Service", got)
+		t.Errorf("%d servers remain without a Service", got)
 	}
 }

@@ -49,9 +49,9 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 		want   int // status; zero if no server listens
 	}{
 		{"a Service with an endpoint here", selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: 1}}, true, synced("127.0.0.1"), 200},
-		{"nothing new about health checks", nil, false, synced("127.0.0.1"), 200},
+		{"an unchanged health check", nil, false, synced("127.0.0.1"), 200},
 		{"no address serves node ports", nil, false, synced(), 0},
-		{"one does again", nil, false, synced("127.0.0.1"), 200},
+		{"an address serves node ports again", nil, false, synced("127.0.0.1"), 200},
 		{"no endpoint here", selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: 0}}, true, synced("127.0.0.1"), 503},
 		{"the Service is gone", nil, true, synced("127.0.0.1"), 0},
 	} {
@@ -86,7 +86,7 @@ func TestAnUnchangedDecisionUpdatesNoServer(t *testing.T) {
 		{"another port", digests{"b": check(2, 1)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 1)}},
 		{"another count", digests{"b": check(2, 0)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 0)}},
 		{"another address", nil, synced("172.16.0.2"), true, checks{name("b"): check(2, 0)}},
-		{"it goes", digests{"b": nil}, synced("172.16.0.2"), true, checks{}},
+		{"the check is removed", digests{"b": nil}, synced("172.16.0.2"), true, checks{}},
 	} {
 		for service, digest := range step.accept {
 			reader.OnApplied(name(service), digest)
@@ -99,7 +99,7 @@ func TestAnUnchangedDecisionUpdatesNoServer(t *testing.T) {
 		default:
 		}
 		if diff := cmp.Diff(step.want, reader.checks); diff != "" || isNew != step.isNew {
-			t.Errorf("%s: woken: %v, checks (-want +got):\n%s", step.says, isNew, diff)
+			t.Errorf("%s: notified: %v, checks (-want +got):\n%s", step.says, isNew, diff)
 		}
 	}
 }

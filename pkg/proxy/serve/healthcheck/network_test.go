@@ -78,7 +78,7 @@ func (n *node) trySync(checks checks, on selection.Scope) error {
 	n.Do(func() { failed = n.servers.Sync(n.t.Context(), checks, &on) })
 	var errs []error
 	for _, finding := range failed {
-		_, why, _ := strings.Cut(finding.Reason, "it tries again: ")
+		_, why, _ := strings.Cut(finding.Reason, "retrying: ")
 		errs = append(errs, errors.New(why))
 	}
 	return errors.Join(errs...)
@@ -105,7 +105,7 @@ func (n *node) addAddresses(texts ...string) {
 				err = netlink.AddrAdd(loopback, addr)
 			}
 			if err != nil {
-				n.t.Fatalf("adding %s: %v", text, err)
+				n.t.Fatalf("add %s: %v", text, err)
 			}
 		}
 	})
@@ -199,11 +199,11 @@ func (n *node) expectServing(address, service string, endpoints int) {
 	n.t.Helper()
 	got, err := n.requestOnce(n.t.Context(), address)
 	if err != nil {
-		n.t.Errorf("asking %s: %v", address, err)
+		n.t.Errorf("request to %s: %v", address, err)
 		return
 	}
 	if diff := cmp.Diff(textOf(service, endpoints, true), got.Body); diff != "" {
-		n.t.Errorf("%s answers (-want +got):\n%s", address, diff)
+		n.t.Errorf("response of %s (-want +got):\n%s", address, diff)
 	}
 }
 
@@ -215,6 +215,6 @@ func (n *node) expectClosed(address string) {
 		_ = c.Close()
 	}
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {
-		n.t.Errorf("connecting to %s gave %v, want a refused connection", address, err)
+		n.t.Errorf("connect to %s: %v, want a refused connection", address, err)
 	}
 }

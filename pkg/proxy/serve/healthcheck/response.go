@@ -33,7 +33,7 @@ func (a response) write(w http.ResponseWriter, isHealthy bool) {
 	said.Service.Namespace, said.Service.Name = a.service.Namespace, a.service.Name
 	body, err := json.MarshalIndent(said, "", "\t")
 	if err != nil {
-		http.Error(w, "encoding the answer: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "encode the response: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	header := w.Header()

@@ -26,13 +26,13 @@ func TestTheResponse(t *testing.T) {
 		status    int
 		weight    string
 	}{
-		"is yes with an endpoint on the node":                 {endpoints: 1, status: http.StatusOK, weight: "1"},
-		"is yes with several, and has their number as weight": {endpoints: 12, status: http.StatusOK, weight: "12"},
-		"is no without an endpoint":                           {endpoints: 0, status: http.StatusServiceUnavailable, weight: "0"},
-		"is no while the proxy is sick, with the weight all the same": {
+		"200 with an endpoint on the node":             {endpoints: 1, status: http.StatusOK, weight: "1"},
+		"200 with several, and their number as weight": {endpoints: 12, status: http.StatusOK, weight: "12"},
+		"503 without an endpoint":                      {endpoints: 0, status: http.StatusServiceUnavailable, weight: "0"},
+		"503 with the weight while the proxy is unhealthy": {
 			endpoints: 3, sick: true, status: http.StatusServiceUnavailable, weight: "3",
 		},
-		"is no if both is so": {endpoints: 0, sick: true, status: http.StatusServiceUnavailable, weight: "0"},
+		"503 if both are true": {endpoints: 0, sick: true, status: http.StatusServiceUnavailable, weight: "0"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			n.sick.Store(test.sick)
@@ -53,7 +53,7 @@ func TestTheResponse(t *testing.T) {
 				Body: textOf("shop/web", test.endpoints, !test.sick),
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("answer (-want +got):\n%s", diff)
+				t.Errorf("response (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -88,7 +88,7 @@ func TestABodyThatTheClientSendsIsNotMinded(t *testing.T) {
 	for range 2 {
 		got, err := c.request("POST", "/", strings.Repeat("x", 10000))
 		if err != nil || got.Body != textOf("shop/web", 1, true) {
-			t.Errorf("got %+v, %v, want the answer", got, err)
+			t.Errorf("got %+v, %v, want the normal response", got, err)
 		}
 	}
 }

@@ -33,17 +33,17 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 			ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
 			unserved: []string{"127.0.0.2:30000"},
 		},
-		"in no family without an address": {
+		"not in a family without an address": {
 			checks: both, on: on("127.0.0.1"), ipv4: []string{"127.0.0.1:30000"}, unserved: []string{"[::1]:30000"},
 		},
 		"nowhere without any address": {
 			checks: both, unserved: []string{"127.0.0.1:30000", "[::1]:30000"},
 		},
-		"in the families of the Service alone": {
+		"only in the families of the Service": {
 			checks: checks{name("shop/web"): check(30000, 1)}, on: everywhere,
 			ipv4: []string{"127.0.0.1:30000"}, unserved: []string{"[::1]:30000"},
 		},
-		"not on a link-local address, which says not of which link": {
+		"not on a link-local address": {
 			checks: both, on: on("127.0.0.1", "fe80::1", "::1"), ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
 		},
 	} {
@@ -75,12 +75,12 @@ func TestServersFollow(t *testing.T) {
 			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30000": "shop/web 7"},
 		},
-		"a Service that comes": {
+		"an added Service": {
 			after:    checks{name("shop/web"): check(30000, 1)},
 			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30000": "shop/web 1"},
 		},
-		"a Service that goes": {
+		"a deleted Service": {
 			before:   checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)},
 			after:    checks{name("shop/api"): check(30001, 2)},
 			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
@@ -97,7 +97,7 @@ func TestServersFollow(t *testing.T) {
 			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),
 			says: map[string]string{"127.0.0.1:30000": "shop/api 2", "127.0.0.1:30001": "shop/web 1"},
 		},
-		"an address that comes and one that goes": {
+		"an added and a removed address": {
 			before: checks{name("shop/web"): check(30000, 1)}, after: checks{name("shop/web"): check(30000, 1)},
 			onBefore: on("127.0.0.1", "127.0.0.2"), onAfter: on("127.0.0.2", "127.0.0.3"),
 			says:   map[string]string{"127.0.0.2:30000": "shop/web 1", "127.0.0.3:30000": "shop/web 1"},
@@ -119,7 +119,7 @@ func TestServersFollow(t *testing.T) {
 			onBefore: everywhere, onAfter: everywhere,
 			says: map[string]string{"[::1]:30000": "shop/web 3"}, silent: []string{"127.0.0.1:30000"},
 		},
-		"an owner that goes, for the one that wanted its port too": {
+		"another Service that takes over the port": {
 			before:   checks{name("a/web"): check(30000, 1)},
 			after:    checks{name("b/web"): check(30000, 2)},
 			onBefore: on("127.0.0.1"), onAfter: on("127.0.0.1"),

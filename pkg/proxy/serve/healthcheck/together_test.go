@@ -44,7 +44,7 @@ func TestARequestThatRacesWithASyncGetsACompleteResponseOrNone(t *testing.T) {
 				answered.Add(1)
 				wantsYes := !strings.Contains(got.Body, `"localEndpoints": 0`)
 				if !slices.Contains(possible, got.Body) || (got.Status == http.StatusOK) != wantsYes {
-					t.Errorf("half an answer: %+v", got)
+					t.Errorf("incomplete response: %+v", got)
 				}
 			}
 		})
@@ -62,7 +62,7 @@ func TestARequestThatRacesWithASyncGetsACompleteResponseOrNone(t *testing.T) {
 	over.Store(true)
 	clients.Wait()
 	if answered.Load() == 0 || closed.Load() == 0 {
-		t.Errorf("%d requests were answered and %d were not, want both: else nothing raced", answered.Load(), closed.Load())
+		t.Errorf("%d requests succeeded and %d failed, want both: otherwise nothing raced", answered.Load(), closed.Load())
 	}
 }
 

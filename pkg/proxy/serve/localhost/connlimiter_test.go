@@ -28,11 +28,11 @@ func TestLimitsOfServicesThatUseAll(t *testing.T) {
 			sum := 0
 			for name, places := range held {
 				if sum += places; places < each || places > each+1 {
-					t.Errorf("%s has %d places, want %d or one more", name, places, each)
+					t.Errorf("%s has %d slots, want %d or one more", name, places, each)
 				}
 			}
 			if len(held) != services || sum > MaxConnections || !p.acquire(model.ObjectName{Namespace: "shop", Name: "late"}) {
-				t.Errorf("%d Services have %d places, and there is none for another", len(held), sum)
+				t.Errorf("%d Services have %d slots, and none is free for another", len(held), sum)
 			}
 			for name, places := range held {
 				for range places {
@@ -41,7 +41,7 @@ func TestLimitsOfServicesThatUseAll(t *testing.T) {
 			}
 			p.release(model.ObjectName{Namespace: "shop", Name: "late"})
 			if p.free != MaxConnections || len(p.inUse) != 0 {
-				t.Errorf("%d places are free again, %v are held", p.free, p.inUse)
+				t.Errorf("%d slots are free, %v are in use", p.free, p.inUse)
 			}
 		})
 	}
@@ -53,7 +53,7 @@ func TestFewDescriptorsAreFewConnections(t *testing.T) {
 		^uint64(0): MaxConnections, // unlimited
 	} {
 		if got := limitFor(descriptors); got != want {
-			t.Errorf("with %d descriptors %d connections, want %d", descriptors, got, want)
+			t.Errorf("%d descriptors: %d connections, want %d", descriptors, got, want)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (n *node) start(most int) {
 				n.t.Error(err)
 			}
 		case <-time.After(waitTimeout):
-			n.t.Error("the server does not end")
+			n.t.Error("the server does not stop")
 		}
 	})
 	n.t.Cleanup(n.stop)
@@ -268,14 +268,14 @@ func (n *node) request(address string) (string, error) {
 func (n *node) expectReply(address, want string) {
 	n.t.Helper()
 	if got, err := n.request(address); got != want || err != nil {
-		n.t.Errorf("%s says %q, %v, want %q", address, got, err, want)
+		n.t.Errorf("%s returned %q, %v, want %q", address, got, err, want)
 	}
 }
 
 func (n *node) expectRefused(address string) {
 	n.t.Helper()
 	if got, err := n.request(address); err == nil || !strings.Contains(err.Error(), "connection refused") {
-		n.t.Errorf("%s says %q, %v, want a refusal", address, got, err)
+		n.t.Errorf("%s returned %q, %v, want a refused connection", address, got, err)
 	}
 }
 
@@ -298,7 +298,7 @@ func (n *node) ends(connection *net.TCPConn) {
 	n.t.Helper()
 	var timeout net.Error
 	if _, err := io.Copy(io.Discard, connection); errors.As(err, &timeout) && timeout.Timeout() {
-		n.t.Error("the connection goes on")
+		n.t.Error("the connection is still open")
 	}
 }
 
@@ -310,6 +310,6 @@ func (n *node) echoes(connection *net.TCPConn) {
 		n.t.Fatal(err)
 	}
 	if _, err := io.ReadFull(connection, got); err != nil || string(got) != "ping" {
-		n.t.Errorf("got %q, %v, want what was said", got, err)
+		n.t.Errorf("got %q, %v, want the sent data", got, err)
 	}
 }

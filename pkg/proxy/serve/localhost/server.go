@@ -265,7 +265,7 @@ func (s *Server) start(ctx context.Context, one *port) error {
 func (p *port) finding(err error) model.Finding {
 	return model.Finding{
 		Code: model.LocalhostNodePortNotServed, Local: true,
-		Reason: fmt.Sprintf("A node port is not served on loopback of this node; it tries again: %v", err),
+		Reason: fmt.Sprintf("A node port is not served on this node's loopback address; retrying: %v", err),
 	}.WithObject("Service", p.service)
 }
 

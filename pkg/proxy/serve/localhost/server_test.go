@@ -96,12 +96,12 @@ func TestEndpointsArePickedAndUpdated(t *testing.T) {
 		answers[got]++
 	}
 	if answers["one"] == 0 || answers["two"] == 0 || len(answers) != 2 {
-		t.Errorf("answers %v, want both endpoints'", answers)
+		t.Errorf("responses %v, want both endpoints", answers)
 	}
 	web.endpoints = []netip.AddrPort{three}
 	n.apply(web)
 	for range 10 { // another goroutine applies the change
-		wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.request(web4); return got == "three" })
+		wait.Until(n.t, "a response of the new endpoint", func() bool { got, _ := n.request(web4); return got == "three" })
 	}
 	if n.events.count(LimitExceeded)+n.events.count(Unreachable) > 0 {
 		t.Errorf("some connections failed: %v", n.events.outcomes)
@@ -135,12 +135,12 @@ func TestRememberedClients(t *testing.T) {
 		after time.Duration
 		want  netip.AddrPort
 	}{
-		"stay while they come back in time":    {target{endpoints: []netip.AddrPort{a, b, b}, affinity: time.Minute}, time.Second, a},
-		"stay with an endpoint that is spared": {target{endpoints: onB, standby: []netip.AddrPort{a}, affinity: time.Minute}, 0, a},
-		"leave an endpoint that has gone":      {target{endpoints: onB, affinity: time.Minute}, 0, b},
-		"are forgotten when their time is over": {target{endpoints: onB, standby: []netip.AddrPort{a},
+		"stay within the timeout":      {target{endpoints: []netip.AddrPort{a, b, b}, affinity: time.Minute}, time.Second, a},
+		"stay with a standby endpoint": {target{endpoints: onB, standby: []netip.AddrPort{a}, affinity: time.Minute}, 0, a},
+		"leave a removed endpoint":     {target{endpoints: onB, affinity: time.Minute}, 0, b},
+		"are forgotten after the timeout": {target{endpoints: onB, standby: []netip.AddrPort{a},
 			affinity: time.Minute}, time.Minute, b},
-		"are forgotten when nobody asks for it now": {target{endpoints: onB, standby: []netip.AddrPort{a}}, 0, b},
+		"are forgotten when affinity is turned off": {target{endpoints: onB, standby: []netip.AddrPort{a}}, 0, b},
 	} {
 		t.Run(title, func(t *testing.T) {
 			var d picker
@@ -194,8 +194,8 @@ func eitherSideEnds(t *testing.T, at family) {
 		t.Fatal(err)
 	}
 	_ = listening.Close()
-	wait.Until(n.t, "the last words of a client", func() bool { last := lastWords.Load(); return last != nil && *last == "thank you" })
-	wait.Until(n.t, "all places free again", func() bool { return n.freeConnections() == 100 })
+	wait.Until(n.t, "the last data of a client", func() bool { last := lastWords.Load(); return last != nil && *last == "thank you" })
+	wait.Until(n.t, "all slots free again", func() bool { return n.freeConnections() == 100 })
 }
 
 func (n *node) freeConnections() int {
@@ -227,7 +227,7 @@ func slowReader(t *testing.T, at family) {
 	if err := slow.SetReadBuffer(1 << 20); err != nil { // otherwise it could grow to 32 MiB
 		t.Fatal(err)
 	}
-	wait.Until(n.t, "something sent", func() bool { return sent.Load() > 0 })
+	wait.Until(n.t, "some data sent", func() bool { return sent.Load() > 0 })
 	before := int64(-1)
 	wait.Until(n.t, "a sender that waits for its reader", func() bool {
 		defer func() { before = sent.Load() }()
@@ -235,7 +235,7 @@ func slowReader(t *testing.T, at family) {
 		return sent.Load() == before
 	})
 	if sent.Load() == size { // the kernel's buffers take up to 40 MiB of it
-		t.Error("everything is taken from the backend, and nobody has read any")
+		t.Error("all data was read from the backend although the client has read none")
 	}
 	n.expectReply(at.other(), "other")
 	hash := sha256.New()
@@ -243,7 +243,7 @@ func slowReader(t *testing.T, at family) {
 		t.Fatal(err)
 	}
 	if want := sha256.Sum256(content); !bytes.Equal(hash.Sum(nil), want[:]) {
-		t.Error("the reader got something else than was sent")
+		t.Error("the client received other data than was sent")
 	}
 }
 
@@ -263,7 +263,7 @@ func backendAway(t *testing.T, at family) {
 	if got := n.events.count(Unreachable); got != 1 {
 		t.Errorf("%d connections are counted as unreachable, want 1", got)
 	}
-	wait.Until(n.t, "all places free again", func() bool { return n.freeConnections() == 100 })
+	wait.Until(n.t, "all slots free again", func() bool { return n.freeConnections() == 100 })
 }
 
 // TestAnUnresponsiveBackendIsAResetAfterAWhile, long before the kernel gives up, and delays no other connection.
@@ -283,7 +283,7 @@ func unresponsiveBackend(t *testing.T, at family) {
 	waiting := n.dial(at.web())
 	n.expectReply(at.other(), "other")
 	if n.events.count(Unreachable) != 0 {
-		t.Error("the endpoint has not had its time")
+		t.Error("the dial timed out too early")
 	}
 	if text, err := io.ReadAll(waiting); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("got %q, %v, want a reset", text, err)
@@ -291,7 +291,7 @@ func unresponsiveBackend(t *testing.T, at family) {
 	if got := n.events.count(Unreachable); got != 1 {
 		t.Errorf("%d connections are counted as unreachable, want 1", got)
 	}
-	wait.Until(n.t, "all places free again", func() bool { return n.freeConnections() == 100 })
+	wait.Until(n.t, "all slots free again", func() bool { return n.freeConnections() == 100 })
 }
 
 func TestABackendThatBreaksIsAReset(t *testing.T) { inBothFamilies(t, backendBreaks) }
@@ -338,7 +338,7 @@ func connectionsLeft(t *testing.T, at family) {
 		}
 	}
 	if got := [2]int{n.events.count(Forwarded), n.events.count(LimitExceeded)}; got != [2]int{5, 20} {
-		t.Errorf("%d connections are forwarded, %d are too many, want 5 and 20", got[0], got[1])
+		t.Errorf("%d connections were forwarded, %d exceeded the limit, want 5 and 20", got[0], got[1])
 	}
 	n.echoes(n.dial(at.other()))
 	_ = first.Close() // frees a slot
@@ -355,10 +355,10 @@ func connectionsGoOn(t *testing.T, at family) {
 	t.Helper()
 	var open atomic.Int64
 	for title, end := range map[string]func(*node, []netip.AddrPort){
-		"when it is deleted":       func(n *node, _ []netip.AddrPort) { n.apply(service{name: "web"}) },
-		"when its port is another": func(n *node, on []netip.AddrPort) { n.apply(service{name: "web", nodePort: 30090, endpoints: on}) },
-		"when the server ends":     func(n *node, _ []netip.AddrPort) { n.stop() },
-		"when its port is another's": func(n *node, on []netip.AddrPort) {
+		"when it is deleted":    func(n *node, _ []netip.AddrPort) { n.apply(service{name: "web"}) },
+		"when its port changes": func(n *node, on []netip.AddrPort) { n.apply(service{name: "web", nodePort: 30090, endpoints: on}) },
+		"when the server ends":  func(n *node, _ []netip.AddrPort) { n.stop() },
+		"when another Service has its port": func(n *node, on []netip.AddrPort) {
 			n.apply(service{name: "web"}, service{name: "api", nodePort: 30080, endpoints: on})
 		},
 	} {
@@ -372,7 +372,7 @@ func connectionsGoOn(t *testing.T, at family) {
 			on := web.endpoints
 			web.endpoints = []netip.AddrPort{n.backend(at.loopback, sayer("new"))} // established connections stay where they are
 			n.apply(web)
-			wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.request(at.web()); return got == "new" })
+			wait.Until(n.t, "a response of the new endpoint", func() bool { got, _ := n.request(at.web()); return got == "new" })
 			n.echoes(client)
 			web.endpoints = nil
 			n.apply(web)
@@ -400,7 +400,7 @@ func TestAnotherServerTakesOver(t *testing.T) {
 	}
 	n.expectReply(web4, "four")
 	if n.events.failures(model.IPv4) != 0 {
-		t.Error("it could not listen where its predecessor had")
+		t.Error("it could not listen on the port of the previous server")
 	}
 }
 
@@ -414,19 +414,19 @@ func TestAPortInUseIsReportedAndTakenWhenItIsFree(t *testing.T) {
 	n.expectReply(web6, "six")
 	n.expectReply("127.0.0.1:30081", "four")
 	wait.Until(n.t, "one finding", func() bool { return len(n.events.problems()) == 1 })
-	const want = "Service shop/web: A node port is not served on loopback of this node; it tries again: " +
+	const want = "Service shop/web: A node port is not served on this node's loopback address; retrying: " +
 		"listen tcp4 127.0.0.1:30080: bind: address already in use"
 	if got := n.events.problems()[0]; got.String() != want || got.Code != model.LocalhostNodePortNotServed || !got.Local {
 		t.Errorf("got %s %s, want %s", got.Code, got, want)
 	}
 	if n.events.failures(model.IPv4) == 0 || n.events.failures(model.IPv6) != 0 {
-		t.Errorf("failures %v, want some over IPv4 alone", n.events.failed)
+		t.Errorf("failures %v, want some only over IPv4", n.events.failed)
 	}
 	_ = stranger.Close()
 	n.listensOn(2, 1)
 	n.expectReply(web4, "four")
 	if got := n.events.problems(); len(got) != 0 {
-		t.Errorf("still found: %v", got)
+		t.Errorf("remaining findings: %v", got)
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 
 // ErrNoPage means that there is no such page: a feature gate disables it, the proxy is older than the page, or another
 // program responded.
-var ErrNoPage = errors.New("there is no such page")
+var ErrNoPage = errors.New("no such page")
 
 // FetchSummary reads a page of the proxy on this machine. There may be no proxy, or another program at its address. An
 // address without a host, or with the unspecified one, stands for both loopback addresses.
@@ -54,7 +54,7 @@ func get(ctx context.Context, address, page string) ([]byte, error) {
 	case status == http.StatusNotFound:
 		err = fmt.Errorf("%s: %w", page, ErrNoPage)
 	case status != http.StatusOK:
-		err = fmt.Errorf("%s answers %d %s", page, status, http.StatusText(status))
+		err = fmt.Errorf("%s returned %d %s", page, status, http.StatusText(status))
 	}
 	return body, err
 }

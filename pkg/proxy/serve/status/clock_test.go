@@ -23,7 +23,7 @@ func (m *machine) after(t *testing.T, d time.Duration) time.Time {
 	wall := (*uint64)(unsafe.Pointer(&said))
 	*wall += uint64(int64(m.set/time.Second)) << 30 // a negative number wraps around, and so subtracts
 	if date := said.Round(0).Sub(honest.Round(0)); date != m.set || said.Sub(honest) != 0 {
-		t.Fatalf("the date is %s off and the monotonic reading %s, want %s and none: package time has changed", date, said.Sub(honest), m.set)
+		t.Fatalf("the date differs by %s and the monotonic reading by %s, want %s and 0: package time has changed", date, said.Sub(honest), m.set)
 	}
 	return said
 }
@@ -60,7 +60,7 @@ func TestNoJumpOfTheDateChangesHealth(t *testing.T) {
 			expect(72*time.Second, true)
 			expect(100*time.Hour, true)
 			if pending := status.Health(clock.after(t, 72*time.Second)).PendingSince; !pending.IsZero() {
-				t.Errorf("something waits since %s though the sync came after it", pending)
+				t.Errorf("a change is pending since %s although a later sync succeeded", pending)
 			}
 		})
 	}

@@ -33,7 +33,7 @@ func (s *Status) Handler(now func() time.Time) http.Handler {
 func respond(w http.ResponseWriter, well bool, page any) int {
 	body, err := json.MarshalIndent(page, "", "  ")
 	if err != nil {
-		http.Error(w, "encoding the page: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "encode the page: "+err.Error(), http.StatusInternalServerError)
 		return http.StatusInternalServerError
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -121,7 +121,7 @@ const readyBody = `{
 
 const notReadyBody = `{
   "ready": false,
-  "message": "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."
+  "message": "The first sync has not reached the kernel yet; waiting for the complete state of the cluster."
 }
 `
 
@@ -134,21 +134,21 @@ func TestHandler(t *testing.T) {
 	}{
 		"a healthy proxy, to a load balancer": {synced(), http.MethodGet, "/healthz", http.StatusOK, eligible(aliveBody, "true")},
 		"a healthy proxy, to a kubelet":       {synced(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
-		"a node that leaves, to a load balancer": {notEligibleStatus(), http.MethodGet, "/healthz",
+		"a node that is being deleted, to a load balancer": {notEligibleStatus(), http.MethodGet, "/healthz",
 			http.StatusServiceUnavailable, notEligibleBody},
-		"a node that leaves, to a kubelet":           {notEligibleStatus(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
-		"a node that leaves stays ready":             {notEligibleStatus(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
-		"an API server that is silent, to a kubelet": {deaf(), http.MethodGet, "/livez", http.StatusOK, deafBody},
+		"a node that is being deleted, to a kubelet": {notEligibleStatus(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
+		"a node that is being deleted stays ready":   {notEligibleStatus(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"an interrupted watch, to a kubelet":         {deaf(), http.MethodGet, "/livez", http.StatusOK, deafBody},
 		"a stuck proxy, to a load balancer": {
 			stuck(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, eligible(stuckBody, "true"),
 		},
-		"a stuck proxy, to a kubelet":               {stuck(), http.MethodGet, "/livez", http.StatusServiceUnavailable, stuckBody},
-		"a stuck proxy stays ready":                 {stuck(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
-		"a proxy that has synced is ready":          {synced(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
-		"a proxy that has not synced is not ready":  {&Status{}, http.MethodGet, "/readyz", http.StatusServiceUnavailable, notReadyBody},
-		"HEAD has the status and no body":           {synced(), http.MethodHead, "/healthz", http.StatusOK, ""},
-		"HEAD of a stuck proxy too":                 {stuck(), http.MethodHead, "/livez", http.StatusServiceUnavailable, ""},
-		"HEAD of a proxy that is not ready as well": {&Status{}, http.MethodHead, "/readyz", http.StatusServiceUnavailable, ""},
+		"a stuck proxy, to a kubelet":              {stuck(), http.MethodGet, "/livez", http.StatusServiceUnavailable, stuckBody},
+		"a stuck proxy stays ready":                {stuck(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"a proxy that has synced is ready":         {synced(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"a proxy that has not synced is not ready": {&Status{}, http.MethodGet, "/readyz", http.StatusServiceUnavailable, notReadyBody},
+		"HEAD has the status and no body":          {synced(), http.MethodHead, "/healthz", http.StatusOK, ""},
+		"HEAD of a stuck proxy":                    {stuck(), http.MethodHead, "/livez", http.StatusServiceUnavailable, ""},
+		"HEAD of a proxy that is not ready":        {&Status{}, http.MethodHead, "/readyz", http.StatusServiceUnavailable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := request(t, c.status, second(120), c.method, c.path)
@@ -168,7 +168,7 @@ func TestEachResponseIsReportedWithItsPathAndStatus(t *testing.T) {
 		request(t, status, second(2), http.MethodGet, path)
 	}
 	if diff := cmp.Diff([]string{"/healthz 503", "/livez 200", "/readyz 200"}, answered); diff != "" {
-		t.Errorf("answered (-want +got):\n%s", diff)
+		t.Errorf("responses (-want +got):\n%s", diff)
 	}
 }
 
@@ -179,9 +179,9 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 	}{
 		"the root is not found":         {http.MethodGet, "/", http.StatusNotFound},
 		"a path below is not found":     {http.MethodGet, "/healthz/ping", http.StatusNotFound},
-		"metrics live elsewhere":        {http.MethodGet, "/metrics", http.StatusNotFound},
+		"metrics are not served here":   {http.MethodGet, "/metrics", http.StatusNotFound},
 		"nothing can be posted":         {http.MethodPost, "/healthz", http.StatusMethodNotAllowed},
-		"a slash at the end is another": {http.MethodGet, "/readyz/", http.StatusNotFound},
+		"a trailing slash is not found": {http.MethodGet, "/readyz/", http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := request(t, synced(), second(2), c.method, c.path); got.code != c.code {
@@ -197,7 +197,7 @@ func TestAPageReportsHowManyObjectsAreInvalid(t *testing.T) {
 	status.SetRejected(1000)
 	got := request(t, status, second(2), http.MethodGet, "/healthz")
 	if got.code != http.StatusOK {
-		t.Errorf("refused objects make the proxy unhealthy: %d", got.code)
+		t.Errorf("invalid objects make the proxy unhealthy: %d", got.code)
 	}
 	var page map[string]any
 	if err := json.Unmarshal([]byte(got.body), &page); err != nil {

@@ -50,8 +50,8 @@ func (v Health) ReadySentence() string {
 		return fmt.Sprintf("The first sync has not reached the kernel yet; the last attempt failed: %s", v.LastError)
 	case len(v.Interruptions) > 0:
 		first := v.Interruptions[0]
-		return fmt.Sprintf("The first sync has not reached the kernel yet; the API server sends nothing about %s: %s",
+		return fmt.Sprintf("The first sync has not reached the kernel yet; the watch of %s is interrupted: %s",
 			first.Resource, first.Reason)
 	}
-	return "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."
+	return "The first sync has not reached the kernel yet; waiting for the complete state of the cluster."
 }

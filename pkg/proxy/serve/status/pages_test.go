@@ -100,9 +100,9 @@ func TestThereIsNoOtherPathOrMethod(t *testing.T) {
 		"the root":                  {http.MethodGet, "/", http.StatusNotFound},
 		"below health":              {http.MethodGet, "/healthz/else", http.StatusNotFound},
 		"health has its own server": {http.MethodGet, "/livez", http.StatusNotFound},
-		"nothing can be put":        {http.MethodPut, "/debug/flags/v", http.StatusNotFound},
-		"nothing can be posted":     {http.MethodPost, "/configz", http.StatusMethodNotAllowed},
-		"HEAD is answered":          {http.MethodHead, "/proxyMode", http.StatusOK},
+		"PUT is not found":          {http.MethodPut, "/debug/flags/v", http.StatusNotFound},
+		"POST is not allowed":       {http.MethodPost, "/configz", http.StatusMethodNotAllowed},
+		"HEAD is allowed":           {http.MethodHead, "/proxyMode", http.StatusOK},
 		"profiles":                  {http.MethodGet, "/debug/pprof/", http.StatusNotFound},
 		"a profile":                 {http.MethodGet, "/debug/pprof/heap", http.StatusNotFound},
 	} {
@@ -151,7 +151,7 @@ func TestAProfileMayTakeLongerThanAnyOtherResponse(t *testing.T) {
 		t.Errorf("status %d and %d bytes", response.Code, response.Body.Len())
 	}
 	if got := response.deadline.Sub(asked); got < time.Hour+time.Second {
-		t.Errorf("it may be written for %s, want an hour and the second that it takes", got)
+		t.Errorf("write deadline after %s, want an hour and the second that the profile takes", got)
 	}
 }
 

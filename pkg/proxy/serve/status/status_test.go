@@ -22,50 +22,50 @@ func TestHealth(t *testing.T) {
 		now    time.Time
 		want   Health
 	}{
-		"a proxy that has not begun is healthy and not ready": {
+		"a proxy that has not started is healthy and not ready": {
 			func(*Status) {}, second(1000),
 			Health{At: second(1000), Healthy: true},
 		},
-		"a change that waits for less than a minute is no reason for alarm": {
+		"a change pending for less than a minute leaves the proxy healthy": {
 			func(s *Status) { s.SyncQueued(second(0)) }, second(59),
 			Health{At: second(59), Healthy: true, PendingSince: second(0)},
 		},
-		"a change that has waited for a minute makes the proxy unhealthy": {
+		"a change pending for a minute makes the proxy unhealthy": {
 			func(s *Status) { s.SyncQueued(second(0)) }, second(60),
 			Health{At: second(60), PendingSince: second(0)},
 		},
-		"the oldest waiting change counts, not the newest": {
+		"the oldest pending change counts, not the newest": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncQueued(second(59)) }, second(60),
 			Health{At: second(60), PendingSince: second(0)},
 		},
-		"a success makes it healthy and ready, however long nothing changes after it": {
+		"a success makes it healthy and ready, even if nothing changes for long": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncSucceeded(second(70)) }, second(100000),
 			Health{At: second(100000), Healthy: true, Ready: true, LastSuccess: second(70)},
 		},
-		"a change queued at the very moment of a sync is in it": {
+		"a change queued at the time of a sync is included": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncQueued(second(7)); s.SyncSucceeded(second(7)) }, second(100),
 			Health{At: second(100), Healthy: true, Ready: true, LastSuccess: second(7)},
 		},
-		"a change queued while a sync ran goes on waiting after it": {
+		"a change queued during a sync stays pending": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncQueued(second(9)); s.SyncSucceeded(second(8)) }, second(68),
 			Health{At: second(68), Ready: true, LastSuccess: second(8), PendingSince: second(8)},
 		},
-		"a change whose moment is reported late does not hide a newer one": {
+		"a change that is reported late does not hide a newer one": {
 			func(s *Status) { s.SyncQueued(second(9)); s.SyncQueued(second(5)); s.SyncSucceeded(second(7)) }, second(10),
 			Health{At: second(10), Healthy: true, Ready: true, LastSuccess: second(7), PendingSince: second(9)},
 		},
-		"a failure is shown at once, and for a minute it is only shown": {
+		"a failure is shown at once and does not make the proxy unhealthy for a minute": {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncFailed(second(1), errBusy) }, second(2),
 			Health{At: second(2), Healthy: true, PendingSince: second(0), LastFailure: second(1), LastError: errBusy.Error()},
 		},
-		"a failure counts as a waiting change even if nothing was queued": {
+		"a failure counts as a pending change even if nothing was queued": {
 			func(s *Status) { s.SyncSucceeded(second(0)); s.SyncFailed(second(10), errBusy) }, second(70),
 			Health{
 				At: second(70), Ready: true, LastSuccess: second(0), PendingSince: second(10),
 				LastFailure: second(10), LastError: errBusy.Error(),
 			},
 		},
-		"failures do not make a change younger": {
+		"failures do not reset the age of a pending change": {
 			func(s *Status) {
 				s.SyncQueued(second(0))
 				s.SyncFailed(second(30), errBusy)
@@ -73,15 +73,15 @@ func TestHealth(t *testing.T) {
 			}, second(60),
 			Health{At: second(60), PendingSince: second(0), LastFailure: second(59), LastError: errBusy.Error()},
 		},
-		"a success takes the failure back": {
+		"a success clears the failure": {
 			func(s *Status) { s.SyncFailed(second(0), errBusy); s.SyncSucceeded(second(90)) }, second(91),
 			Health{At: second(91), Healthy: true, Ready: true, LastSuccess: second(90)},
 		},
-		"refused objects are shown and leave the proxy healthy": {
+		"invalid objects are shown and leave the proxy healthy": {
 			func(s *Status) { s.SyncSucceeded(second(0)); s.SetRejected(1) }, second(1000),
 			Health{At: second(1000), Healthy: true, Ready: true, LastSuccess: second(0), InvalidObjects: 1},
 		},
-		"resources that are not heard are shown, and leave the proxy healthy": {
+		"interrupted watches are shown and leave the proxy healthy": {
 			func(s *Status) {
 				s.SyncSucceeded(second(0))
 				s.WatchInterrupted("services", second(1), "connection refused")
@@ -94,7 +94,7 @@ func TestHealth(t *testing.T) {
 				},
 			},
 		},
-		"a resource that is heard again is no longer shown": {
+		"a resumed watch is no longer shown": {
 			func(s *Status) {
 				s.WatchInterrupted("services", second(1), "connection refused")
 				s.WatchInterrupted("nodes", second(1), "connection refused")
@@ -103,7 +103,7 @@ func TestHealth(t *testing.T) {
 			}, second(2),
 			Health{At: second(2), Healthy: true, Interruptions: []Interruption{{"nodes", second(1), "connection refused"}}},
 		},
-		"objects that are no longer refused are no longer shown": {
+		"objects that are valid again are no longer shown": {
 			func(s *Status) { s.SetRejected(1); s.SetRejected(0) }, second(1),
 			Health{At: second(1), Healthy: true},
 		},
@@ -114,7 +114,7 @@ func TestHealth(t *testing.T) {
 			c.want.NodeEligible = true
 			c.report(&status)
 			if diff := cmp.Diff(c.want, status.Health(c.now)); diff != "" {
-				t.Errorf("verdict (-want +got):\n%s", diff)
+				t.Errorf("health (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -145,7 +145,7 @@ func TestANodeIsNotEligibleBeforeItIsLoadedNorWhileItIsRemoved(t *testing.T) {
 		step.report()
 		health := status.Health(start)
 		if health.NodeEligible != step.eligible || health.NotEligible != step.why || !health.Healthy {
-			t.Errorf("got %+v, want a healthy proxy, eligible %v and why %q", health, step.eligible, step.why)
+			t.Errorf("got %+v, want a healthy proxy, eligible %v, reason %q", health, step.eligible, step.why)
 		}
 	}
 }
@@ -155,10 +155,10 @@ func TestReadinessIsReportedInASentence(t *testing.T) {
 		verdict Health
 		want    string
 	}{
-		"before the first sync": {Health{}, "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."},
-		"before the first sync, while no resource is heard of": {
+		"before the first sync": {Health{}, "The first sync has not reached the kernel yet; waiting for the complete state of the cluster."},
+		"before the first sync, while watches are interrupted": {
 			Health{Interruptions: []Interruption{{Resource: "services", Reason: "refused"}, {Resource: "nodes", Reason: "too"}}},
-			"The first sync has not reached the kernel yet; the API server sends nothing about services: refused",
+			"The first sync has not reached the kernel yet; the watch of services is interrupted: refused",
 		},
 		"after the first sync":        {Health{Ready: true}, "The first sync is in the kernel."},
 		"ready stays ready on errors": {Health{Ready: true, LastError: "busy"}, "The first sync is in the kernel."},
@@ -194,6 +194,6 @@ func TestStatusMayBeWrittenAndReadAtTheSameTime(t *testing.T) {
 		Interruptions: []Interruption{{"services", start, "refused"}},
 	}
 	if diff := cmp.Diff(want, status.Health(second(9))); diff != "" {
-		t.Errorf("verdict (-want +got):\n%s", diff)
+		t.Errorf("health (-want +got):\n%s", diff)
 	}
 }

@@ -29,13 +29,13 @@ func TestTheSummaryReportsSinceWhenTheKernelIsInSync(t *testing.T) {
 		do   func()
 		want int
 	}{
-		{"at first", func() {}, -1},
+		{"before the first sync", func() {}, -1},
 		{"after the first sync", func() { done(1, 0) }, 1},
 		{"after another", func() { done(5, 0) }, 1},
-		{"while some wait", func() { done(6, 2) }, -1},
-		{"when none does", func() { done(7, 0) }, 7},
+		{"while changes are pending", func() { done(6, 2) }, -1},
+		{"when none is pending", func() { done(7, 0) }, 7},
 		{"after a failure", func() { status.SyncFailed(second(8), errors.New("busy")) }, -1},
-		{"after it is mended", func() { done(9, 0) }, 9},
+		{"after the next success", func() { done(9, 0) }, 9},
 	} {
 		step.do()
 		if got := agrees(20); got != step.want {

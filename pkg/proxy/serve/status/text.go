@@ -19,7 +19,7 @@ func (p Pages) writeJSON(w http.ResponseWriter, path string, page any) {
 	body, err := json.Marshal(page)
 	if err != nil {
 		p.Logged(fmt.Errorf("%s: encode the page: %w", path, err))
-		http.Error(w, "the page cannot be encoded; the log says why", http.StatusInternalServerError)
+		http.Error(w, "failed to encode the page; see the log", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

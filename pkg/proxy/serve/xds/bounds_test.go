@@ -40,15 +40,15 @@ func testStreams(t *testing.T, address string) {
 	for range more {
 		var response []byte
 		if err := open(t, other).RecvMsg(&response); status.Code(err) != codes.ResourceExhausted {
-			t.Fatalf("a stream more than %d: %v", most, err)
+			t.Fatalf("stream beyond the limit of %d: %v", most, err)
 		}
 	}
 	if got := s.count(string(TooManyStreams)); got != more {
-		t.Errorf("%d streams are counted as refused, want %d", got, more)
+		t.Errorf("%d streams are counted as rejected, want %d", got, more)
 	}
 	s.serve("web", "", []uint16{80}, "9@node-1/a")
 	if got := take(t, served); got.tiers != "9 (a, 1)" {
-		t.Errorf("told %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	must.Succeed(t, conn.Close())
 	wait.Equal(t, "streams and names", "0 0", s.clients)
@@ -75,13 +75,13 @@ func testRequestsWithoutEnd(t *testing.T, address string) {
 	}
 	wait.Equal(t, "streams and names", fmt.Sprint(streams+1, " ", streams+1), s.clients)
 	if grown := heap() - before; grown > streams*256<<10 {
-		t.Errorf("%d requests without an end cost %d kB", streams, grown>>10)
+		t.Errorf("%d incomplete requests take %d kB", streams, grown>>10)
 	} else {
-		t.Logf("a stream with a request without an end costs %d kB, with its connection", grown>>10/streams)
+		t.Logf("a stream with an incomplete request takes %d kB, including its connection", grown>>10/streams)
 	}
 	s.serve("web", "", []uint16{80}, "9@node-1/a")
 	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
-		t.Errorf("told %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -175,13 +175,13 @@ func testUnreadEnds(t *testing.T, address string) {
 		_ = r.framer.WriteData(stream, true, nil) // the connection may be closed
 		stream += 2
 	}
-	wait.Success(t, "no more than a client may leave unread", func() error {
+	wait.Success(t, "memory within the limit of unread bytes", func() error {
 		if grown := heap() - before; grown > 8<<20 {
-			return fmt.Errorf("%d streams that ended unread cost %d kB", ends, grown>>10)
+			return fmt.Errorf("%d streams that ended unread take %d kB", ends, grown>>10)
 		}
 		return nil
 	})
 	if told := s.count("answered EDS"); told < ends/4 {
-		t.Errorf("only %d responses were made: it was no attack", told)
+		t.Errorf("only %d responses were sent, too few for this test", told)
 	}
 }

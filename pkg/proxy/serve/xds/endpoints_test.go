@@ -55,7 +55,7 @@ func checkShares(t *testing.T, tiers []selection.Tier, localities []locality) {
 	for i := range localities {
 		l := &localities[i]
 		if own := (id{l.priority, l.zone, l.subZone()}); seen[own] {
-			t.Errorf("the locality %+v is there twice", own)
+			t.Errorf("duplicate locality %+v", own)
 		} else {
 			seen[own] = true
 		}
@@ -123,11 +123,11 @@ func TestABoundedServiceHasItsSlots(t *testing.T) {
 	})
 	decision := town.planner.Decide(service.Name, model.Families)[0]
 	if decision.Selection.Cluster.Slots == nil {
-		t.Fatalf("the kernel has one slot for each: %+v", decision.Selection.Cluster)
+		t.Fatalf("the kernel's table has no slots: %+v", decision.Selection.Cluster)
 	}
 	localities := localitiesOf(decision.Tiers())
 	checkShares(t, decision.Tiers(), localities)
 	if port, _ := town.table.find(portOf{service.Name, 80}); port != newPort(80, localities) {
-		t.Errorf("clients are told %q", port.localities)
+		t.Errorf("clients get %q", port.localities)
 	}
 }

@@ -235,7 +235,7 @@ func (c *client) lastResponse() receivedResponse {
 		c.last[got.of] = got.nonce
 		if result := c.subscribe(got.of, c.subscriptionOf(got.of)...); result.isNACK || len(result.added)+len(result.removed)+
 			len(result.unknownNames) > 0 {
-			c.t.Errorf("an answer is taken for %+v", result)
+			c.t.Errorf("an acknowledgement is taken for %+v", result)
 		}
 	}
 	return got
@@ -255,13 +255,13 @@ func (c *client) expect(of kind, names, tiers string) {
 	c.t.Helper()
 	got := c.lastResponse()
 	if got.nonce == "" || got.version == "" || got.of != of || strings.Join(got.names, " ") != names || got.tiers != tiers {
-		c.t.Errorf("told %s of %q: %q, want %s of %q: %q", got.of, strings.Join(got.names, " "), got.tiers, of, names, tiers)
+		c.t.Errorf("got %s of %q: %q, want %s of %q: %q", got.of, strings.Join(got.names, " "), got.tiers, of, names, tiers)
 	}
 }
 
 func (c *client) expectNothing() {
 	c.t.Helper()
 	if _, response, _ := c.session.next(); response != nil {
-		c.t.Errorf("told %+v, want nothing", read(c.t, response))
+		c.t.Errorf("got %+v, want no response", read(c.t, response))
 	}
 }

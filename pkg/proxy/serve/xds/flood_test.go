@@ -74,7 +74,7 @@ func TestFloodsHoldNobodyUp(t *testing.T) {
 		began := time.Now()
 		s.serve("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
 		if got := take(t, reader); got.tiers != fmt.Sprintf("%d (a, 1)", 1+i) {
-			t.Errorf("told %+v", got)
+			t.Errorf("got %+v", got)
 		}
 		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("a change took %v", took)
@@ -82,7 +82,7 @@ func TestFloodsHoldNobodyUp(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if s.count(string(TooManyConnections)) == 0 {
-		t.Error("no connection was closed: the flood was none")
+		t.Error("no connection was rejected: the flood was too small")
 	}
 	close(stop)
 	must.Succeed(t, conn.Close())
@@ -119,16 +119,16 @@ func TestConnectionsAreCounted(t *testing.T) {
 		last = wait.Receive(t, "a connection", accepted)
 	}
 	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {
-		t.Error("one more is admitted")
+		t.Error("a connection beyond the limit is admitted")
 	}
 	must.Succeed(t, last.Close())
 	_ = last.Close() // closing twice counts once
 	dial()
-	wait.Receive(t, "a connection in its place", accepted)
+	wait.Receive(t, "a connection in the freed slot", accepted)
 	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {
-		t.Error("another one is admitted")
+		t.Error("a second connection beyond the limit is admitted")
 	}
 	if got := server.Counts().Rejected[TooManyConnections]; got != 2 {
-		t.Errorf("%d connections are counted as refused, want 2", got)
+		t.Errorf("%d connections are counted as rejected, want 2", got)
 	}
 }

@@ -41,7 +41,7 @@ func testReconnects(t *testing.T, address string) {
 	})
 	s.serve("web", "", []uint16{80}, "9@node-1/a")
 	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
-		t.Errorf("told %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -53,7 +53,7 @@ func dial(t *testing.T, address string) (conn net.Conn) {
 	if isSocket {
 		network = "unix"
 	}
-	wait.Success(t, "a place in the socket's queue", func() (err error) {
+	wait.Success(t, "room in the socket's queue", func() (err error) {
 		if conn, err = net.Dial(network, path); err != nil && !errors.Is(err, syscall.EAGAIN) {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestNamesWithOddBytesGetNoResource(t *testing.T) {
 	}
 	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", append(odd, web)...)))
 	if got := take(t, stream); len(got.names) != 1 || got.names[0] != web {
-		t.Errorf("told %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	wait.Equal(t, "names counted as unknown", len(odd), func() int { return s.count(string(UnknownName)) })
 }

@@ -30,9 +30,9 @@ func TestOneClientKeepsNobodyOutOfTheLog(t *testing.T) {
 		{"1,000 names of one client", 0, loud, 1000, "a", clientLogBurst, clientLogBurst},
 		{"another client", 0, quiet, 3, "a", 3, 3},
 		{"the same again", time.Minute, quiet, 3, "a", 0, 0},
-		{"the first one, which may log less now", 5 * time.Minute, loud, 1000, "b", 1, 3},
-		{"what was logged an hour ago", 2 * time.Hour, quiet, 3, "a", 3, 3},
-		{"the first one after a time", 0, loud, 1000, "a", clientLogBurst, clientLogBurst},
+		{"the first client, with less budget", 5 * time.Minute, loud, 1000, "b", 1, 3},
+		{"lines that were logged more than an hour ago", 2 * time.Hour, quiet, 3, "a", 3, 3},
+		{"the first client after two hours", 0, loud, 1000, "a", clientLogBurst, clientLogBurst},
 	} {
 		now = now.Add(step.after)
 		if lines := count(step.client, step.names, step.prefix); lines < step.atLeast || lines > step.atMost {
@@ -54,6 +54,6 @@ func TestManyAddressesDoNotFillTheLog(t *testing.T) {
 		}
 	}
 	if lines > maxLogged || memory.before.Len() > maxLogged {
-		t.Errorf("%d lines in an hour, %d are remembered; want %d at most", lines, memory.before.Len(), maxLogged)
+		t.Errorf("%d lines in an hour, %d cached; want at most %d", lines, memory.before.Len(), maxLogged)
 	}
 }

@@ -56,7 +56,7 @@ type request struct {
 	errorDetail string
 }
 
-var errNoRequest = errors.New("it is not a DiscoveryRequest")
+var errNoRequest = errors.New("not a DiscoveryRequest")
 
 // parseRequest parses a DiscoveryRequest.
 func parseRequest(message []byte) (request, error) {

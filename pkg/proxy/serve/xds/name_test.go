@@ -43,7 +43,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	if got, ok := parseName(web.name("cluster.local"), "cluster.local"); got != web || !ok {
-		t.Errorf("%s is read as %v", web.name("cluster.local"), got)
+		t.Errorf("%s is parsed as %v", web.name("cluster.local"), got)
 	}
 }
 
@@ -56,7 +56,7 @@ func FuzzParseName(f *testing.F) {
 			return
 		}
 		if again, ok := parseName(of.name("cluster.local"), "cluster.local"); !ok || again != of {
-			t.Errorf("%q is %v, and its name is read as %v", name, of, again)
+			t.Errorf("%q is %v, and its name is parsed as %v", name, of, again)
 		}
 	})
 }

@@ -83,7 +83,7 @@ func (s *Server) runAt(ctx context.Context, address string) {
 func (s *Server) serve(ctx context.Context, address string) error {
 	listener, err := listen(ctx, address)
 	if err != nil {
-		return fmt.Errorf("listening on --xds-bind-address %s: %w", address, err)
+		return fmt.Errorf("listen on --xds-bind-address %s: %w", address, err)
 	}
 	s.usage.onUnresponsive(address, "")
 	s.Log.Info("serving xDS", "address", address, "domain", s.Table.domain)
@@ -96,7 +96,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("serving --xds-bind-address %s: %w", address, err)
+	return fmt.Errorf("serve --xds-bind-address %s: %w", address, err)
 }
 
 // listen listens on an address. It replaces a socket that another process left behind and that would be in the way.
@@ -115,7 +115,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	case err != nil:
 		return nil, err
 	case left.Mode().Type() != fs.ModeSocket:
-		return nil, errors.New("something other than a socket is there")
+		return nil, errors.New("a file that is not a socket exists there")
 	default:
 		if err := os.Remove(path); err != nil {
 			return nil, err
@@ -136,7 +136,7 @@ func (s *Server) admitConnection(connection net.Conn) (leave func()) {
 	client := httpserve.ClientAddr(connection.RemoteAddr().String())
 	if connection.RemoteAddr().Network() != "unix" {
 		if is, err := s.IsOfNode(client); !is {
-			why := "the route to it leaves by a gateway"
+			why := "the route to the client uses a gateway"
 			if err != nil {
 				why = err.Error()
 			}
@@ -147,7 +147,7 @@ func (s *Server) admitConnection(connection net.Conn) (leave func()) {
 	if !s.usage.admit(client, usageCounts{openConnections: 1}) {
 		its, all := s.usage.usage(client)
 		_ = s.reject(TooManyConnections, client,
-			fmt.Sprintf("it has %d, and all have %d", its.usageCounts[openConnections], all[openConnections]))
+			fmt.Sprintf("the client has %d, and all clients have %d", its.usageCounts[openConnections], all[openConnections]))
 		return nil
 	}
 	return func() { s.usage.release(client, usageCounts{openConnections: 1}) }
@@ -204,7 +204,7 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 		client = httpserve.ClientAddr(from.Addr.String())
 	}
 	if !s.usage.admit(client, usageCounts{openStreams: 1}) {
-		return s.reject(TooManyStreams, client, fmt.Sprintf("a client may have %d, those of the socket %d, and all %d",
+		return s.reject(TooManyStreams, client, fmt.Sprintf("the limit is %d for a client, %d for the socket, and %d in total",
 			maxPerClient, maxPerSocket, maxStreams))
 	}
 	session := newSession(s.Table, &s.usage, client, only)
@@ -273,7 +273,7 @@ func (r *requestLoop) run() error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case status.Code(err) == codes.ResourceExhausted: // gRPC's code for a message that is too large
-			return r.server.reject(TooLargeRequest, r.session.client, fmt.Sprintf("a request may have %d bytes", maxRequest))
+			return r.server.reject(TooLargeRequest, r.session.client, fmt.Sprintf("the limit is %d bytes", maxRequest))
 		case err != nil:
 			return err
 		}
@@ -301,7 +301,7 @@ func (r *requestLoop) handle(message []byte) error {
 	result, hasRoom := r.session.handleRequest(request)
 	r.logResult(result, request)
 	if !hasRoom {
-		return s.reject(TooManyNames, r.session.client, fmt.Sprintf("a client may ask for %d resources, and all for %d",
+		return s.reject(TooManyNames, r.session.client, fmt.Sprintf("the limit is %d resources for a client, and %d in total",
 			maxClientNames, maxAllNames))
 	}
 	return nil
@@ -313,16 +313,16 @@ func (r *requestLoop) logResult(result requestResult, request request) {
 	for _, name := range result.unknownNames {
 		s.usage.count(func(now *Counts) { now.Rejected[UnknownName]++ })
 		if name = sanitize.Truncate(name); s.loggedNames.isNew(time.Now(), r.session.client, name) {
-			s.Log.Warn("a client of xDS asks for a name that is not a TCP port of a Service; those are called SERVICE.NAMESPACE.svc.DOMAIN:PORT",
-				"name", name, "client", r.session.client, "node-id", r.node)
+			s.Log.Warn("an xDS client requested a name that is not a TCP port of a Service; expected SERVICE.NAMESPACE.svc.DOMAIN:PORT",
+				"name", name, "client", r.session.client, "nodeID", r.node)
 		}
 	}
 	if result.isNACK {
 		s.usage.count(func(now *Counts) { now.NACKed[result.rejectedKind]++ })
 		complaint := sanitize.Truncate(request.errorDetail)
 		if s.loggedNACKs.isNew(time.Now(), r.session.client, result.rejectedKind.String()+complaint) {
-			s.Log.Warn("a client of xDS rejected a response; it keeps what it knew",
-				"kind", result.rejectedKind, "error", complaint, "client", r.session.client, "node-id", r.node)
+			s.Log.Warn("an xDS client rejected a response; it keeps its previous configuration",
+				"kind", result.rejectedKind, "error", complaint, "client", r.session.client, "nodeID", r.node)
 		}
 	}
 }

@@ -66,10 +66,10 @@ func serveTown(t *testing.T, address string, isOfNode func(netip.Addr) (bool, er
 		cancel()
 		running.Wait()
 		if got := s.clients(); got != "0 0" {
-			t.Errorf("after the end there are %s streams and names", got)
+			t.Errorf("after the end: %s streams and names, want 0 0", got)
 		}
 		if len(s.table.sessions)+len(s.table.waiting) > 0 {
-			t.Errorf("after the end %d sessions are left", len(s.table.sessions))
+			t.Errorf("after the end %d sessions remain", len(s.table.sessions))
 		}
 	})
 	return s
@@ -132,11 +132,11 @@ func TestTheServerRespondsAndPushesUpdates(t *testing.T) {
 	stream := open(t, s.socket(t))
 	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
 	if got := take(t, stream); got.tiers != "1 3 (a, 2) | 2 (b, 1)" {
-		t.Errorf("told %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	s.serve("web", "", []uint16{80}, "9@node-1/a")
 	if got := receive(t, stream); got.tiers != "9 (a, 1)" {
-		t.Errorf("told %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	wait.Equal(t, "streams and names", "1 1", s.clients)
 	must.Succeed(t, stream.CloseSend())
@@ -165,11 +165,11 @@ func testRejections(t *testing.T, address string) {
 		code    codes.Code
 		counted RejectReason
 	}{
-		"more names than a stream may have": {requestOf(listeners, "", many...), codes.ResourceExhausted, TooManyNames},
-		"no message":                        {[]byte("\xff\xff\xff"), codes.InvalidArgument, MalformedRequest},
-		"a field without its end":           {[]byte("\x1a\x7fweb"), codes.InvalidArgument, MalformedRequest},
-		"a long name":                       {requestOf(listeners, "", long[:maxNameLength+1]), codes.InvalidArgument, MalformedRequest},
-		"a long request":                    {requestOf(listeners, "", long), codes.ResourceExhausted, TooLargeRequest},
+		"more names than allowed": {requestOf(listeners, "", many...), codes.ResourceExhausted, TooManyNames},
+		"not a message":           {[]byte("\xff\xff\xff"), codes.InvalidArgument, MalformedRequest},
+		"a truncated field":       {[]byte("\x1a\x7fweb"), codes.InvalidArgument, MalformedRequest},
+		"a long name":             {requestOf(listeners, "", long[:maxNameLength+1]), codes.InvalidArgument, MalformedRequest},
+		"a long request":          {requestOf(listeners, "", long), codes.ResourceExhausted, TooLargeRequest},
 	} {
 		before := s.count(string(test.counted))
 		stream := open(t, conn)
@@ -204,14 +204,14 @@ func TestABoundedNumberOfStreams(t *testing.T) {
 			t.Errorf("%d streams are admitted", admitted)
 		}
 		if !usage.admit(greedy, usageCounts{subscribedNames: maxClientNames}) || usage.admit(greedy, usageCounts{subscribedNames: 1}) {
-			t.Errorf("a client may ask for more than %d names", maxClientNames)
+			t.Errorf("a client may subscribe to more than %d names, or not to that many", maxClientNames)
 		}
 		if !usage.admit(other, usageCounts{subscribedNames: 3}) {
-			t.Error("another client may not ask")
+			t.Error("another client may not subscribe")
 		}
 		usage.release(greedy, usageCounts{openStreams: 1})
 		if !usage.admit(greedy, usageCounts{openStreams: 1}) {
-			t.Error("a client that left may not come back")
+			t.Error("no stream is admitted after one was released")
 		}
 	})
 	t.Run("in all", func(t *testing.T) {
@@ -246,11 +246,11 @@ func TestRemoteClientsLearnNothing(t *testing.T) {
 			}
 			defer func() { _ = conn.Close() }()
 			if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
-				t.Error("a stranger is told something")
+				t.Error("a remote client receives data")
 			}
 			return nil
 		})
-		wait.Equal(t, "strangers counted", i+1, func() int { return s.count(string(RemoteClient)) })
+		wait.Equal(t, "remote clients counted", i+1, func() int { return s.count(string(RemoteClient)) })
 	}
 	wait.Equal(t, "lines of log", 1, func() int { return strings.Count(s.log.String(), "reason=remote_client") })
 	stream := open(t, s.socket(t))
@@ -281,7 +281,7 @@ func TestASocketIsRecreated(t *testing.T) {
 	must.Succeed(t, os.Remove(path))
 	must.Succeed(t, os.WriteFile(path, []byte("precious"), 0o600))
 	if _, err := listen(t.Context(), address); err == nil {
-		t.Error("a file is taken for a socket")
+		t.Error("listen replaced a file that is not a socket")
 	}
 }
 
@@ -314,14 +314,14 @@ func testUnresponsive(t *testing.T, address string) {
 			continue
 		}
 		if got := take(t, reader); got.names[0] != web {
-			t.Errorf("told %+v", got)
+			t.Errorf("got %+v", got)
 		}
 		if took := time.Since(took); took > 30*time.Second {
 			t.Errorf("a change took %v", took)
 		}
 	}
 	if grown := heap() - before; grown > 8<<20 {
-		t.Errorf("%d streams that do not read, and 10,000 changes, cost %d kB", silent, grown>>10)
+		t.Errorf("%d streams that do not read, and 10,000 changes, take %d kB", silent, grown>>10)
 	}
 }
 
@@ -340,7 +340,7 @@ func FuzzParseRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		parsed, err := parseRequest(text)
 		if err != nil && !errors.Is(err, errNoRequest) && !errors.Is(err, errTooManyNames) && !errors.Is(err, errLongName) {
-			t.Errorf("an error of another kind: %v", err)
+			t.Errorf("unexpected error: %v", err)
 		}
 		if err == nil && len(parsed.names) > maxNames {
 			t.Errorf("%d names", len(parsed.names))
@@ -375,9 +375,9 @@ func TestARejectionIsLoggedOnce(t *testing.T) {
 	wait.Equal(t, "rejections counted", 3, func() int { return s.count("rejected EDS") })
 	wait.Equal(t, "unknown names counted", 6, func() int { return s.count(string(UnknownName)) })
 	log := s.log.String()
-	for _, words := range []string{`I do\\nnot like it`, `node-id=pod\n-1`, "typo.shop", "name=web "} {
+	for _, words := range []string{`I do\\nnot like it`, `nodeID=pod\n-1`, "typo.shop", "name=web "} {
 		if strings.Count(log, words) < 1 {
-			t.Errorf("the log does not have %s", words)
+			t.Errorf("the log does not contain %s", words)
 		}
 	}
 	if lines := strings.Count(log, "\n"); lines != 4 {

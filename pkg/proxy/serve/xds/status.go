@@ -75,7 +75,7 @@ func (s *Server) reject(why RejectReason, client netip.Addr, details string) err
 		from = client.String()
 	}
 	if s.loggedRejections.isNew(time.Now(), client, string(why)) {
-		s.Log.Warn("a client of xDS is refused", "client", from, "reason", why, "details", details)
+		s.Log.Warn("rejected an xDS client", "client", from, "reason", why, "details", details)
 	}
 	s.usage.count(func(now *Counts) { now.Rejected[why]++ })
 	code := codes.ResourceExhausted

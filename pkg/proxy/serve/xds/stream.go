@@ -16,8 +16,8 @@ const maxNames = 1000
 const maxResponse = 64 << 10
 
 var (
-	errTooManyNames = errors.New("a stream may ask for " + strconv.Itoa(maxNames) + " resources of a kind")
-	errLongName     = errors.New("the name of a resource may have " + strconv.Itoa(maxNameLength) + " bytes")
+	errTooManyNames = errors.New("the limit for a stream is " + strconv.Itoa(maxNames) + " resources of a kind")
+	errLongName     = errors.New("the limit for the name of a resource is " + strconv.Itoa(maxNameLength) + " bytes")
 )
 
 // stream holds the subscriptions of one client's stream.

@@ -80,13 +80,13 @@ func TestAResubscriptionGetsAResponse(t *testing.T) {
 		c.expect(listeners, web, "")
 		for of := range kinds {
 			if result := c.subscribe(of); len(result.removed) != 1 {
-				t.Errorf("%d names are removed", len(result.removed))
+				t.Errorf("%d names are removed, want 1", len(result.removed))
 			}
 		}
 		c.expectNothing()
 	}
 	if len(c.session.watched) != 0 || len(town.table.waiting) != 0 {
-		t.Errorf("%v is waited for, by %v", c.session.watched, town.table.waiting)
+		t.Errorf("remaining watches %v of %v", c.session.watched, town.table.waiting)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestANACKedResponseIsNotSentAgain(t *testing.T) {
 	nonce := read(t, response).nonce
 	refusal := request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{web}, isNACK: true}
 	if result, _ := c.session.handleRequest(refusal); !result.isNACK || result.rejectedKind != assignments {
-		t.Errorf("a refusal is taken for %+v", result)
+		t.Errorf("result of a rejection: %+v", result)
 	}
 	c.expectNothing()
 	town.serve("web", "zone *", []uint16{80}, "1@node-1/a")
@@ -115,7 +115,7 @@ func TestARequestThatCrossedAResponseIsIgnored(t *testing.T) {
 	for _, nonce := range []string{old, "", "x", "99"} {
 		result, _ := c.session.handleRequest(request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{cart}})
 		if len(result.added) > 0 || c.session.names != 1 {
-			t.Errorf("a request with nonce %q is taken in: %+v", nonce, result)
+			t.Errorf("a request with nonce %q is processed: %+v", nonce, result)
 		}
 	}
 	c.expectNothing()
@@ -139,7 +139,7 @@ func TestOddRequestsGetNoResource(t *testing.T) {
 		for of := range kinds {
 			result := c.subscribe(of, names...)
 			if len(names) > 0 && len(result.unknownNames) != 1 {
-				t.Errorf("%q: %q are wrong", names, result.unknownNames)
+				t.Errorf("%q: unknown names %q, want 1", names, result.unknownNames)
 			}
 			c.expect(of, "", "")
 		}
@@ -148,7 +148,7 @@ func TestOddRequestsGetNoResource(t *testing.T) {
 	c := town.client(t)
 	routes := request{typeURL: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", names: []string{web}}
 	if result, _ := c.session.handleRequest(routes); len(result.added) > 0 {
-		t.Errorf("routes are answered: %+v", result)
+		t.Errorf("result of a request for routes: %+v", result)
 	}
 	c.expectNothing()
 	only := &client{t: t, session: town.session(typeURLs[assignments])}
@@ -228,11 +228,11 @@ func TestManyAssignmentsAreSentInParts(t *testing.T) {
 		c.subscribe(assignments, names...)
 	}
 	if len(told) != len(names) || parts < 2 {
-		t.Errorf("%d of %d names are told, in %d parts", len(told), len(names), parts)
+		t.Errorf("%d of %d names are sent, in %d responses", len(told), len(names), parts)
 	}
 	for name, times := range told {
 		if times != 1 {
-			t.Errorf("%s is told %d times", name, times)
+			t.Errorf("%s is sent %d times", name, times)
 		}
 	}
 }

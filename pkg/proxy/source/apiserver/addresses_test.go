@@ -50,10 +50,10 @@ func TestAddressesOfProxiesAreReported(t *testing.T) {
 			time.Sleep(2 * addressesEvery)
 			synctest.Wait()
 			if len(told) != times || addr != "" && told[times-1]["n1"].Addresses[0].String() != addr {
-				t.Fatalf("%s: told %d times, want %d; at last %v, want %s", when, len(told), times, told[len(told)-1], addr)
+				t.Fatalf("%s: %d calls, want %d; last %v, want %s", when, len(told), times, told[len(told)-1], addr)
 			}
 		}
-		wants("at first", 1, "10.0.0.1")
+		wants("first list", 1, "10.0.0.1")
 		for _, addr := range []string{"10.0.0.2", "10.0.0.3"} {
 			now := slice("four", addr)
 			changes <- watch.Event{Type: watch.Modified, Object: &now}
@@ -62,7 +62,7 @@ func TestAddressesOfProxiesAreReported(t *testing.T) {
 		wants("two changes at once", 3, "10.0.0.3")
 		gone := slice("four", "10.0.0.3")
 		changes <- watch.Event{Type: watch.Deleted, Object: &gone}
-		wants("one is gone", 4, "fd00::1")
+		wants("a slice is deleted", 4, "fd00::1")
 		r.end(t)
 	})
 }

@@ -70,7 +70,7 @@ func (w *Watcher) expire() {
 		timeouts, waited = s.expire()
 	})
 	if waited > 0 {
-		w.options.Log.Warn("timed out reading what was measured of Services; until it is read, demand is assumed",
+		w.options.Log.Warn("timed out reading measured demand; using assumed demand until it is read",
 			"services", waited, "after", nodes.LabelTimeout)
 	}
 	if timeouts != nil {

@@ -42,7 +42,7 @@ func measuredDemand(w *Watcher) *onDemandWatch {
 // API server does not respond, the last known state stays active without limit.
 func (w *Watcher) pollDemandLease(ctx context.Context, now, objects *source) *source {
 	if err := w.demandPublisher.read(ctx); err != nil {
-		w.options.Log.Debug("reading a Lease failed; trying again", "error", err)
+		w.options.Log.Debug("failed to read a Lease; retrying", "error", err)
 		return now
 	}
 	is, isNews := demandState(&w.demandPublisher.Observed), false
@@ -85,7 +85,7 @@ func (w *Watcher) logDemandState(is model.DemandState) {
 	case model.DemandStale:
 		log.Warn(string(is.Assumed()), "age", age)
 	case model.DemandActive:
-		log.Info("planning with what was measured of Services", "age", age)
+		log.Info("planning with measured demand", "age", age)
 	}
 }
 

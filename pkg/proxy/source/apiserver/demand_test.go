@@ -92,7 +92,7 @@ func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
 		}()
 	}
 	if errors.Is(m.leaseErr, errAway) || request.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/publishers/leases/vicinity-demand" {
-		return nil, fmt.Errorf("%w, or it is asked for %s", errAway, request.URL)
+		return nil, fmt.Errorf("%w, or unexpected request for %s", errAway, request.URL)
 	}
 	response, code := any(coordinationv1.Lease{
 		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
@@ -206,33 +206,33 @@ func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 		s.expectRequests("no Service needs it", 0, 0, 0, 0)
 		s.set(func() { s.isAlive = true })
 		s.edit(true)
-		s.expect("one does", tick, "counts demand/web:1 service/web:80")
+		s.expect("a Service needs it", tick, "counts demand/web:1 service/web:80")
 		s.expect("for an hour", time.Hour, "")
 		s.expectRequests("for an hour", 1, 1, 120, 242)
 		changed, more := demandOf("web", 2), demandOf("db", 3)
 		s.events <- watch.Event{Type: watch.Modified, Object: &changed}
 		s.events <- watch.Event{Type: watch.Added, Object: &more}
-		s.expect("objects change, and come", tick, "demand/db:3 demand/web:2")
+		s.expect("objects are changed and added", tick, "demand/db:3 demand/web:2")
 		s.events <- watch.Event{Type: watch.Deleted, Object: &more}
-		s.expect("one goes", tick, "-demand/db")
+		s.expect("an object is deleted", tick, "-demand/db")
 		wrong := demandOf("web", 4)
 		wrong.Zones[0].DemandPPM++
 		s.events <- watch.Event{Type: watch.Modified, Object: &wrong}
-		s.expect("a version cannot be", tick, "")
+		s.expect("an invalid version", tick, "")
 		if rejections := s.delivered()[s.seen-1].Rejected; len(rejections) != 1 || rejections[0].Kind != "ServiceDemand" {
-			t.Errorf("refused are %v", rejections)
+			t.Errorf("rejections %v, want one of a ServiceDemand", rejections)
 		}
 		s.edit(false)
-		s.expect("no Service needs it any more, for a moment", demandLinger/2, "service/web:80")
+		s.expect("not needed for a moment", demandLinger/2, "service/web:80")
 		s.edit(true)
-		s.expect("one does again", demandLinger, "service/web:80")
+		s.expect("needed again", demandLinger, "service/web:80")
 		s.edit(false)
-		s.expect("none does for long", 2*demandLinger, "-demand/web service/web:80 unknown")
+		s.expect("not needed for long", 2*demandLinger, "-demand/web service/web:80 unknown")
 		s.leaseReads.Store(0)
-		s.expect("none does for an hour", time.Hour, "")
-		s.expectRequests("none does for an hour", 1, 1, 0, 0)
+		s.expect("not needed for an hour", time.Hour, "")
+		s.expectRequests("not needed for an hour", 1, 1, 0, 0)
 		if last := s.notifiedAt[len(s.notifiedAt)-1]; !last.IsZero() {
-			t.Errorf("it is told that it was published at %v", last)
+			t.Errorf("last renewal is %v, want zero", last)
 		}
 	})
 }
@@ -242,11 +242,11 @@ func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.leaseErr = errAway
 		s.start()
-		s.expect("the API server does not say", nodes.LabelTimeout-3*time.Second, "")
+		s.expect("the API server does not respond", nodes.LabelTimeout-3*time.Second, "")
 		s.set(func() { s.leaseErr = nil })
-		s.expect("it says", 2*leaseAgain, "counts demand/web:1 service/web:80")
+		s.expect("the API server responds", 2*leaseAgain, "counts demand/web:1 service/web:80")
 		if s.count() != 1 {
-			t.Errorf("that were %d updates, want one", s.count())
+			t.Errorf("got %d updates, want 1", s.count())
 		}
 		s.expectRequests("a start", 1, 1, 4, 6)
 	})
@@ -257,12 +257,12 @@ func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.leaseErr = errAway
 		s.start()
-		s.expect("it waits", nodes.LabelTimeout-tick, "")
-		s.expect("it waits no more", 2*tick, "service/web:80")
+		s.expect("the Service is blocked", nodes.LabelTimeout-tick, "")
+		s.expect("the wait has timed out", 2*tick, "service/web:80")
 		s.set(func() { s.leaseErr = nil })
-		s.expect("it is there", 2*leaseAgain, "counts demand/web:1")
-		if got := s.logged("timed out reading what was measured"); got != 1 {
-			t.Errorf("that was logged %d times, want once", got)
+		s.expect("the API server responds", 2*leaseAgain, "counts demand/web:1")
+		if got := s.logged("timed out reading measured demand"); got != 1 {
+			t.Errorf("the timeout was logged %d times, want once", got)
 		}
 	})
 }
@@ -271,12 +271,12 @@ func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.start()
-		s.expect("somebody publishes", servicedemand.FreshFor-time.Second, "counts demand/web:1 service/web:80")
-		s.expect("nobody has for an hour", 2*leaseEvery+time.Second, "stale")
-		s.expect("and for a day", 24*time.Hour, "")
+		s.expect("demand is published", servicedemand.FreshFor-time.Second, "counts demand/web:1 service/web:80")
+		s.expect("not published for an hour", 2*leaseEvery+time.Second, "stale")
+		s.expect("not published for a day", 24*time.Hour, "")
 		s.set(func() { s.renewed = time.Now() })
-		s.expect("somebody publishes again", 2*leaseEvery, "counts")
-		for text, want := range map[string]int{"is too old": 1, "planning with what was measured": 2} {
+		s.expect("published again", 2*leaseEvery, "counts")
+		for text, want := range map[string]int{"is too old": 1, "planning with measured demand": 2} {
 			if got := s.logged(text); got != want {
 				t.Errorf("%q was logged %d times, want %d", text, got, want)
 			}
@@ -290,13 +290,13 @@ func TestWhatWasMeasuredStaysWhileTheAPIServerIsAway(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.start()
 		s.expect("a start", time.Minute, "counts demand/web:1 service/web:80")
-		for _, away := range []error{errAway, apierrors.NewInternalError(errAway), apierrors.NewUnauthorized("who are you?")} {
+		for _, away := range []error{errAway, apierrors.NewInternalError(errAway), apierrors.NewUnauthorized("unknown token")} {
 			s.set(func() { s.leaseErr = away })
-			s.expect("it is away", 24*time.Hour, "")
+			s.expect("the API server is unavailable", 24*time.Hour, "")
 			s.set(func() { s.leaseErr = nil })
-			s.expect("it is back", 5*time.Minute, "")
+			s.expect("the API server is back", 5*time.Minute, "")
 			s.set(func() { s.renewed = time.Now() })
-			s.expect("and the publisher", time.Minute, "")
+			s.expect("the publisher is back", time.Minute, "")
 		}
 		if got := s.logged("level=WARN"); got != 0 {
 			t.Errorf("%d warnings were logged: %s", got, s.log.String())
@@ -304,26 +304,26 @@ func TestWhatWasMeasuredStaysWhileTheAPIServerIsAway(t *testing.T) {
 	})
 }
 
-// A single warning must name the remedy.
+// The only warning must name the remedy.
 func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	for name, err := range map[string]error{
-		"there is no Lease":      apierrors.NewNotFound(leases, servicedemand.LeaseName),
-		"it may not be read":     apierrors.NewForbidden(leases, servicedemand.LeaseName, nil),
-		"it was never renewed":   nil,
-		"it is gone for a while": nil,
+		"there is no Lease":         apierrors.NewNotFound(leases, servicedemand.LeaseName),
+		"reading is forbidden":      apierrors.NewForbidden(leases, servicedemand.LeaseName, nil),
+		"it was never renewed":      nil,
+		"it is missing for a while": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 				switch name {
-				case "it is gone for a while":
+				case "it is missing for a while":
 					s.start()
 					s.expect("it is there", tick, "counts demand/web:1 service/web:80")
 					missing := apierrors.NewNotFound(leases, servicedemand.LeaseName)
 					s.set(func() { s.leaseErr, s.responses = apierrors.NewForbidden(leases, servicedemand.LeaseName, nil), 1 })
-					s.expect("it is gone once", 2*leaseEvery, "")
+					s.expect("one read is forbidden", 2*leaseEvery, "")
 					s.set(func() { s.leaseErr, s.responses = missing, 1000 })
-					s.expect("it is gone", 4*leaseEvery, "unpublished")
+					s.expect("it is missing", 4*leaseEvery, "unpublished")
 					s.set(func() { s.leaseErr = nil })
 					s.expect("it is back", 2*leaseEvery, "counts")
 					s.expectRequests("in all", 1, 1, 5, 12)
@@ -336,10 +336,10 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 					s.expect("for an hour", time.Hour, "")
 					s.expectRequests("for an hour", 0, 0, 120, 242)
 					s.set(func() { s.leaseErr, s.renewed = nil, time.Now() })
-					s.expect("somebody publishes", 2*leaseEvery, "counts demand/web:1")
+					s.expect("demand is published", 2*leaseEvery, "counts demand/web:1")
 				}
 				if got := s.logged("component demand"); got != 1 {
-					t.Errorf("what to do was logged %d times, want once: %s", got, s.log.String())
+					t.Errorf("the remedy was logged %d times, want once: %s", got, s.log.String())
 				}
 			})
 		})
@@ -350,7 +350,7 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
 	for name, err := range map[string]error{
-		"there is no such kind": apierrors.NewNotFound(demands, ""), "they may not be listed": apierrors.NewForbidden(demands, "", nil),
+		"the kind does not exist": apierrors.NewNotFound(demands, ""), "listing is forbidden": apierrors.NewForbidden(demands, "", nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
@@ -360,9 +360,9 @@ func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 				s.expect(name, time.Second, "service/web:80 unpublished")
 				s.expect("for an hour", time.Hour, "")
 				s.set(func() { s.listErr = nil })
-				s.expect("they can be listed", 2*missingResourceRetry, "counts demand/web:1")
+				s.expect("listing succeeds", 2*missingResourceRetry, "counts demand/web:1")
 				if got := s.logged("component demand"); got != 1 {
-					t.Errorf("what to do was logged %d times, want once: %s", got, s.log.String())
+					t.Errorf("the remedy was logged %d times, want once: %s", got, s.log.String())
 				}
 			})
 		})
@@ -381,15 +381,15 @@ func TestLoadReadsWhatWasMeasured(t *testing.T) {
 		lists      int64
 		err        string
 	}{
-		"no Service needs it":       {func(*measuring) {}, true, "service/web:80", 0, ""},
-		"it counts":                 {func(*measuring) {}, false, "counts demand/web:1 service/web:80", 1, ""},
-		"it is too old":             {func(m *measuring) { m.renewed = anHourAgo }, false, "demand/web:1 service/web:80 stale", 1, ""},
-		"nobody publishes":          {func(m *measuring) { m.leaseErr = missing }, false, "service/web:80 unpublished", 0, ""},
-		"it may not be asked about": {func(m *measuring) { m.leaseErr = forbidden }, false, "counts demand/web:1 service/web:80", 1, ""},
-		"there is no such kind":     {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
-		"they may not be listed":    {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
-		"the API server is away":    {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "reading Lease publishers/vicinity-demand"},
-		"it fails":                  {func(m *measuring) { m.listErr = errAway }, false, "", 1, "listing servicedemands"},
+		"no Service needs it":            {func(*measuring) {}, true, "service/web:80", 0, ""},
+		"the Lease is fresh":             {func(*measuring) {}, false, "counts demand/web:1 service/web:80", 1, ""},
+		"the Lease is stale":             {func(m *measuring) { m.renewed = anHourAgo }, false, "demand/web:1 service/web:80 stale", 1, ""},
+		"there is no Lease":              {func(m *measuring) { m.leaseErr = missing }, false, "service/web:80 unpublished", 0, ""},
+		"reading the Lease is forbidden": {func(m *measuring) { m.leaseErr = forbidden }, false, "counts demand/web:1 service/web:80", 1, ""},
+		"the kind does not exist":        {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
+		"listing is forbidden":           {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
+		"the API server is unavailable":  {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "reading Lease publishers/vicinity-demand"},
+		"the list fails":                 {func(m *measuring) { m.listErr = errAway }, false, "", 1, "list servicedemands"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMeasuring(t, measuredService(1, !test.isAsAlways))

@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// county has Nodes that lose labels or are deleted. It responds to lists of some of them by their hostnames.
+// county is an API server with Nodes that lose labels or are deleted. It responds to lists by hostname labels.
 type county struct {
 	metadata.Getter
 	mu     sync.Mutex
@@ -65,7 +65,7 @@ func (c *county) checkCount() int {
 	return len(c.lists)
 }
 
-// watcher returns a Watcher of the county.
+// watcher returns a Watcher of this API server.
 func (c *county) watcher(options Options) *Watcher {
 	a := newAPI(time.Millisecond)
 	a.nodes = c
@@ -114,18 +114,18 @@ func TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel(t *testing.T) {
 		}
 		expect("four get the label", time.Millisecond, "avoid/n1 avoid/n2 avoid/n3 avoid/n4")
 		c.label(watch.Deleted, "n1", "7")
-		expect("one loses it", time.Millisecond, "-avoid/n1")
+		expect("a node loses its label", time.Millisecond, "-avoid/n1")
 		if got := c.lists[0]; got.ResourceVersion != "7" || got.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
-			t.Errorf("it was asked with %+v, want an answer that is not older than what was told", got)
+			t.Errorf("list options %+v, want a result not older than the watch event", got)
 		}
 		c.there["n2"] = false
 		c.label(watch.Deleted, "n2", "8")
-		expect("one goes", 100*time.Second, "")
-		expect("it has been gone for two minutes", 21*time.Second, "-avoid/n2")
+		expect("a node is deleted", 100*time.Second, "")
+		expect("two minutes after the deletion", 21*time.Second, "-avoid/n2")
 		c.isAway = true
 		c.label(watch.Deleted, "n3", "9")
-		expect("nobody answers", time.Second, "")
-		expect("nobody answers for long", 3*time.Second, "-avoid/n3")
+		expect("the API server does not respond", time.Second, "")
+		expect("no response within checkTimeout", 3*time.Second, "-avoid/n3")
 		r.end(t)
 	})
 }
@@ -160,13 +160,13 @@ func TestManyNodesThatLoseTheirLabelsAreCheckedTogether(t *testing.T) {
 		}
 		for i, name := range names {
 			if avoided[name] != (i%2 == 1) {
-				t.Errorf("%s is avoided: %v", name, avoided[name])
+				t.Errorf("%s is demoted: %v", name, avoided[name])
 			}
 		}
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
 		if later := c.checkCount() - asked; asked > 17 || later > 0 {
-			t.Errorf("in 15 s it was asked %d times, and in three minutes after that %d times", asked, later)
+			t.Errorf("%d lists in 15 s, and %d in the three minutes after that", asked, later)
 		}
 		r.end(t)
 	})
@@ -185,12 +185,12 @@ func TestAnEvacuationEndsWithoutTheAPIServer(t *testing.T) {
 		time.Sleep(time.Until(end) - time.Millisecond)
 		synctest.Wait()
 		if got := updateText(r.delivered()[r.count()-1]); got != "avoid/n1" {
-			t.Errorf("before the end %q was delivered last", got)
+			t.Errorf("last update before the end: %q", got)
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		if got := updateText(r.delivered()[r.count()-1]); got != "-avoid/n1" {
-			t.Errorf("at the end %q was delivered last", got)
+			t.Errorf("last update at the end: %q", got)
 		}
 		r.end(t)
 	})

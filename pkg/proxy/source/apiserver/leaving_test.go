@@ -98,40 +98,40 @@ func TestAServiceThatBecomesAnotherProxysStaysForAWhile(t *testing.T) {
 	bad, stranger := version{port: 80, isBad: true}, version{port: 80, label: "other", uid: "another"}
 	const rest = time.Millisecond
 	for name, moments := range map[string][]moment{
-		"it leaves":                      {comes, leaves, {after: almost}, {after: rest, want: "-service/web"}, {after: time.Hour}},
-		"it is deleted while it is ours": {comes, {after: time.Hour, event: watch.Deleted, version: ours, want: "-service/web"}},
-		"it is deleted while it leaves": {
+		"it is handed off":   {comes, leaves, {after: almost}, {after: rest, want: "-service/web"}, {after: time.Hour}},
+		"deleted while ours": {comes, {after: time.Hour, event: watch.Deleted, version: ours, want: "-service/web"}},
+		"deleted during the handoff": {
 			comes, leaves, {after: time.Second, event: watch.Deleted, version: others, want: "-service/web"}, {after: time.Hour},
 		},
-		"it is deleted after it has left": {
+		"deleted after the handoff": {
 			comes, leaves, {after: handoffDelay, want: "-service/web"}, {after: time.Second, event: watch.Deleted, version: others},
 		},
-		"what it becomes as another's is not taken": {
+		"changes during the handoff are ignored": {
 			comes, leaves, becomes(version{port: 81, label: "other"}), becomes(version{port: 82, label: "a third"}),
 			{after: almost - 2*time.Second}, {after: rest, want: "-service/web"}, becomes(version{port: 83, label: "other"}),
 		},
-		"it comes back as it was":  {comes, leaves, {after: almost, event: watch.Modified, version: ours}, {after: time.Hour}},
-		"it comes back as another": {comes, leaves, wants(becomes(version{port: 81}), "service/web:81"), {after: time.Hour}},
-		"it comes back and leaves again": {
+		"returns unchanged during the handoff": {comes, leaves, {after: almost, event: watch.Modified, version: ours}, {after: time.Hour}},
+		"returns changed during the handoff":   {comes, leaves, wants(becomes(version{port: 81}), "service/web:81"), {after: time.Hour}},
+		"returns and is handed off again": {
 			comes, leaves, becomes(ours), becomes(others), {after: almost}, {after: rest, want: "-service/web"}, {after: time.Hour},
 		},
-		"it comes back after it has left": {
+		"returns after the handoff": {
 			comes, leaves, {after: handoffDelay, want: "-service/web"}, wants(becomes(ours), "service/web:80"), {after: time.Hour},
 		},
-		"it comes back as one that is refused": {comes, leaves, wants(becomes(bad), "!"), {after: time.Hour}},
-		"it is refused when it leaves": {
+		"returns invalid": {comes, leaves, wants(becomes(bad), "!"), {after: time.Hour}},
+		"invalid before the handoff": {
 			comes, wants(becomes(bad), "!"), wants(becomes(others), "ok"), {after: handoffDelay, want: "-service/web"},
 		},
-		"it loses its ClusterIP when it leaves":  {comes, wants(becomes(external), "-service/web"), {after: time.Hour}},
-		"it loses its ClusterIP while it leaves": {comes, leaves, wants(becomes(external), "-service/web"), {after: time.Hour}},
-		"its deletion was missed, and one of its name is another proxy's": {
+		"loses its ClusterIP at the handoff":     {comes, wants(becomes(external), "-service/web"), {after: time.Hour}},
+		"loses its ClusterIP during the handoff": {comes, leaves, wants(becomes(external), "-service/web"), {after: time.Hour}},
+		"missed deletion, then another proxy's Service of that name": {
 			comes, wants(becomes(stranger), "-service/web"), {after: time.Hour},
 		},
-		"its deletion was missed while it left": {comes, leaves, wants(becomes(stranger), "-service/web"), {after: time.Hour}},
-		"it was another proxy's and becomes ours": {
+		"missed deletion during the handoff": {comes, leaves, wants(becomes(stranger), "-service/web"), {after: time.Hour}},
+		"another proxy's becomes ours": {
 			{event: watch.Added, version: others}, wants(becomes(ours), "service/web:80"), {after: time.Hour},
 		},
-		"it was never ours": {
+		"never ours": {
 			{event: watch.Added, version: others}, becomes(version{port: 81, label: "other"}), {after: time.Hour},
 			{event: watch.Deleted, version: others},
 		},
@@ -142,7 +142,7 @@ func TestAServiceThatBecomesAnotherProxysStaysForAWhile(t *testing.T) {
 
 func TestAServiceThatLosesTheNameOfThisProxyStaysForAWhile(t *testing.T) {
 	named := version{port: 80, label: "vicinity"}
-	for name, left := range map[string]version{"no name": {port: 80}, "another name": {port: 80, label: "other"}} {
+	for name, left := range map[string]version{"no label": {port: 80}, "another name": {port: 80, label: "other"}} {
 		t.Run(name, func(t *testing.T) {
 			live(t, "vicinity", []moment{
 				{event: watch.Added, version: left},
@@ -171,7 +171,7 @@ func TestTheHealthCheckOfADeletedServiceEndsAtOnce(t *testing.T) {
 		}
 	}
 	if service.HealthCheckNodePort != 32000 {
-		t.Error("the value that was delivered has been changed")
+		t.Error("the delivered value was modified")
 	}
 }
 
@@ -189,15 +189,15 @@ func TestAListShowsWhichServicesWereDeleted(t *testing.T) {
 		step{"a list", func(w *world) {
 			w.replace(convert.Services, []*object{of("a", false), of("b", false), of("c", false), of("d", false)})
 		}, "service/a:1 service/b:1 service/c:1 service/d:1"},
-		step{"in the next one two are another proxy's, and one is gone", func(w *world) {
+		step{"in the next list two belong to another proxy and one is missing", func(w *world) {
 			w.replace(convert.Services, []*object{of("a", true), of("b", true), of("c", false)})
 			w.wait(handoffDelay / 2)
 		}, "-service/d"},
-		step{"one of the two is deleted", func(w *world) { w.replace(convert.Services, []*object{of("b", true), of("c", false)}) }, "-service/a"},
-		step{"their time is over", func(w *world) { w.wait(handoffDelay / 2) }, "-service/b"},
-		step{"nothing is left of them", func(w *world) {
+		step{"one of the two is missing", func(w *world) { w.replace(convert.Services, []*object{of("b", true), of("c", false)}) }, "-service/a"},
+		step{"the handoff ends", func(w *world) { w.wait(handoffDelay / 2) }, "-service/b"},
+		step{"no state remains", func(w *world) {
 			if w.handoffs.Len() > 0 || len(w.objects[convert.Services]) != 1 {
-				t.Errorf("left are %v and %v", w.handoffs.Len(), w.objects[convert.Services])
+				t.Errorf("%v handoffs and objects %v remain", w.handoffs.Len(), w.objects[convert.Services])
 			}
 		}, ""},
 	)

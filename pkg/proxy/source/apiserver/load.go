@@ -85,7 +85,7 @@ func (w *Watcher) NodeNames(ctx context.Context) ([]string, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing the names of Nodes: %w", err)
+		return nil, fmt.Errorf("list names of Nodes: %w", err)
 	}
 	return names, nil
 }
@@ -116,7 +116,7 @@ func (s *resourceStream) load(ctx context.Context, state *state) error {
 		state.markUnavailable(s.kind)
 		return nil
 	case err != nil:
-		return fmt.Errorf("listing %s: %w", s.resource, err)
+		return fmt.Errorf("list %s: %w", s.resource, err)
 	}
 	return nil
 }

@@ -169,6 +169,6 @@ func TestServicesOfOtherProxiesTakeNoMemory(t *testing.T) {
 		t.Errorf("%d Services were delivered", len(update.Change.Services))
 	}
 	if bytes > memoryServices*maxBytesAnothersService {
-		t.Errorf("they take %d bytes a Service, want at most %d", bytes/memoryServices, maxBytesAnothersService)
+		t.Errorf("%d bytes a Service of another proxy, want at most %d", bytes/memoryServices, maxBytesAnothersService)
 	}
 }

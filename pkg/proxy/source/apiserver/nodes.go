@@ -90,7 +90,7 @@ func (w *Watcher) checkNodesExist(ctx context.Context, names []string, hostnames
 		ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	})
 	if err != nil {
-		w.options.Log.Debug("could not look for nodes that lost a label; they count as existing", "nodes", names, "error", err)
+		w.options.Log.Debug("failed to check whether nodes that lost a label exist; treating them as existing", "nodes", names, "error", err)
 		return
 	}
 	for i := range list.Items {
@@ -108,7 +108,7 @@ func (w *Watcher) IsReady(ctx context.Context, name string) (bool, error) {
 	one := convert.Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	list, err := listWatch(w.listWatches.services, convert.Nodes.Resource, one).ListWithContext(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
-		return false, fmt.Errorf("look whether node %s is Ready: %w", name, err)
+		return false, fmt.Errorf("check whether node %s is Ready: %w", name, err)
 	}
 	nodes, isList := list.(*corev1.NodeList)
 	return isList && slices.ContainsFunc(nodes.Items, func(node corev1.Node) bool {

@@ -67,7 +67,7 @@ func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing Service %s: %w", name, err)
+		return nil, fmt.Errorf("list Service %s: %w", name, err)
 	}
 	return found, nil
 }
@@ -87,7 +87,7 @@ func (l listOf) into(ctx context.Context, objects *convert.Objects) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("listing %s: %w", l.resource, err)
+		return fmt.Errorf("list %s: %w", l.resource, err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 		{"", 0, 4, ""},
 		{"servicedemands", http.StatusNotFound, 3, ""},
 		{"servicedemands", http.StatusForbidden, 3, ""},
-		{"services", http.StatusForbidden, 0, "listing services"},
+		{"services", http.StatusForbidden, 0, "list services"},
 	} {
 		t.Run(fmt.Sprint(test.resource, test.status), func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -75,13 +75,13 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 		looks         int
 		fails         string
 	}{
-		"it is old":              {http.StatusOK, 0, lease, model.DemandStale, 1, ""},
-		"it was never renewed":   {http.StatusOK, 0, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1"}`, model.DemandUnavailable, 1, ""},
-		"there is none":          {http.StatusNotFound, 0, status("NotFound", 404), model.DemandUnavailable, 1, ""},
-		"it may not be read":     {http.StatusForbidden, 0, status("Forbidden", 403), model.DemandActive, 1, ""},
-		"it cannot be read":      {http.StatusBadRequest, 0, status("BadRequest", 400), 0, 1, "reading Lease publishers/vicinity-demand"},
-		"there are no objects":   {http.StatusOK, http.StatusNotFound, "{}", 0, 0, ""},
-		"they may not be listed": {http.StatusOK, http.StatusForbidden, "{}", 0, 0, ""},
+		"the Lease is old":     {http.StatusOK, 0, lease, model.DemandStale, 1, ""},
+		"never renewed":        {http.StatusOK, 0, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1"}`, model.DemandUnavailable, 1, ""},
+		"there is no Lease":    {http.StatusNotFound, 0, status("NotFound", 404), model.DemandUnavailable, 1, ""},
+		"reading is forbidden": {http.StatusForbidden, 0, status("Forbidden", 403), model.DemandActive, 1, ""},
+		"reading fails":        {http.StatusBadRequest, 0, status("BadRequest", 400), 0, 1, "reading Lease publishers/vicinity-demand"},
+		"there are no objects": {http.StatusOK, http.StatusNotFound, "{}", 0, 0, ""},
+		"listing is forbidden": {http.StatusOK, http.StatusForbidden, "{}", 0, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var looks atomic.Int32
@@ -109,7 +109,7 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 				return
 			}
 			if err != nil || int(looks.Load()) != c.looks || objects.DemandsForbidden != (c.demands == http.StatusForbidden) {
-				t.Fatalf("%v after %d looks at the Lease; forbidden: %t", err, looks.Load(), objects.DemandsForbidden)
+				t.Fatalf("%v after %d reads of the Lease; forbidden: %t", err, looks.Load(), objects.DemandsForbidden)
 			}
 			if objects.DemandState != c.state {
 				t.Errorf("the state is %v, want %v", objects.DemandState, c.state)
@@ -147,7 +147,7 @@ func TestEachKindIsDecoded(t *testing.T) {
 			return nil
 		})
 		if err != nil || len(names) != 1 {
-			t.Errorf("listing %s: %q, %v", kind.Resource, names, err)
+			t.Errorf("list %s: %q, %v", kind.Resource, names, err)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (o *interruptions) observe(resource string, listWatch *cache.ListWatch, isE
 }
 
 // errNoResponse is the error of a watch whose connection broke or timed out before the API server responded.
-var errNoResponse = errors.New("the connection ended before an answer came")
+var errNoResponse = errors.New("connection closed before a response arrived")
 
 // emptyWatchType is the type of the watch that rest.Request.Watch returns in that case instead of an error.
 var emptyWatchType = reflect.TypeOf(watch.NewEmptyWatch())
@@ -112,7 +112,7 @@ func (o *interruptions) onNoResponse(ctx context.Context, resource string) func(
 			return
 		}
 		o.begin(ctx, resource, err)
-		o.log.Debug("a request was not answered; trying again", "resource", resource, "error", err)
+		o.log.Debug("request got no response; retrying", "resource", resource, "error", err)
 	}
 }
 
@@ -143,4 +143,4 @@ func (o *interruptions) end(resource, why string) {
 }
 
 // forget ends the outage of a resource that is no longer watched.
-func (o *interruptions) forget(resource string) { o.end(resource, "a resource is no longer followed") }
+func (o *interruptions) forget(resource string) { o.end(resource, "resource is no longer watched") }

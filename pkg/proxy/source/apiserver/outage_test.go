@@ -107,7 +107,7 @@ func reportInterruptions(t *testing.T) {
 	resource := schema.GroupResource{Resource: "services"}
 	api = responses{watched: watch.NewFake()}
 	request(metav1.ListOptions{})
-	wants("all is well", nil)
+	wants("the watch works", nil)
 
 	api.watch, api.list = apierrors.NewResourceExpired("too old"), apierrors.NewResourceExpired("too old")
 	request(metav1.ListOptions{})
@@ -121,31 +121,31 @@ func reportInterruptions(t *testing.T) {
 	api.watch, api.list = forbidden, apierrors.NewServiceUnavailable("later")
 	request(metav1.ListOptions{})
 	request(metav1.ListOptions{})
-	wants("both are refused", forbidden)
+	wants("both fail", forbidden)
 
 	api.list = nil
 	request(metav1.ListOptions{})
-	wants("only lists are answered", forbidden)
+	wants("only lists succeed", forbidden)
 
 	api = responses{watched: watch.NewFake()}
 	request(metav1.ListOptions{})
-	wants("all is well again", nil)
+	wants("the watch works again", nil)
 	if got := strings.Count(log.String(), "\n"); got != 2 {
-		t.Errorf("%d lines were logged, want one for the beginning and one for the end:\n%s", got, &log)
+		t.Errorf("%d lines were logged, want one for the start and one for the end:\n%s", got, &log)
 	}
 
 	api.watched = watch.NewEmptyWatch()
 	asking, stopAsking := context.WithCancel(t.Context())
 	go func() { _, _ = observed.WatchWithContext(asking, metav1.ListOptions{}) }() // until it is stopped
 	synctest.Wait()
-	wants("no answer came", errNoResponse)
+	wants("no response", errNoResponse)
 	time.Sleep(time.Minute)
-	wants("no answer comes", errNoResponse)
+	wants("no response for a minute", errNoResponse)
 	stopAsking()
 	synctest.Wait()
 
 	o.forget("services")
-	wants("the resource is no longer followed", nil)
+	wants("the resource is no longer watched", nil)
 
 	want := []string{
 		"interrupted: services: " + forbidden.Error(), "resumed: services",
@@ -159,7 +159,7 @@ func reportInterruptions(t *testing.T) {
 	cancel()
 	api.watch = errors.New("canceled")
 	if _, err := observed.WatchWithContext(ended, metav1.ListOptions{}); err == nil {
-		t.Error("the error is gone")
+		t.Error("got no error")
 	}
-	wants("we ended the request", nil)
+	wants("the request was cancelled", nil)
 }

@@ -38,11 +38,11 @@ type listWatches struct {
 func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return listWatches{}, fmt.Errorf("making an HTTP client for %s: %w", config.Host, err)
+		return listWatches{}, fmt.Errorf("create HTTP client for %s: %w", config.Host, err)
 	}
 	metadataClient, err := metadata.NewForConfigAndClient(config, httpClient)
 	if err != nil {
-		return listWatches{}, fmt.Errorf("making a client for metadata of %s: %w", config.Host, err)
+		return listWatches{}, fmt.Errorf("create metadata client for %s: %w", config.Host, err)
 	}
 	clients := map[schema.GroupVersion]rest.Interface{}
 	all := listWatches{byKind: map[*convert.Kind]*cache.ListWatch{}}
@@ -55,7 +55,7 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 		if clients[kind.Group] == nil {
 			client, err := newClient(config, httpClient, kind.Group, addToScheme(kind.Group))
 			if err != nil {
-				return listWatches{}, fmt.Errorf("making a client for %s of %s: %w", kind.Resource, config.Host, err)
+				return listWatches{}, fmt.Errorf("create client for %s of %s: %w", kind.Resource, config.Host, err)
 			}
 			clients[kind.Group] = client
 		}
@@ -65,7 +65,7 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	all.allNodes = listWatch(clients[convert.Nodes.Group], convert.Nodes.Resource, convert.Selector{})
 	all.nodes = metadataClient.Resource(convert.OtherNodes.Group.WithResource(convert.OtherNodes.Resource))
 	if all.leases, err = newClient(config, httpClient, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme); err != nil {
-		return listWatches{}, fmt.Errorf("making a client for Leases of %s: %w", config.Host, err)
+		return listWatches{}, fmt.Errorf("create client for Leases of %s: %w", config.Host, err)
 	}
 	return all, nil
 }

@@ -46,11 +46,11 @@ func TestOnlyARequestWithoutAResponseIsRetried(t *testing.T) {
 		"the connection is refused":             {connectionRefused, false},
 		"the connection is reset":               {asRequest(os.NewSyscallError("read", syscall.ECONNRESET)), false},
 		"the connection ends":                   {asRequest(io.EOF), false},
-		"no answer comes in time":               {asRequest(os.ErrDeadlineExceeded), false},
+		"no response in time":                   {asRequest(os.ErrDeadlineExceeded), false},
 		"the certificate is not trusted":        {asRequest(x509.UnknownAuthorityError{}), false},
 		"the name is unknown":                   {asRequest(&net.DNSError{Name: "api"}), false},
-		"client-go hides it in an empty watch":  {errNoResponse, false},
-		"the answer ends in the middle":         {fmt.Errorf("reading the response's body: %w", io.ErrUnexpectedEOF), false},
+		"client-go returns an empty watch":      {errNoResponse, false},
+		"the response is truncated":             {fmt.Errorf("reading the response's body: %w", io.ErrUnexpectedEOF), false},
 		"the version expired":                   {apierrors.NewResourceExpired("too old"), true},
 		"too many requests":                     {apierrors.NewTooManyRequests("later", 1), true},
 		"unavailable":                           {apierrors.NewServiceUnavailable("later"), true},
@@ -58,7 +58,7 @@ func TestOnlyARequestWithoutAResponseIsRetried(t *testing.T) {
 		"forbidden":                             {apierrors.NewForbidden(services, "", nil), true},
 		"missing":                               {apierrors.NewNotFound(services, ""), true},
 		"a load balancer's page":                {apierrors.NewGenericServerResponse(502, "get", services, "", "bad gateway", 0, true), true},
-		"an answer that is wrapped":             {fmt.Errorf("listing: %w", apierrors.NewServiceUnavailable("later")), true},
+		"a wrapped response":                    {fmt.Errorf("list: %w", apierrors.NewServiceUnavailable("later")), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -71,10 +71,10 @@ func TestOnlyARequestWithoutAResponseIsRetried(t *testing.T) {
 					return "second", nil
 				})
 				if test.isAnswered && (response != "first" || !errors.Is(err, test.err) || len(failures) > 0) {
-					t.Errorf("got %q, %v after %v; want the first answer", response, err, failures)
+					t.Errorf("got %q, %v after %v; want the first response", response, err, failures)
 				}
 				if !test.isAnswered && (response != "second" || err != nil || len(failures) != 1 || !errors.Is(failures[0], test.err)) {
-					t.Errorf("got %q, %v after %v; want the second answer", response, err, failures)
+					t.Errorf("got %q, %v after %v; want the second response", response, err, failures)
 				}
 			})
 		})
@@ -123,7 +123,7 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 		go func() {
 			watched, err := observed.WatchWithContext(ctx, metav1.ListOptions{})
 			if watched != nil {
-				err = errors.New("there is a watch")
+				err = errors.New("unexpected watch")
 			}
 			ended <- err
 		}()
@@ -135,10 +135,10 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 			select {
 			case err := <-ended:
 				if !errors.Is(err, context.Canceled) || errors.Is(err, syscall.ECONNREFUSED) {
-					t.Errorf("the request ended with %v, want that of the context: reflectors wait when a connection was refused", err)
+					t.Errorf("request error %v, want that of the context: reflectors back off after a refused connection", err)
 				}
 			default:
-				t.Error("a request goes on though its context has ended")
+				t.Error("a request continues although its context has ended")
 			}
 		}
 		if diff := cmp.Diff([]string{"interrupted: services: " + connectionRefused.Error()}, hears.all()); diff != "" {
@@ -158,10 +158,10 @@ func TestChangesDuringAnInterruptionArriveSecondsAfterIt(t *testing.T) {
 		fromStart bool // the outage began before the program
 		within    time.Duration
 	}{
-		"the version is still known":            {services: &flaky{}, within: retryMax},
-		"the version expired":                   {services: &flaky{expired: expired}, within: retryMax + relistPause},
-		"the first event says that it expired":  {services: &flaky{expired: expired, asEvent: true}, within: retryMax + relistPause},
-		"the program has started in the outage": {services: &flaky{}, fromStart: true, within: retryMax},
+		"the version is still available":          {services: &flaky{}, within: retryMax},
+		"the version expired":                     {services: &flaky{expired: expired}, within: retryMax + relistPause},
+		"the first event reports that it expired": {services: &flaky{expired: expired, asEvent: true}, within: retryMax + relistPause},
+		"started during the outage":               {services: &flaky{}, fromStart: true, within: retryMax},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestChangesDuringAnInterruptionArriveSecondsAfterIt(t *testing.T) {
 				r := run(t, api.watcher)
 				time.Sleep(time.Minute)
 				if got := r.delivers("before"); got == test.fromStart {
-					t.Fatalf("the state from before the outage was delivered: %v", got)
+					t.Fatalf("the state before the outage was delivered: %v", got)
 				}
 				services.fail()
 				time.Sleep(time.Hour)

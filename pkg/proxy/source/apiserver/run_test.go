@@ -185,7 +185,7 @@ func (r *running) end(t *testing.T) {
 			t.Errorf("Run() = %v, want nil", err)
 		}
 	default:
-		t.Error("Run has not returned though its context has ended")
+		t.Error("Run has not returned although its context has ended")
 	}
 	r.mu.Lock()
 	updates, log := len(r.updates), r.log.Len()
@@ -194,13 +194,13 @@ func (r *running) end(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.updates) != updates || r.log.Len() != log {
-		t.Errorf("%d updates came behind the end, and the log is:\n%s", len(r.updates)-updates, r.log.String())
+		t.Errorf("got %d updates after the end, log:\n%s", len(r.updates)-updates, r.log.String())
 	}
 }
 
 func TestAServiceThatIsEditedAllTheTimeMakesNoOtherWaitLonger(t *testing.T) {
 	for name, takes := range map[string]time.Duration{
-		"lists are quick": time.Millisecond, "lists take long": 4 * time.Second, "no list comes": time.Hour,
+		"lists are fast": time.Millisecond, "lists are slow": 4 * time.Second, "no list completes": time.Hour,
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { startDuringAttack(t, takes) }) })
 	}
@@ -223,22 +223,22 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 	}
 	attack(nodes.LabelTimeout + tick)
 	if r.count() == 0 {
-		t.Errorf("after %v there is no first update", nodes.LabelTimeout)
+		t.Errorf("no first update after %v", nodes.LabelTimeout)
 	}
 	victim := keyedService("victim", version, rack)
 	api.services <- watch.Event{Type: watch.Added, Object: &victim}
 	attack(nodes.LabelTimeout + tick)
 	if !r.delivers("victim") {
-		t.Errorf("the Service of another user waits for more than %v", nodes.LabelTimeout)
+		t.Errorf("the Service of another user is blocked for more than %v", nodes.LabelTimeout)
 	}
 	attack(2 * demandLinger)
 	if got := api.nodeLists.Load(); got != 1 {
-		t.Errorf("%d lists of nodes were begun, want one", got)
+		t.Errorf("%d lists of nodes were started, want 1", got)
 	}
 	r.end(t)
 }
 
-// Other nodes must be listed at most once in the time that they linger.
+// Other nodes must be listed at most once per idle timeout.
 func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
@@ -254,7 +254,7 @@ func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 		wants := func(what string, lists, watches int64) {
 			t.Helper()
 			if got := api.nodeLists.Load(); got != lists {
-				t.Errorf("%s: %d lists were begun, want %d", what, got, lists)
+				t.Errorf("%s: %d lists were started, want %d", what, got, lists)
 			}
 			if got := api.nodeWatches.Load(); got != watches {
 				t.Errorf("%s: %d watches are open, want %d", what, got, watches)
@@ -263,17 +263,17 @@ func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 		edit("*", time.Minute)
 		wants("no Service needs them", 0, 0)
 		edit(rack, time.Hour)
-		wants("one does", 1, 1)
+		wants("a Service needs them", 1, 1)
 		edit("*", demandLinger-tick)
-		wants("none does, for a moment", 1, 1)
+		wants("not needed for a moment", 1, 1)
 		edit(row, time.Hour)
-		wants("one does again", 1, 1)
+		wants("needed again", 1, 1)
 		edit("*", demandLinger+tick)
-		wants("none does", 1, 0)
+		wants("no longer needed", 1, 0)
 		edit(rack, tick)
-		wants("one does after that", 2, 1)
+		wants("needed again after that", 2, 1)
 		edit("*", demandLinger+tick)
-		wants("they linger twice as long", 2, 1)
+		wants("the idle timeout has doubled", 2, 1)
 		for end := time.Now().Add(48 * time.Hour); time.Now().Before(end); { // a user who waits for the end of that time
 			edit(rack, tick)
 			for edit("*", tick); api.nodeWatches.Load() > 0; {
@@ -281,7 +281,7 @@ func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		wants("two days of a user who names a key whenever they are followed no more", 14, 0)
+		wants("a user names a key whenever the watch has ended, for two days", 14, 0)
 		r.end(t)
 	})
 }
@@ -309,7 +309,7 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 					want++
 				}
 				if got := r.logged("connection refused"); got != want {
-					t.Errorf("%d outages were logged, want those of the %d resources", got, want)
+					t.Errorf("%d outages were logged, want one for each of the %d resources", got, want)
 				}
 				r.end(t)
 			})
@@ -341,15 +341,15 @@ func TestServiceCIDRsThatAreForbiddenPreventNoStart(t *testing.T) {
 		time.Sleep(tick)
 		synctest.Wait()
 		if got := r.count(); got != 1 {
-			t.Errorf("%d updates were delivered, want the first", got)
+			t.Errorf("%d updates were delivered, want only the first", got)
 		}
 		isGranted.Store(true)
 		time.Sleep(longestPause)
 		synctest.Wait()
 		if updates := r.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
-			t.Errorf("when they may be listed, the updates are %v, want a second one with the range", updates)
+			t.Errorf("after listing was allowed: updates %v, want a second one with the range", updates)
 		}
-		for _, want := range []string{"starting without them", "watch interrupted", "watch resumed"} {
+		for _, want := range []string{"listing ServiceCIDRs is forbidden", "watch interrupted", "watch resumed"} {
 			if got := r.logged(want); got != 1 {
 				t.Errorf("%q was logged %d times, want once", want, got)
 			}
@@ -368,7 +368,7 @@ func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := r.count(); got != 0 {
-			t.Errorf("%d updates were delivered without the ranges", got)
+			t.Errorf("%d updates were delivered without the ServiceCIDRs", got)
 		}
 		r.end(t)
 	})
@@ -385,18 +385,18 @@ func TestAServiceIsServedAfterItsTimeoutWhileNoListComes(t *testing.T) {
 		api.services <- watch.Event{Type: watch.Added, Object: &second}
 		synctest.Wait()
 		if r.delivers("first") || r.delivers("second") {
-			t.Error("a Service does not wait for the list")
+			t.Error("a Service was delivered before the list")
 		}
 		time.Sleep(2 * tick)
 		synctest.Wait()
 		if !r.delivers("first") || !r.delivers("second") {
-			t.Error("a Service still waits")
+			t.Error("a Service is still blocked")
 		}
 		if got := r.logged("timed out listing other nodes"); got != 1 {
-			t.Errorf("that was logged %d times, want once", got)
+			t.Errorf("the timeout was logged %d times, want once", got)
 		}
 		if got := api.nodeLists.Load(); got != 1 {
-			t.Errorf("%d lists were begun, want one: it goes on", got)
+			t.Errorf("%d lists were started, want 1, which continues", got)
 		}
 		r.end(t)
 	})
@@ -431,19 +431,19 @@ func TestAMissingResourceIsEmptyAndRequestedAgain(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if got := running.count(); got != 1 {
-			t.Errorf("%d updates were delivered, want the first", got)
+			t.Errorf("%d updates were delivered, want only the first", got)
 		}
 		if got, most := lists.Load(), int64(time.Hour/missingResourceRetry)+1; got < most/2 || got > most {
-			t.Errorf("it was asked for %d times in an hour, want %d to %d", got, most/2, most)
+			t.Errorf("%d lists in an hour, want %d to %d", got, most/2, most)
 		}
 		isThere.Store(true)
 		time.Sleep(2 * missingResourceRetry)
 		synctest.Wait()
 		if updates := running.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
-			t.Errorf("when it came the updates are %v, want a second one with the range", updates)
+			t.Errorf("after it appeared: updates %v, want a second one with the range", updates)
 		}
 		if got := running.logged("watch interrupted"); got != 0 {
-			t.Errorf("%d outages were logged, want none: the cluster is as it is", got)
+			t.Errorf("%d outages were logged, want none: a missing resource is not an outage", got)
 		}
 		// Another API server, which does not have it.
 		isThere.Store(false)
@@ -451,7 +451,7 @@ func TestAMissingResourceIsEmptyAndRequestedAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := running.count(); got != 2 {
-			t.Errorf("%d updates were delivered, want that the range stays in force", got)
+			t.Errorf("%d updates were delivered, want 2: the range stays active", got)
 		}
 		for text, want := range map[string]int{"has no ServiceCIDRs": 1, "watch interrupted": 1} {
 			if got := running.logged(text); got != want {

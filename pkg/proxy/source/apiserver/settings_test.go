@@ -67,7 +67,7 @@ func (s *settled) take(update convert.Update) {
 	maps.DeleteFunc(s.Change.Demotions, func(_ model.DemotionKey, now *model.Demotion) bool { return now == nil })
 }
 
-// takesIn processes versions of one object, one after the other.
+// takesIn processes versions of one object in sequence.
 type takesIn func(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) settled
 
 // fromAPIServer processes them as the streams of a Watcher do.
@@ -211,12 +211,12 @@ func TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart(t *testing.T) {
 			}
 		}
 		if len(kind.Settings) > 0 && objectsOf(kind) == nil {
-			t.Errorf("there is no %s to try settings on", kind.Name)
+			t.Errorf("no object of kind %s to test settings on", kind.Name)
 		}
 	}
 	for key := range valuesOf {
 		if !tried[key] {
-			t.Errorf("nobody reads %s", key)
+			t.Errorf("setting %s is not read", key)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func expectSetting(
 	try, known := valuesOf[setting.Key]
 	if !known {
 		if slices.ContainsFunc(kind.Settings, func(s convert.Setting) bool { return s.Key == setting.Key }) {
-			t.Fatal("no values to try are known")
+			t.Fatal("no test values for this setting")
 		}
 		try = values{good: "one", bad: []string{"two words", strings.Repeat("x", 64)}}
 	}
@@ -236,13 +236,13 @@ func expectSetting(
 		fresh := source(t, view, kind, with(object(), setting, bad))
 		running := source(t, view, kind, with(object(), setting, try.good), with(object(), setting, bad))
 		if diff := cmp.Diff(fresh, running, equate, cmp.AllowUnexported(settled{})); diff != "" {
-			t.Errorf("%q: a proxy that runs differs from one that starts (-starts +runs):\n%s", bad, diff)
+			t.Errorf("%q: a running proxy differs from a starting one (-starting +running):\n%s", bad, diff)
 		}
 		if try.isNeverWrong {
 			continue
 		}
 		if len(fresh.problems) == 0 && !isMeaningless(setting.Key, object()) {
-			t.Errorf("%q: nobody is told that it is wrong", bad)
+			t.Errorf("%q: the invalid value is not reported", bad)
 		}
 		if !slices.ContainsFunc(fresh.problems, func(p model.Finding) bool { return p.Code.IsInvalidInput() }) {
 			continue // the value already accounts for invalid annotations of a served Service
@@ -264,7 +264,7 @@ func wantAbsent(t *testing.T, bad, key string, wrong, absent settled) {
 	t.Helper()
 	for _, problem := range wrong.problems {
 		if problem.IsRejection() {
-			t.Errorf("%q: the object is refused: %s", bad, problem)
+			t.Errorf("%q: the object is rejected: %s", bad, problem)
 		}
 	}
 	for _, node := range wrong.Change.Nodes {

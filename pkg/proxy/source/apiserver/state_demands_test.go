@@ -40,58 +40,58 @@ func demandList(objects ...*object) func(*world) {
 func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 	bad := []model.Finding{{Kind: "ServiceDemand", Name: nameOf("web"), Code: model.Invalid, Reason: "bad"}}
 	try(t, newMeasured(),
-		step{"a Service wants it", func(w *world) { w.measured("web", 80) }, ""},
-		step{"it is asked for", func(w *world) { w.nodes.WaitForMeasured(w.now) }, ""},
-		step{"another Service waits for nothing", func(w *world) { w.service("plain", 80) }, "service/plain:80"},
+		step{"a Service needs measured demand", func(w *world) { w.measured("web", 80) }, ""},
+		step{"it is requested", func(w *world) { w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"another Service is not blocked", func(w *world) { w.service("plain", 80) }, "service/plain:80"},
 		step{"there is a publisher", withLeaseState(model.DemandActive), ""},
 		step{"it is listed", demandList(demandObject("web", 1), demandObject("other", 2)), "counts demand/other:2 demand/web:1 service/web:80"},
-		step{"another Service waits no more", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
+		step{"another Service is not blocked either", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
 		step{"an object changes", func(w *world) { w.put(convert.ServiceDemands, demandObject("web", 3)) }, "demand/web:3"},
-		step{"a bad version leaves it as it is", func(w *world) {
+		step{"an invalid version has no effect", func(w *world) {
 			w.put(convert.ServiceDemands, &object{name: nameOf("web"), rejected: bad})
 		}, ""},
-		step{"one goes", func(w *world) { w.remove(convert.ServiceDemands, nameOf("other")) }, "-demand/other"},
-		step{"it is too old", withLeaseState(model.DemandStale), "stale"},
-		step{"it is not any more", withLeaseState(model.DemandActive), "counts"},
-		step{"nobody publishes", withLeaseState(model.DemandUnavailable), "unpublished"},
-		step{"somebody does", withLeaseState(model.DemandActive), "counts"},
+		step{"an object is deleted", func(w *world) { w.remove(convert.ServiceDemands, nameOf("other")) }, "-demand/other"},
+		step{"it is stale", withLeaseState(model.DemandStale), "stale"},
+		step{"it is fresh again", withLeaseState(model.DemandActive), "counts"},
+		step{"no publisher", withLeaseState(model.DemandUnavailable), "unpublished"},
+		step{"a publisher again", withLeaseState(model.DemandActive), "counts"},
 		step{"another list", demandList(demandObject("other", 4)), "-demand/web demand/other:4"},
 		step{"it is still needed", func(w *world) {
 			if w.dropDemands() {
-				t.Error("it is dropped while Services need it")
+				t.Error("dropped although Services need it")
 			}
 		}, ""},
 		step{"no Service needs it", func(w *world) { w.bounded(80); w.deleteService("web-2") }, "-service/web-2 service/web:80"},
 		step{"it is dropped", func(w *world) { w.dropDemands() }, "-demand/other unknown"},
-		step{"a Service wants it again, and waits", func(w *world) { w.measured("web", 81); w.nodes.WaitForMeasured(w.now) }, ""},
-		step{"the list comes first", demandList(demandObject("web", 5)), "demand/web:5"},
-		step{"and then the Lease", withLeaseState(model.DemandStale), "service/web:81 stale"},
+		step{"a Service needs it again and is blocked", func(w *world) { w.measured("web", 81); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"the list arrives first", demandList(demandObject("web", 5)), "demand/web:5"},
+		step{"then the Lease", withLeaseState(model.DemandStale), "service/web:81 stale"},
 	)
 }
 
 // Until all lists are complete, the state must be the one without a publisher.
 func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
 	try(t, newMeasured(),
-		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.nodes.WaitForMeasured(w.now) }, ""},
-		step{"nobody publishes", withLeaseState(model.DemandUnavailable), "service/web:80 unpublished"},
-		step{"somebody begins to", withLeaseState(model.DemandActive), ""},
-		step{"another Service wants it", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
-		step{"all is listed", demandList(demandObject("web", 1)), "counts demand/web:1"},
+		step{"a Service needs measured demand", func(w *world) { w.measured("web", 80); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"no publisher", withLeaseState(model.DemandUnavailable), "service/web:80 unpublished"},
+		step{"a publisher appears", withLeaseState(model.DemandActive), ""},
+		step{"another Service needs it", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
+		step{"the list is complete", demandList(demandObject("web", 1)), "counts demand/web:1"},
 	)
 }
 
 func TestAServiceDoesNotWaitForWhatNobodyPublishes(t *testing.T) {
 	for name, happens := range map[string]func(*world){
-		"there is no publisher":    withLeaseState(model.DemandUnavailable),
-		"there is no such kind":    func(w *world) { w.takeDemandLease(model.DemandActive); w.markUnavailable(convert.ServiceDemands) },
-		"it may not be listed":     func(w *world) { w.takeDemandLease(model.DemandStale); w.markUnavailable(convert.ServiceDemands) },
-		"none is there, and later": func(w *world) { w.markUnavailable(convert.ServiceDemands) },
+		"there is no publisher":   withLeaseState(model.DemandUnavailable),
+		"the kind does not exist": func(w *world) { w.takeDemandLease(model.DemandActive); w.markUnavailable(convert.ServiceDemands) },
+		"listing is forbidden":    func(w *world) { w.takeDemandLease(model.DemandStale); w.markUnavailable(convert.ServiceDemands) },
+		"the list fails first":    func(w *world) { w.markUnavailable(convert.ServiceDemands) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			try(t, newMeasured(),
-				step{"it waits", func(w *world) { w.measured("web", 80); w.nodes.WaitForMeasured(w.now) }, ""},
+				step{"the Service is blocked", func(w *world) { w.measured("web", 80); w.nodes.WaitForMeasured(w.now) }, ""},
 				step{name, happens, "service/web:80 unpublished"},
-				step{"objects come", func(w *world) {
+				step{"objects arrive", func(w *world) {
 					w.takeDemandLease(model.DemandActive)
 					demandList(demandObject("web", 1))(w)
 				}, "counts demand/web:1"},
@@ -111,29 +111,29 @@ func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 	}
 	w := newWorld()
 	try(t, w,
-		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.StartListTimeout(w.now); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"a Service is blocked", func(w *world) { w.measured("web", 80); w.nodes.StartListTimeout(w.now); w.nodes.WaitForMeasured(w.now) }, ""},
 		step{"nodes are known", func(w *world) { w.list() }, ""},
 		step{"not yet", pass(nodes.LabelTimeout - 1), ""},
-		step{"it is changed, and does not wait longer for that", func(w *world) { w.measured("web", 81) }, ""},
+		step{"a change does not extend the timeout", func(w *world) { w.measured("web", 81) }, ""},
 	)
 	if at, some := w.next(); !some || !at.Equal(w.now.Add(1)) {
-		t.Errorf("the next thing happens at %v, %v", at, some)
+		t.Errorf("next deadline %v, %v", at, some)
 	}
-	try(t, w, step{"now", pass(1), "service/web:81"})
+	try(t, w, step{"the timeout", pass(1), "service/web:81"})
 	if waited != 1 {
-		t.Errorf("%d waited in vain, want 1", waited)
+		t.Errorf("%d Services timed out, want 1", waited)
 	}
 	try(t, w,
-		step{"another one does not wait", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
-		step{"a Lease alone says nothing", withLeaseState(model.DemandActive), ""},
-		step{"objects come", demandList(demandObject("web", 1)), "counts demand/web:1"},
+		step{"another Service is not blocked", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
+		step{"a Lease alone has no effect", withLeaseState(model.DemandActive), ""},
+		step{"objects arrive", demandList(demandObject("web", 1)), "counts demand/web:1"},
 	)
 	if at, some := w.next(); some {
-		t.Errorf("something happens at %v", at)
+		t.Errorf("there is a deadline at %v", at)
 	}
 	try(t, newWorld(),
-		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.StartListTimeout(w.now); w.nodes.WaitForMeasured(w.now) }, ""},
-		step{"what was measured is known", func(w *world) { w.takeDemandLease(model.DemandActive); demandList()(w) }, "counts"},
+		step{"a Service is blocked", func(w *world) { w.measured("web", 80); w.nodes.StartListTimeout(w.now); w.nodes.WaitForMeasured(w.now) }, ""},
+		step{"measured demand is known", func(w *world) { w.takeDemandLease(model.DemandActive); demandList()(w) }, "counts"},
 		step{"nodes are known", func(w *world) { w.list() }, "service/web:80"},
 	)
 }
@@ -145,11 +145,11 @@ func TestWhichServicesNeedMeasuredDemand(t *testing.T) {
 		isHeadless bool
 		want       bool
 	}{
-		"a bound":             {policy.Topology{MaxLoad: 120, Measured: true}, false, true},
-		"no bound":            {policy.Topology{Measured: true}, false, false},
-		"a bound as assumed":  {policy.Topology{MaxLoad: 120, Clients: []string{"a/b"}}, false, false},
-		"a headless Service":  {policy.Topology{MaxLoad: 120, Measured: true}, true, false},
-		"nothing of the kind": {},
+		"a bound":              {policy.Topology{MaxLoad: 120, Measured: true}, false, true},
+		"no bound":             {policy.Topology{Measured: true}, false, false},
+		"a bound with clients": {policy.Topology{MaxLoad: 120, Clients: []string{"a/b"}}, false, false},
+		"a headless Service":   {policy.Topology{MaxLoad: 120, Measured: true}, true, false},
+		"neither":              {},
 	} {
 		w := newMeasured()
 		w.putVersion("web", &model.Service{
@@ -160,7 +160,7 @@ func TestWhichServicesNeedMeasuredDemand(t *testing.T) {
 		}
 		w.deleteService("web")
 		if w.nodes.NeedsMeasured() {
-			t.Errorf("%s: it needs it after it is gone", name)
+			t.Errorf("%s: needed after it was deleted", name)
 		}
 	}
 }

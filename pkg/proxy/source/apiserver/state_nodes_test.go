@@ -14,22 +14,22 @@ import (
 func TestAServiceWaitsForNodesThatAreNotKnownYet(t *testing.T) {
 	n1, n2 := nodeObject("n1", map[string]string{rack: "1"}), nodeObject("n2", map[string]string{rack: "2", row: "3"})
 	history(t,
-		step{"keys that slices answer need no nodes",
+		step{"keys that slices contain need no nodes",
 			func(w *world) { w.service("plain", 80, policy.Hostname, policy.Zone, policy.AnyNode) }, "service/plain:80"},
-		step{"a version without keys is in force", func(w *world) { w.service("web", 80) }, "service/web:80"},
-		step{"one with a key waits", func(w *world) { w.service("web", 81, rack) }, ""},
-		step{"nothing else does", func(w *world) { w.service("plain", 82) }, "service/plain:82"},
-		step{"the latest version that waits counts", func(w *world) { w.service("web", 83, rack, policy.AnyNode) }, ""},
-		step{"one is deleted while it waits", func(w *world) { w.service("shop", 80, rack); w.deleteService("shop") }, "-service/shop"},
+		step{"a version without keys is active", func(w *world) { w.service("web", 80) }, "service/web:80"},
+		step{"a version with a key is blocked", func(w *world) { w.service("web", 81, rack) }, ""},
+		step{"another Service is not blocked", func(w *world) { w.service("plain", 82) }, "service/plain:82"},
+		step{"the newest blocked version counts", func(w *world) { w.service("web", 83, rack, policy.AnyNode) }, ""},
+		step{"a blocked Service is deleted", func(w *world) { w.service("shop", 80, rack); w.deleteService("shop") }, "-service/shop"},
 		step{"all nodes are listed", func(w *world) { w.list(n1, n2) }, "node/n1{rack=1} node/n2{rack=2} service/web:83"},
-		step{"another Service need not wait", func(w *world) { w.service("shop", 80, rack) }, "service/shop:80"},
-		step{"nor one with another key", func(w *world) { w.service("shop", 81, rack, row) }, "node/n2{rack=2,row=3} service/shop:81"},
-		step{"the nodes are followed", func(w *world) { w.other(map[string]string{rack: "9"}) }, "node/n1{rack=9}"},
-		step{"a version without keys does not wait", func(w *world) { w.service("shop", 82) }, "service/shop:82"},
+		step{"another Service is not blocked any more", func(w *world) { w.service("shop", 80, rack) }, "service/shop:80"},
+		step{"nor is one with another key", func(w *world) { w.service("shop", 81, rack, row) }, "node/n2{rack=2,row=3} service/shop:81"},
+		step{"the nodes are watched", func(w *world) { w.other(map[string]string{rack: "9"}) }, "node/n1{rack=9}"},
+		step{"a version without keys is not blocked", func(w *world) { w.service("shop", 82) }, "service/shop:82"},
 		step{"the nodes stay while a Service needs them", func(w *world) { wantDropped(t, w, false) }, ""},
-		step{"the last one that needs them goes", func(w *world) { w.deleteService("web") }, "-service/web"},
+		step{"the last Service that needs them is deleted", func(w *world) { w.deleteService("web") }, "-service/web"},
 		step{"they are dropped", func(w *world) { wantDropped(t, w, true) }, "-node/n1 -node/n2"},
-		step{"a Service waits again", func(w *world) { w.service("web", 84, rack) }, ""},
+		step{"a Service is blocked again", func(w *world) { w.service("web", 84, rack) }, ""},
 	)
 }
 
@@ -50,35 +50,35 @@ func TestNodesAreDeliveredWhenALabelInUseChanges(t *testing.T) {
 			w.service("b", 80, row)
 			w.list(nodeObject("n1", labels("1", "1")))
 		}, "node/n1{rack=1,row=1} service/a:80 service/b:80"},
-		step{"nothing of it changes", func(w *world) { w.other(labels("1", "1")) }, ""},
+		step{"an unchanged node", func(w *world) { w.other(labels("1", "1")) }, ""},
 		step{"a label changes", func(w *world) { w.other(labels("2", "1")) }, "node/n1{rack=2,row=1}"},
-		step{"a key goes out of use", func(w *world) { w.deleteService("b") }, "-service/b"},
+		step{"a key is no longer used", func(w *world) { w.deleteService("b") }, "-service/b"},
 		step{"its label changes", func(w *world) { w.other(labels("2", "2")) }, ""},
-		step{"it comes into use again", func(w *world) { w.service("b", 81, row) }, "node/n1{rack=2,row=2} service/b:81"},
-		step{"it goes and comes back, and its label is the same", func(w *world) {
+		step{"the key is used again", func(w *world) { w.service("b", 81, row) }, "node/n1{rack=2,row=2} service/b:81"},
+		step{"the Service is recreated, and the label is the same", func(w *world) {
 			w.deleteService("b")
 			w.service("b", 82, row)
 		}, "service/b:82"},
 		step{"after an outage", func(w *world) { w.list(nodeObject("n2", labels("2", "2"))) }, "-node/n1 node/n2{rack=2,row=2}"},
-		step{"a node goes", func(w *world) { w.remove(convert.OtherNodes, model.ObjectName{Name: "n2"}) }, "-node/n2"},
+		step{"a node is deleted", func(w *world) { w.remove(convert.OtherNodes, model.ObjectName{Name: "n2"}) }, "-node/n2"},
 	)
 }
 
 func TestAListThatDoesNotComeIsWaitedForNoLonger(t *testing.T) {
 	history(t,
-		step{"Services wait", func(w *world) { w.service("web", 80, rack); w.service("shop", 80, row) }, ""},
+		step{"Services are blocked", func(w *world) { w.service("web", 80, rack); w.service("shop", 80, row) }, ""},
 		step{"the list is overdue", func(w *world) {
 			w.nodes.StartListTimeout(w.now)
 			if timeouts := w.wait(nodes.LabelTimeout - 1); timeouts != nil {
-				t.Errorf("they do not wait for all of the time: %+v", timeouts)
+				t.Errorf("timed out too early: %+v", timeouts)
 			}
 			if timeouts := w.wait(1); timeouts == nil || timeouts.Services != 2 || !slices.Equal(timeouts.Keys, []string{rack, row}) {
-				t.Errorf("in vain waited %+v, want 2 Services for %s and %s", timeouts, rack, row)
+				t.Errorf("timeouts %+v, want 2 Services for %s and %s", timeouts, rack, row)
 			}
 		}, "service/shop:80 service/web:80"},
-		step{"no Service waits for it any more", func(w *world) { w.service("web", 81, rack) }, "service/web:81"},
-		step{"whatever it names", func(w *world) { w.service("web", 82, "example.com/other") }, "service/web:82"},
-		step{"it comes", func(w *world) { w.list(nodeObject("n1", map[string]string{row: "1"})) }, "node/n1{row=1}"},
+		step{"no Service is blocked any more", func(w *world) { w.service("web", 81, rack) }, "service/web:81"},
+		step{"regardless of the key", func(w *world) { w.service("web", 82, "example.com/other") }, "service/web:82"},
+		step{"the list arrives", func(w *world) { w.list(nodeObject("n1", map[string]string{row: "1"})) }, "node/n1{row=1}"},
 	)
 }
 
@@ -92,11 +92,11 @@ func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 	for i := range 1000 {
 		w.service("attacker", 80, policy.Key(fmt.Sprintf("evil.example/%d", i)))
 		if got := w.delivered(); got != "service/attacker:80" {
-			t.Fatalf("edit %d delivers %q, want the Service alone", i, got)
+			t.Fatalf("edit %d delivers %q, want only the Service", i, got)
 		}
 	}
 	if at, some := w.next(); some || len(w.blocked) != 0 {
-		t.Errorf("%d Services wait, and something happens at %v: %v", len(w.blocked), at, some)
+		t.Errorf("%d Services are blocked, next deadline %v, %v", len(w.blocked), at, some)
 	}
 	w.service("victim", 80, rack)
 	if got, want := w.delivered(), "node/n1{rack=1} service/victim:80"; got != want {
@@ -112,12 +112,12 @@ func TestManyServicesMayWaitForOneList(t *testing.T) {
 		w.service(fmt.Sprintf("s%d", i), 80, rack)
 	}
 	if len(w.blocked) != services {
-		t.Fatalf("%d Services wait, want %d", len(w.blocked), services)
+		t.Fatalf("%d Services are blocked, want %d", len(w.blocked), services)
 	}
 	w.list()
 	update, _ := w.takeUpdate()
 	if len(update.Change.Services) != services || len(w.blocked) != 0 {
-		t.Errorf("%d Services were delivered and %d wait, want all and none", len(update.Change.Services), len(w.blocked))
+		t.Errorf("%d Services were delivered and %d are blocked, want all and none", len(update.Change.Services), len(w.blocked))
 	}
 }
 
@@ -133,18 +133,18 @@ func TestABoundNeedsAllNodes(t *testing.T) {
 		return map[string]string{string(policy.Zone): zone, policy.DemandLabel: demand, rack: "1"}
 	}
 	history(t,
-		step{"keys that slices answer", func(w *world) { bound(w, 80, 0) }, "service/web:80"},
-		step{"a bound waits", func(w *world) { bound(w, 81, 120) }, ""},
+		step{"keys that slices contain", func(w *world) { bound(w, 80, 0) }, "service/web:80"},
+		step{"a bound is blocked", func(w *world) { bound(w, 81, 120) }, ""},
 		step{"all nodes are listed", func(w *world) { w.list(nodeObject("n1", labels("a", "3"))) },
 			"node/n1{zone=a,demand-weight=3} service/web:81"},
-		step{"one asks more", func(w *world) { w.list(nodeObject("n1", labels("a", "4"))) },
+		step{"a node has more demand", func(w *world) { w.list(nodeObject("n1", labels("a", "4"))) },
 			"node/n1{zone=a,demand-weight=4}"},
-		step{"a label that nobody reads changes", func(w *world) {
+		step{"an unused label changes", func(w *world) {
 			changed := labels("a", "4")
 			changed[rack] = "2"
 			w.list(nodeObject("n1", changed))
 		}, ""},
-		step{"there is no bound any more", func(w *world) { bound(w, 82, 0) }, "service/web:82"},
+		step{"the bound is removed", func(w *world) { bound(w, 82, 0) }, "service/web:82"},
 		step{"the nodes are dropped", func(w *world) { wantDropped(t, w, true) }, "-node/n1"},
 	)
 	w := newWorld()
@@ -157,7 +157,7 @@ func TestABoundNeedsAllNodes(t *testing.T) {
 	} {
 		step.happens()
 		if update, _ := w.takeUpdate(); update.Change.AllNodes == nil || *update.Change.AllNodes != step.knows {
-			t.Errorf("delivered is that all nodes are known: %v, want %t", update.Change.AllNodes, step.knows)
+			t.Errorf("AllNodes = %v, want %t", update.Change.AllNodes, step.knows)
 		}
 	}
 }

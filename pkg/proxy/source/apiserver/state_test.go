@@ -39,18 +39,18 @@ func problem(name, reason string) model.Finding {
 func TestAServiceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {
 	bad := problem("web", "bad")
 	history(t,
-		step{"it comes", func(w *world) { w.service("web", 80) }, "service/web:80"},
-		step{"something else about it changes", func(w *world) { w.service("web", 80) }, ""},
+		step{"it is added", func(w *world) { w.service("web", 80) }, "service/web:80"},
+		step{"an unused field changes", func(w *world) { w.service("web", 80) }, ""},
 		step{"it changes", func(w *world) { w.service("web", 81) }, "service/web:81"},
-		step{"a bad version leaves the last one in force", func(w *world) { w.putVersion("web", nil, bad) }, ""},
-		step{"it is put right as it was", func(w *world) { w.service("web", 81) }, ""},
-		step{"it is not ours any more", func(w *world) { w.putVersion("web", nil) }, "-service/web"},
+		step{"an invalid version leaves the last one active", func(w *world) { w.putVersion("web", nil, bad) }, ""},
+		step{"it is valid and unchanged again", func(w *world) { w.service("web", 81) }, ""},
+		step{"it is no longer ours", func(w *world) { w.putVersion("web", nil) }, "-service/web"},
 		step{"it is still not ours", func(w *world) { w.putVersion("web", nil) }, ""},
 		step{"it is ours again", func(w *world) { w.service("web", 81) }, "service/web:81"},
-		step{"it goes", func(w *world) { w.deleteService("web") }, "-service/web"},
-		step{"it goes, is not there any more, and comes back", func(w *world) { w.deleteService("web"); w.service("web", 82) }, "service/web:82"},
-		step{"another comes that is not ours", func(w *world) { w.putVersion("foreign", nil) }, ""},
-		step{"another comes that is bad", func(w *world) { w.putVersion("bad", nil, bad) }, ""},
+		step{"it is deleted", func(w *world) { w.deleteService("web") }, "-service/web"},
+		step{"it is recreated", func(w *world) { w.deleteService("web"); w.service("web", 82) }, "service/web:82"},
+		step{"another one that is not ours is added", func(w *world) { w.putVersion("foreign", nil) }, ""},
+		step{"another one that is invalid is added", func(w *world) { w.putVersion("bad", nil, bad) }, ""},
 	)
 }
 
@@ -62,12 +62,12 @@ func TestASliceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {
 		}
 	}
 	history(t,
-		step{"it comes", func(w *world) { w.slice(at(0, "10.0.0.1")) }, "slice/a:1"},
-		step{"it is stamped anew", func(w *world) { w.slice(at(1, "10.0.0.1")) }, ""},
+		step{"it is added", func(w *world) { w.slice(at(0, "10.0.0.1")) }, "slice/a:1"},
+		step{"only its timestamp changes", func(w *world) { w.slice(at(1, "10.0.0.1")) }, ""},
 		step{"it changes", func(w *world) { w.slice(at(2, "10.0.0.1", "10.0.0.2")) }, "slice/a:2"},
 		step{"it becomes headless", func(w *world) { w.slice(nil) }, "-slice/a"},
-		step{"it is not any more", func(w *world) { w.slice(at(3, "10.0.0.1")) }, "slice/a:1"},
-		step{"it goes", func(w *world) { w.remove(convert.EndpointSlices, nameOf("a")) }, "-slice/a"},
+		step{"it is no longer headless", func(w *world) { w.slice(at(3, "10.0.0.1")) }, "slice/a:1"},
+		step{"it is deleted", func(w *world) { w.remove(convert.EndpointSlices, nameOf("a")) }, "-slice/a"},
 	)
 }
 
@@ -79,10 +79,10 @@ func TestServiceCIDRsAreDelivered(t *testing.T) {
 		}
 	}
 	history(t,
-		step{"one comes", put("10.96.0.0/16"), "range/a:[10.96.0.0/16]"},
+		step{"one is added", put("10.96.0.0/16"), "range/a:[10.96.0.0/16]"},
 		step{"its status changes", put("10.96.0.0/16"), ""},
 		step{"it changes", put("10.97.0.0/16"), "range/a:[10.97.0.0/16]"},
-		step{"it goes", func(w *world) { w.remove(convert.ServiceCIDRs, name) }, "range/a:[]"},
+		step{"it is deleted", func(w *world) { w.remove(convert.ServiceCIDRs, name) }, "range/a:[]"},
 	)
 }
 
@@ -100,9 +100,9 @@ func TestAListTakesTheWholeStateOver(t *testing.T) {
 			"service/a:1 service/b:1 service/c:1"},
 		step{"another one", func(w *world) { w.replace(convert.Services, []*object{of("b", 1), of("c", 2), of("d", 1)}) },
 			"-service/a service/c:2 service/d:1"},
-		step{"nothing has problems any more", func(w *world) {
+		step{"no problems remain", func(w *world) {
 			if len(w.problems) > 0 {
-				t.Errorf("problems are %v", w.problems)
+				t.Errorf("problems remain: %v", w.problems)
 			}
 		}, ""},
 		step{"an empty one", func(w *world) { w.replace(convert.Services, nil) }, "-service/b -service/c -service/d"},
@@ -115,16 +115,16 @@ func TestThisNodeIsDeliveredWithTheLabelsInUse(t *testing.T) {
 		return func(w *world) { w.put(convert.Nodes, nodeObject("self", labels)) }
 	}
 	history(t,
-		step{"it comes", own(map[string]string{zone: "a", rack: "1", "x": "y"}), "node/self{zone=a}"},
+		step{"it is added", own(map[string]string{zone: "a", rack: "1", "x": "y"}), "node/self{zone=a}"},
 		step{"a label that no Service uses changes", own(map[string]string{zone: "a", rack: "2", "x": "z"}), ""},
 		step{"the zone changes", own(map[string]string{zone: "b", rack: "2"}), "node/self{zone=b}"},
 		step{"a Service names another label", func(w *world) { w.service("web", 80, rack); w.list() }, "node/self{rack=2,zone=b} service/web:80"},
 		step{"that label changes", own(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
-		step{"no Service names it any more", func(w *world) { w.service("web", 80) }, "service/web:80"},
+		step{"no Service names it", func(w *world) { w.service("web", 80) }, "service/web:80"},
 		step{"that label changes", own(map[string]string{zone: "b", rack: "4"}), ""},
 		step{"it is named again", func(w *world) { w.service("web", 80, rack) }, "node/self{rack=4,zone=b} service/web:80"},
-		step{"it goes", func(w *world) { w.remove(convert.Nodes, model.ObjectName{Name: "self"}) }, "-node/self"},
-		step{"it comes back as it was", own(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
+		step{"it is deleted", func(w *world) { w.remove(convert.Nodes, model.ObjectName{Name: "self"}) }, "-node/self"},
+		step{"it is added again", own(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
 	)
 }
 
@@ -136,24 +136,24 @@ func TestProblemsAreDeliveredSortedAndWhenTheyChange(t *testing.T) {
 		update, isNew := w.takeUpdate()
 		got, want := [2]problems{update.Rejected, update.PutRight}, [2]problems{refused, putRight}
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || isNew != (len(refused)+len(putRight) > 0) {
-			t.Errorf("%s: news: %v; newly refused, and put right (-want +got):\n%s", what, isNew, diff)
+			t.Errorf("%s: changed: %v; newly rejected, and resolved (-want +got):\n%s", what, isNew, diff)
 		}
 	}
 	a, b, other := problem("a", "why"), problem("b", "why"), problem("b", "something else")
-	expect("nothing is refused", nil, nil)
+	expect("nothing is rejected", nil, nil)
 	w.putVersion("b", nil, b)
 	w.putVersion("a", nil, a)
-	expect("two are refused", problems{a, b}, nil)
+	expect("two are rejected", problems{a, b}, nil)
 	w.putVersion("a", nil, a)
-	expect("one is refused again for the same reason", nil, nil)
+	expect("one is rejected again for the same reason", nil, nil)
 	w.putVersion("b", nil, b, other)
 	expect("one has another problem, too", problems{other}, nil)
 	w.putVersion("b", nil, other)
-	expect("the first one is put right", nil, problems{b})
+	expect("the first problem is resolved", nil, problems{b})
 	w.remove(convert.Services, nameOf("a"))
 	w.putVersion("a", nil, a)
-	expect("one goes and comes back between two updates", nil, nil)
+	expect("one is recreated between two updates", nil, nil)
 	w.putVersion("a", nil)
 	w.deleteService("b")
-	expect("one is not ours any more, the other is gone", nil, problems{a, other})
+	expect("one is no longer ours, the other is deleted", nil, problems{a, other})
 }

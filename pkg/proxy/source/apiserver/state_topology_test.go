@@ -127,16 +127,16 @@ func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
 		}
 	}
 	s.put(convert.TopologySlices, topologySlice("a", keys, map[string]string{"node-1": "r1"}))
-	check("a slice leaves one out", map[string]string{"node-1": "r1", "node-3": "r3"})
+	check("a slice omits a node", map[string]string{"node-1": "r1", "node-3": "r3"})
 	s.remove(convert.TopologySlices, model.ObjectName{Name: "a"})
 	s.remove(convert.TopologySlices, model.ObjectName{Name: "b"})
-	check("all slices are gone", map[string]string{"node-1": "r1", "node-3": "r3"})
+	check("all slices are deleted", map[string]string{"node-1": "r1", "node-3": "r3"})
 	s.put(convert.TopologySlices, topologySlice("c", keys, map[string]string{"node-3": "r4"}))
 	check("one is published again", map[string]string{"node-1": "r1", "node-3": "r4"})
 	s.wait(nodes.NodeRetention)
-	check("some time later", map[string]string{"node-3": "r4"})
+	check("after NodeRetention", map[string]string{"node-3": "r4"})
 	s.replace(convert.TopologySlices, nil)
-	check("a complete list without any", map[string]string{"node-3": "r4"})
+	check("an empty list", map[string]string{"node-3": "r4"})
 }
 
 // A Service must not wait forever, and no other Service may wait.
@@ -148,33 +148,33 @@ func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
 	step := func(what, want string) {
 		t.Helper()
 		if got := delivered(s); got != want {
-			t.Errorf("%s: %s is delivered, want %s", what, got, want)
+			t.Errorf("%s: delivered %s, want %s", what, got, want)
 		}
 	}
 	step("no node is known", "[plain]")
 	one, two := map[string]string{"node-1": "r1"}, map[string]string{"node-2": "r2"}
 	none := []policy.Key{policy.Zone}
 	s.replace(convert.TopologySlices, []*object{topologySlice("a", none, one), topologySlice("b", none, two)})
-	step("what was in use before is not waited for", "[nonsense racked]")
+	step("keys in use before the list are not waited for", "[nonsense racked]")
 
 	s.remove(convert.Services, model.ObjectName{Namespace: "default", Name: "racked"})
-	step("a Service that is gone", "[racked]")
+	step("a Service is deleted", "[racked]")
 	s.put(convert.Services, serviceOf("racked", rack))
 	s.wait(nodes.LabelTimeout - 1)
-	step("a label that came into use", "[]")
+	step("a newly used label", "[]")
 	s.put(convert.Services, serviceOf("other"))
 	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack, policy.Zone}, one))
-	step("one of two slices has it", "[other]")
+	step("one of two slices contains it", "[other]")
 	s.put(convert.TopologySlices, topologySlice("b", []policy.Key{rack, policy.Zone}, two))
-	step("both have it", "[racked]")
+	step("both contain it", "[racked]")
 	s.wait(1)
-	step("the end of the wait", "[]")
+	step("after the timeout", "[]")
 
 	s.put(convert.Services, serviceOf("vain", "example.com/nobody"))
 	s.wait(nodes.LabelTimeout - 1)
-	step("a label that nobody publishes", "[]")
+	step("a label that is not published", "[]")
 	s.wait(1)
-	step("it was waited for", "[vain]")
+	step("the wait timed out", "[vain]")
 	s.put(convert.Services, serviceOf("vain-too", "example.com/nobody"))
 	step("it is not waited for again", "[vain-too]")
 }
@@ -195,20 +195,20 @@ func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
 			t.Errorf("%s: nodes (-want +got):\n%s", what, diff)
 		}
 	}
-	check("by Nodes")
+	check("from Nodes")
 	s.begin(sourceFrom(convert.TopologySlices))
 	s.replace(convert.TopologySlices, []*object{topologySlice("a", []policy.Key{rack}, want)})
 	if update, isNew := s.takeUpdate(); isNew {
-		t.Errorf("slices that say the same deliver %+v", update)
+		t.Errorf("slices with the same content deliver %+v", update)
 	}
 	want = map[string]string{"node-2": "r3"}
 	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack}, want))
-	check("by slices alone")
+	check("only from slices")
 	s.begin(sourceFrom(convert.OtherNodes))
 	check("while Nodes are listed")
 	want = map[string]string{"node-1": "r1", "node-2": "r2"}
 	s.replace(convert.OtherNodes, []*object{node("node-1", "r1"), node("node-2", "r2")})
-	check("by Nodes again")
+	check("from Nodes again")
 }
 
 func sourceFrom(kinds ...*convert.Kind) *source {
@@ -244,7 +244,7 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 		for _, at := range order[:2] {
 			w.replace(kinds[at], lists[kinds[at]])
 			if got := w.delivered(); got != "" {
-				t.Errorf("order %v: before all is listed, %s is delivered", order, got)
+				t.Errorf("order %v: delivered %s before all lists are complete", order, got)
 			}
 		}
 		w.replace(kinds[order[2]], lists[kinds[order[2]]])
@@ -265,13 +265,13 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 		}{
 			{"a demand changes", func() { w.put(convert.NodesWithDemand, nodeObject("n1", map[string]string{policy.DemandLabel: "8"})) },
 				"node/n1{zone=a,demand-weight=8}"},
-			{"and goes", func() { w.remove(convert.NodesWithDemand, model.ObjectName{Name: "n1"}) }, "node/n1{zone=a}"},
+			{"the demand is removed", func() { w.remove(convert.NodesWithDemand, model.ObjectName{Name: "n1"}) }, "node/n1{zone=a}"},
 			{"a proxy is replaced", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a"})) }, ""},
-			{"it is back, in another zone", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a", "n2": "c"})) },
+			{"the proxy is back in another zone", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a", "n2": "c"})) },
 				"node/n2{control-plane=,exclude-from-external-load-balancers=,zone=c}"},
-			{"a Service asks for racks, and waits", func() { w.service("racked", 81, rack, policy.AnyNode) }, ""},
-			{"Nodes are to say it", func() { w.begin(sourceFrom(convert.OtherNodes)) }, ""},
-			{"another Service waits for nothing", func() { w.bounded(82) }, "service/web:82"},
+			{"a Service needs racks and is blocked", func() { w.service("racked", 81, rack, policy.AnyNode) }, ""},
+			{"the source is switched to Nodes", func() { w.begin(sourceFrom(convert.OtherNodes)) }, ""},
+			{"another Service is not blocked", func() { w.bounded(82) }, "service/web:82"},
 			{"Nodes are listed", func() {
 				w.list(nodeObject("n1", map[string]string{rack: "1", string(policy.Zone): "a"}))
 			}, "-node/n2 node/n1{rack=1,zone=a} service/racked:81"},
@@ -279,7 +279,7 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 		for _, step := range steps {
 			step.do()
 			if got := w.delivered(); got != step.want {
-				t.Errorf("order %v, %s: %q is delivered, want %q", order, step.what, got, step.want)
+				t.Errorf("order %v, %s: delivered %q, want %q", order, step.what, got, step.want)
 			}
 		}
 	}
@@ -302,11 +302,11 @@ func TestAProxyThatDoesNotComeBackIsANodeThatIsGone(t *testing.T) {
 	w.delivered()
 	w.put(convert.ProxySlices, slice("n1"))
 	if got := w.delivered(); got != "" || w.nodes.NodeCount() != 4 {
-		t.Errorf("two proxies are gone: %q is delivered, %d nodes are known", got, w.nodes.NodeCount())
+		t.Errorf("two proxies are gone: delivered %q, %d nodes known", got, w.nodes.NodeCount())
 	}
 	w.put(convert.ProxySlices, slice("n1", "n2"))
 	w.wait(nodes.NodeRetention)
 	if got := w.delivered(); got != "-node/n3" {
-		t.Errorf("one of them came back: %q is delivered", got)
+		t.Errorf("one of them is back: delivered %q", got)
 	}
 }

@@ -93,7 +93,7 @@ func (s *resourceStream) follow(ctx context.Context) {
 
 // failed handles an error of a list or watch. An optional resource counts as empty until it may be listed.
 func (s *resourceStream) failed(ctx context.Context, err error) {
-	s.watcher.options.Log.Debug("following a resource failed; trying again", "resource", s.resource, "error", err)
+	s.watcher.options.Log.Debug("failed to list or watch a resource; retrying", "resource", s.resource, "error", err)
 	switch {
 	case s.isMissing(err):
 		s.markUnavailable(ctx, slog.LevelInfo, s.kind.Optional.Missing)

@@ -30,15 +30,15 @@ func TestWhatIsKeptOfAnObjectIsItsValue(t *testing.T) {
 	services := streamOf(convert.Services)
 	got := services.transform(webService())
 	if value, _ := got.value.(*model.Service); value == nil || value.Name != nameOf("web") || len(got.rejected) > 0 || got.uid != "u" {
-		t.Errorf("value %v, UID %q, refused %v; want the Service", got.value, got.uid, got.rejected)
+		t.Errorf("value %v, UID %q, rejected %v; want the Service", got.value, got.uid, got.rejected)
 	}
 	if again := services.transform(got); again != got {
-		t.Error("what is stripped already is not passed through")
+		t.Error("a stripped object is not passed through")
 	}
 	headless := webService()
 	headless.Spec.ClusterIP, headless.Spec.ClusterIPs = corev1.ClusterIPNone, nil
 	if got := services.transform(headless); got.value != nil || len(got.rejected) > 0 {
-		t.Errorf("of a Service that is not ours: value %v, refused %v; want none", got.value, got.rejected)
+		t.Errorf("Service that is not ours: value %v, rejected %v; want none", got.value, got.rejected)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestARejectedObjectIsStoredAsItsProblems(t *testing.T) {
 	want := []model.Finding{{Kind: convert.ServiceKind, Name: nameOf("web"), UID: "u", Code: model.Invalid,
 		Field: "spec.ports[0].port", Reason: "Invalid value: 70000: must be between 1 and 65535, inclusive"}}
 	if diff := cmp.Diff(want, got.rejected); diff != "" || got.value != nil {
-		t.Errorf("value %v, refused (-want +got):\n%s", got.value, diff)
+		t.Errorf("value %v, rejected (-want +got):\n%s", got.value, diff)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestEndpointsShareWhatTheyHaveInCommon(t *testing.T) {
 		t.Errorf("hints (-want +got):\n%s", diff)
 	}
 	if &first.HintZones[0] != &second.HintZones[0] {
-		t.Error("two endpoints with the same hints hold two lists of them")
+		t.Error("two endpoints with the same hints do not share the list")
 	}
 }
 
@@ -89,6 +89,6 @@ func TestAnInternerForgetsWhenItIsFull(t *testing.T) {
 		names.list([]string{text("%d", i)})
 	}
 	if len(names.strings) != 1 || len(names.lists) != 1 {
-		t.Errorf("it holds %d strings and %d lists after one too many, want 1 and 1", len(names.strings), len(names.lists))
+		t.Errorf("%d strings and %d lists after overflow, want 1 and 1", len(names.strings), len(names.lists))
 	}
 }

@@ -86,7 +86,7 @@ func TestProxiesAreCountedNowAndThen(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			if got := w.doProxiesCoverNodes(t.Context(), false); got != want || at.requests != asked {
-				t.Errorf("%s: %v after %d questions, want %v after %d", what, got, at.requests, want, asked)
+				t.Errorf("%s: %v after %d requests, want %v after %d", what, got, at.requests, want, asked)
 			}
 		}
 		use := func(keys ...policy.Key) {
@@ -95,24 +95,24 @@ func TestProxiesAreCountedNowAndThen(t *testing.T) {
 			}})
 		}
 		use()
-		check("at first", 0, true, 1)
-		check("soon after that", 9*time.Minute, true, 1)
+		check("first check", 0, true, 1)
+		check("after nine minutes", 9*time.Minute, true, 1)
 		at.proxies = 1
 		check("proxies are gone", 2*time.Minute, false, 2)
 		at.proxies = 10
 		check("they are back", 11*time.Minute, true, 3)
 		at.isAway = true
-		check("the API server is away", 11*time.Minute, true, 4)
+		check("the API server is unavailable", 11*time.Minute, true, 4)
 		at.isAway = false
-		check("it is back", time.Second, true, 5)
+		check("the API server is back", time.Second, true, 5)
 		use(rack)
-		check("a Service asks for racks", 0, false, 5)
+		check("a Service needs racks", 0, false, 5)
 		use()
-		check("it does not any more", 11*time.Hour, false, 5)
+		check("racks are no longer needed", 11*time.Hour, false, 5)
 		use(rack)
-		check("it does again", 0, false, 5)
+		check("racks are needed again", 0, false, 5)
 		use()
-		check("it does not, for long", 11*time.Hour, false, 5)
+		check("racks are not needed for long", 11*time.Hour, false, 5)
 		check("for half a day", 2*time.Hour, true, 6)
 	})
 }
@@ -122,19 +122,19 @@ func TestLostProxiesAreCountedAtOnce(t *testing.T) {
 	at := &town{nodes: 10, proxies: 10}
 	w := at.watcher()
 	if !w.doProxiesCoverNodes(t.Context(), false) {
-		t.Fatal("all proxies are not enough")
+		t.Fatal("proxies on all nodes do not cover the nodes")
 	}
 	for i := range 9 {
 		w.state.put(convert.OtherNodes, nodeObject(fmt.Sprint("n", i), nil))
 	}
 	if !w.doProxiesCoverNodes(t.Context(), true) || at.requests != 1 {
-		t.Errorf("all are followed: not enough, or %d questions", at.requests)
+		t.Errorf("all proxies watched: not covered, or %d requests", at.requests)
 	}
 	for i := range 2 {
 		w.state.remove(convert.OtherNodes, model.ObjectName{Name: fmt.Sprint("n", i)})
 	}
 	if w.doProxiesCoverNodes(t.Context(), true) || at.requests != 2 {
-		t.Errorf("two of ten are lost: enough, or %d questions", at.requests)
+		t.Errorf("two of ten proxies missing: covered, or %d requests", at.requests)
 	}
 }
 
@@ -156,6 +156,6 @@ func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
 	w.service("racked", 81, rack)
 	look("racks", &from, true, true)
 	nodes := d.watcher.sourceFrom(model.TopologyFromNodes)
-	look("racks, by Nodes", &nodes, true, false)
-	look("racks, by nothing", nil, true, false)
+	look("racks, from Nodes", &nodes, true, false)
+	look("racks, without a source", nil, true, false)
 }

@@ -78,7 +78,7 @@ func wrongFamily(path *field.Path, addr netip.Addr, want model.Family, because s
 	if model.FamilyOf(addr) == want {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, addr.String(), fmt.Sprintf("must be an %s address, as %s says", want, because))}
+	return field.ErrorList{field.Invalid(path, addr.String(), fmt.Sprintf("must be an %s address to match %s", want, because))}
 }
 
 // firstOfEach returns the first item of each family, in their order.

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Each case adds an endpoint with these addresses before the one of the plain slice, which must remain.
+// Each case inserts an endpoint with these addresses before that of webSlice, which must remain.
 func TestAnEndpointThatCannotBeIsSkippedByItself(t *testing.T) {
 	for name, test := range map[string]struct {
 		addresses []string
@@ -23,11 +23,11 @@ func TestAnEndpointThatCannotBeIsSkippedByItself(t *testing.T) {
 		"broadcast": {[]string{"255.255.255.255"},
 			`[0]: Invalid value: "255.255.255.255": may not be the broadcast address (255.255.255.255)`},
 		"unspecified": {[]string{"0.0.0.0"}, `[0]: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0 or ::)`},
-		"loopback in disguise": {[]string{"::ffff:127.0.0.1"},
+		"IPv4-mapped loopback": {[]string{"::ffff:127.0.0.1"},
 			`[0]: Invalid value: "::ffff:127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`},
-		"the other family": {[]string{"fd00::1"}, "[0]: Invalid value: \"fd00::1\": must be an IPv4 address, as `addressType` says"},
+		"the other family": {[]string{"fd00::1"}, "[0]: Invalid value: \"fd00::1\": must be an IPv4 address to match `addressType`"},
 		"no address":       {nil, `: Required value: must contain at least 1 address`},
-		"a name for an address": {[]string{"db.example.com"},
+		"a host name": {[]string{"db.example.com"},
 			`[0]: Invalid value: "db.example.com": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAnEndpointThatCannotBeIsSkippedByItself(t *testing.T) {
 	}
 }
 
-// Each case changes the only endpoint of the plain slice, which must remain.
+// Each case changes the only endpoint of webSlice, which must remain.
 func TestAnEndpointServesWhateverItsZoneIsCalled(t *testing.T) {
 	const dnsSubdomain = `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must ` +
 		`start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is ` +
@@ -59,27 +59,27 @@ func TestAnEndpointServesWhateverItsZoneIsCalled(t *testing.T) {
 		want    model.Endpoint
 		leftOut []string
 	}{
-		"a node by an impossible name is unknown": {discoveryv1.Endpoint{NodeName: new("N 1")}, model.Endpoint{},
+		"a node with an invalid name is unknown": {discoveryv1.Endpoint{NodeName: new("N 1")}, model.Endpoint{},
 			[]string{`endpoints[0].nodeName: Invalid value: "N 1": ` + dnsSubdomain}},
 		"a node without a name is unknown": {discoveryv1.Endpoint{NodeName: new("")}, model.Endpoint{}, nil},
-		"a zone that no node can be in is unknown": {discoveryv1.Endpoint{Zone: new("a\nb")}, model.Endpoint{},
+		"a zone with an invalid name is unknown": {discoveryv1.Endpoint{Zone: new("a\nb")}, model.Endpoint{},
 			[]string{`endpoints[0].zone: Invalid value: "a\nb": ` + labelValue}},
-		"a zone may be any label":               {discoveryv1.Endpoint{Zone: new("Zone_A.1")}, model.Endpoint{Zone: "Zone_A.1"}, nil},
+		"a zone may be any label value":         {discoveryv1.Endpoint{Zone: new("Zone_A.1")}, model.Endpoint{Zone: "Zone_A.1"}, nil},
 		"a hint for the empty zone is a hint":   {zones(""), model.Endpoint{HintZones: []string{""}}, nil},
 		"a hint for one zone twice is one hint": {zones("a", "b", "a"), model.Endpoint{HintZones: []string{"a", "b"}}, nil},
-		"a hint for a zone that cannot be is none": {zones("a", "a b"), model.Endpoint{HintZones: []string{"a"}},
+		"a hint with an invalid zone is ignored": {zones("a", "a b"), model.Endpoint{HintZones: []string{"a"}},
 			[]string{`endpoints[0].hints.forZones[1].name: Invalid value: "a b": ` + labelValue}},
-		"a hint for no node is none": {hints(discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: ""}, {Name: "n1"}}}),
+		"a hint with an empty node name is ignored": {hints(discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: ""}, {Name: "n1"}}}),
 			model.Endpoint{HintNodes: []string{"n1"}},
 			[]string{`endpoints[0].hints.forNodes[0].name: Invalid value: "": ` + dnsSubdomain}},
 		"eight hints are kept": {zones("a", "b", "c", "d", "e", "f", "g", "h"),
 			model.Endpoint{HintZones: []string{"a", "b", "c", "d", "e", "f", "g", "h"}}, nil},
-		"hints for too many zones are none": {zones("a", "b", "c", "d", "e", "f", "g", "h", "i"), model.Endpoint{},
+		"too many hints are all ignored": {zones("a", "b", "c", "d", "e", "f", "g", "h", "i"), model.Endpoint{},
 			[]string{`endpoints[0].hints.forZones: Too many: 9: must have at most 8 items`}},
-		"later addresses are counted, and not read": {
+		"additional addresses are counted and not read": {
 			discoveryv1.Endpoint{Addresses: []string{"10.244.0.5", "fd00::1", "x", ""}}, model.Endpoint{}, nil},
-		"leading zeros are decimal":          {discoveryv1.Endpoint{Addresses: []string{"010.244.000.005"}}, model.Endpoint{}, nil},
-		"an address may be mapped into IPv6": {discoveryv1.Endpoint{Addresses: []string{"::ffff:10.244.0.5"}}, model.Endpoint{}, nil},
+		"leading zeros are decimal":     {discoveryv1.Endpoint{Addresses: []string{"010.244.000.005"}}, model.Endpoint{}, nil},
+		"an address may be IPv4-mapped": {discoveryv1.Endpoint{Addresses: []string{"::ffff:10.244.0.5"}}, model.Endpoint{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given, want := webSlice(), webSliceModel()

@@ -32,7 +32,7 @@ func FuzzConvertSlice(f *testing.F) {
 		}
 		got, errs := EndpointSlice(&slice, View{WithHeadless: true})
 		if got != nil && len(errs) > 0 {
-			t.Errorf("EndpointSlice() = %v besides %v", got, errs)
+			t.Errorf("EndpointSlice() = %v and errors %v", got, errs)
 		}
 		promise.CheckSlice(t, got)
 	})
@@ -59,7 +59,7 @@ func FuzzConvertService(f *testing.F) {
 		}
 		got, errs := Service(&service, View{})
 		if got != nil && len(errs) > 0 {
-			t.Errorf("Service() = %v besides %v", got, errs)
+			t.Errorf("Service() = %v and errors %v", got, errs)
 		}
 		promise.CheckService(t, got)
 	})
@@ -82,7 +82,7 @@ func FuzzConvertNode(f *testing.F) {
 		}
 		got, errs := Node(&node)
 		if got != nil && len(errs) > 0 {
-			t.Errorf("Node() = %v besides %v", got, errs)
+			t.Errorf("Node() = %v and errors %v", got, errs)
 		}
 		promise.CheckNode(t, got)
 	})
@@ -100,7 +100,7 @@ func FuzzConvertServiceCIDR(f *testing.F) {
 			given.Name = name
 			got, errs := ServiceCIDR(given)
 			if (got == nil) == (len(errs) == 0) {
-				t.Errorf("ServiceCIDR() = %v and %v; want one of them", got, errs)
+				t.Errorf("ServiceCIDR() = %v, %v; want exactly one of them", got, errs)
 			}
 			promise.CheckServiceCIDR(t, got)
 		}

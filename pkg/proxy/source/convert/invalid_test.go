@@ -31,13 +31,13 @@ func TestServiceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 				`characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', ` +
 				`regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`},
 		},
-		"two ports of one frontend": {
+		"two ports with one frontend": {
 			func(s *corev1.Service) {
 				s.Spec.Ports = []corev1.ServicePort{{Name: "a", Port: 53}, {Name: "b", Port: 53}, {Name: "c", Port: 53, Protocol: "UDP"}}
 			},
 			[]string{`spec.ports[1].port: Duplicate value: 53`},
 		},
-		"two ports of one name": {
+		"two ports with one name": {
 			func(s *corev1.Service) {
 				s.Spec.Ports = []corev1.ServicePort{{Name: "a", Port: 1}, {Name: "a", Port: 2}}
 			},
@@ -47,7 +47,7 @@ func TestServiceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 			func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Name: "a", Port: 1}, {Port: 2}} },
 			[]string{`spec.ports[1].name: Required value: a Service with several ports must name each of them`},
 		},
-		"node port on a Service that has none": {
+		"node port on a ClusterIP Service": {
 			func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30000 },
 			[]string{"spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"},
 		},
@@ -66,15 +66,15 @@ func TestServiceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 			func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "fd00::1%eth0", nil },
 			[]string{`spec.clusterIP: Invalid value: "fd00::1%eth0": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`},
 		},
-		"ClusterIP of broadcast": {
+		"broadcast ClusterIP": {
 			func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "255.255.255.255", nil },
 			[]string{`spec.clusterIP: Invalid value: "255.255.255.255": may not be the broadcast address (255.255.255.255)`},
 		},
-		"ClusterIP of loopback in disguise": {
+		"IPv4-mapped loopback ClusterIP": {
 			func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "::ffff:127.0.0.1", nil },
 			[]string{`spec.clusterIP: Invalid value: "::ffff:127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`},
 		},
-		"ClusterIP of loopback": {
+		"loopback ClusterIP": {
 			func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "127.0.0.1", []string{"127.0.0.1"} },
 			[]string{`spec.clusterIPs[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`},
 		},
@@ -96,7 +96,7 @@ func TestServiceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 		},
 		"ClusterIP of another family than declared": {
 			func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} },
-			[]string{"spec.clusterIPs[0]: Invalid value: \"10.96.0.10\": must be an IPv6 address, as `ipFamilies[0]` says"},
+			[]string{"spec.clusterIPs[0]: Invalid value: \"10.96.0.10\": must be an IPv6 address to match `ipFamilies[0]`"},
 		},
 		"unknown family": {
 			func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{"IPv5"} },
@@ -106,7 +106,7 @@ func TestServiceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 			func(s *corev1.Service) { s.Spec.Type = "Clusterip" },
 			[]string{`spec.type: Unsupported value: "Clusterip": supported values: "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"`},
 		},
-		"affinity timeout of no time": {
+		"zero affinity timeout": {
 			func(s *corev1.Service) {
 				s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(0))}}
@@ -127,7 +127,7 @@ func TestServiceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 			},
 			[]string{`spec.internalTrafficPolicy: Unsupported value: "local": supported values: "Cluster", "Local"`},
 		},
-		"external traffic policy that nothing external could follow": {
+		"external traffic policy on a ClusterIP Service": {
 			func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal },
 			[]string{`spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services`},
 		},
@@ -147,7 +147,7 @@ func TestServiceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
 			test.change(given)
 			got, errs := Service(given, View{})
 			if got != nil {
-				t.Errorf("Service() = %v besides errors", got)
+				t.Errorf("Service() = %v and errors", got)
 			}
 			if diff := cmp.Diff(test.want, texts(errs)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)

@@ -33,7 +33,7 @@ const maxTypes = 6
 // String lists the types with their counts, those that are read first, as in "Service (3), ConfigMap (1)".
 func (i Inventory) String() string {
 	if len(i) == 0 {
-		return "no object"
+		return "no objects"
 	}
 	isOld := func(of Type) bool { return of == endpoints || slices.Contains(oldSlices, of) }
 	isRead := func(of Type) bool {
@@ -88,7 +88,7 @@ func (i Inventory) MissingKinds(place, consequence string, kinds ...*Kind) strin
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("there is no %s in %s, so %s; 'kubectl get %s%s -o yaml' prints %ss; what is there: %s",
+	return fmt.Sprintf("there is no %s in %s, so %s; 'kubectl get %s%s -o yaml' prints %ss; found: %s",
 		strings.Join(names, " and no "), place, consequence, strings.Join(resources, ","), option, strings.Join(names, "s and "), i)
 }
 
@@ -106,7 +106,7 @@ func (i Inventory) MissingSlices(place string) (sentence string, isLeftOut bool)
 		return i.MissingKinds(place, "no Service has an endpoint", EndpointSlices), old+i[endpoints] > 0
 	case old > 0:
 		return fmt.Sprintf("some EndpointSlices in %s are not of %s, so their endpoints are missing; "+
-			"'kubectl get endpointslices -A -o yaml' prints EndpointSlices; what is there: %s", place, discoveryv1.SchemeGroupVersion, i), true
+			"'kubectl get endpointslices -A -o yaml' prints EndpointSlices; found: %s", place, discoveryv1.SchemeGroupVersion, i), true
 	}
 	return "", false
 }

@@ -70,8 +70,8 @@ var ServiceCIDRs = describe(
 		Name: ServiceCIDRKind, Group: networkingv1.SchemeGroupVersion, Resource: "servicecidrs", AddToScheme: networkingv1.AddToScheme,
 		IsClusterScoped: true,
 		Optional: &Optional{
-			Missing:   "this cluster has no ServiceCIDRs (they came with Kubernetes 1.33); addresses of no Service are left alone",
-			Forbidden: "ServiceCIDRs may not be listed; starting without them: addresses of no Service are left alone until they may",
+			Missing:   "this cluster has no ServiceCIDRs (added in Kubernetes 1.33); packets to unassigned ClusterIPs are not dropped",
+			Forbidden: "listing ServiceCIDRs is forbidden; until it is allowed, packets to unassigned ClusterIPs are not dropped",
 		},
 	},
 	func(object *networkingv1.ServiceCIDR, _ View) ([]netip.Prefix, field.ErrorList) {
@@ -124,7 +124,7 @@ func avoidedFor(reason model.DemotionReason) *Kind {
 			Select: func(View) Selector { return Selector{Labels: reason.Label()} },
 			Optional: &Optional{
 				Missing:   "this API server has no Nodes, so none is " + reason.String(),
-				Forbidden: "Nodes may not be listed by label; starting without: none is " + reason.String() + " until they may",
+				Forbidden: "listing Nodes by label is forbidden; until it is allowed, no node is " + reason.String(),
 			},
 			Settings:        settings,
 			IgnoredSettings: ignoredForOtherProxy(settings),

@@ -72,7 +72,7 @@ func notEligibleReason(node *corev1.Node) string {
 		case isTrue && slices.Contains(policy.DrainConditions[:], condition.Type):
 			return "it has the condition " + string(condition.Type)
 		case condition.Type == corev1.NodeReady && !isTrue && strings.Contains(condition.Message, shuttingDown):
-			return "kubelet says that the " + shuttingDown
+			return "kubelet reports that the " + shuttingDown
 		}
 	}
 	return ""

@@ -36,31 +36,31 @@ func TestNodeAddresses(t *testing.T) {
 		given []corev1.NodeAddress
 		want  []string
 	}{
-		"a Node that names none has none": {},
-		"the first internal address counts, wherever it stands": {
+		"no addresses": {},
+		"the first internal address counts, regardless of its position": {
 			[]corev1.NodeAddress{external("192.0.2.1"), internal("10.0.0.1"), internal("10.0.0.2")}, []string{"10.0.0.1"}},
 		"without an internal address, the first external one counts": {
 			[]corev1.NodeAddress{external("192.0.2.1"), external("192.0.2.2")}, []string{"192.0.2.1"}},
 		"the first address of the other family counts too": {
 			[]corev1.NodeAddress{internal("fd00::1"), internal("fd00::2"), internal("10.0.0.1")}, []string{"fd00::1", "10.0.0.1"}},
-		"for the other family an internal address is better than an external one before it": {
+		"for the other family an internal address precedes an external one": {
 			[]corev1.NodeAddress{external("2001:db8::1"), internal("10.0.0.1"), internal("fd00::1")}, []string{"10.0.0.1", "fd00::1"}},
-		"for the other family an external address will do": {
+		"for the other family an external address is sufficient": {
 			[]corev1.NodeAddress{internal("10.0.0.1"), external("192.0.2.1"), external("2001:db8::1")}, []string{"10.0.0.1", "2001:db8::1"}},
 		"host names are ignored, even those that look like addresses": {
 			[]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "10.0.0.9"}, {Type: corev1.NodeInternalDNS, Address: "n1"},
 				{Type: corev1.NodeExternalDNS, Address: "10.0.0.8"}, internal("10.0.0.1")}, []string{"10.0.0.1"}},
-		"what is no address of a machine is ignored": {
+		"invalid and non-unicast addresses are ignored": {
 			[]corev1.NodeAddress{internal(""), internal("n1"), internal("fe80::1%eth0"), internal("0.0.0.0"), internal("224.0.0.1"),
 				internal("10.0.0.1")}, []string{"10.0.0.1"}},
-		"leading zeros and an address mapped into IPv6 are read as kube-proxy reads them": {
+		"leading zeros and IPv4-mapped addresses are read as in kube-proxy": {
 			[]corev1.NodeAddress{internal("::ffff:010.0.0.1")}, []string{"10.0.0.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Addresses: test.given}}
 			got, errs := Node(node)
 			if len(errs) > 0 {
-				t.Fatalf("Node() refused: %v", errs)
+				t.Fatalf("Node() rejected: %v", errs)
 			}
 			if diff := cmp.Diff(addrs(test.want...), got.Addresses, equateValues); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
@@ -74,18 +74,18 @@ func TestNodePodCIDRs(t *testing.T) {
 		given corev1.NodeSpec
 		want  []string
 	}{
-		"a Node without any has none": {},
+		"no pod CIDRs": {},
 		"the first of each family counts": {
 			corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/24", "10.2.0.0/24", "fd00:1::/64"}}, []string{"10.1.0.0/24", "fd00:1::/64"}},
-		"podCIDR alone is enough": {corev1.NodeSpec{PodCIDR: "10.1.0.0/24"}, []string{"10.1.0.0/24"}},
-		"podCIDRs count more than podCIDR": {
+		"podCIDR alone is sufficient": {corev1.NodeSpec{PodCIDR: "10.1.0.0/24"}, []string{"10.1.0.0/24"}},
+		"podCIDRs take precedence over podCIDR": {
 			corev1.NodeSpec{PodCIDR: "10.9.0.0/24", PodCIDRs: []string{"10.1.0.0/24"}}, []string{"10.1.0.0/24"}},
-		"bits behind the length are no range": {corev1.NodeSpec{PodCIDR: "010.1.0.77/24"}, []string{"10.1.0.0/24"}},
+		"bits beyond the prefix length are cleared": {corev1.NodeSpec{PodCIDR: "010.1.0.77/24"}, []string{"10.1.0.0/24"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, errs := Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: test.given})
 			if len(errs) > 0 {
-				t.Fatalf("Node() refused: %v", errs)
+				t.Fatalf("Node() rejected: %v", errs)
 			}
 			if diff := cmp.Diff(prefixes(test.want...), got.PodCIDRs, equateValues); diff != "" {
 				t.Errorf("pod CIDRs (-want +got):\n%s", diff)
@@ -122,33 +122,33 @@ func TestANodeThatIsNotEligibleReportsWhy(t *testing.T) {
 		"a node that stays": {corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{
 			{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}}}}, ""},
 		"a node that is being deleted": {corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}, "it is being deleted"},
-		"a node that the autoscaler is about to delete, whatever the taint's effect": {corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+		"a node that the autoscaler is about to delete, regardless of the taint's effect": {corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: "other"}, {Key: "ToBeDeletedByClusterAutoscaler", Value: "1760000000", Effect: corev1.TaintEffectPreferNoSchedule}}}},
 			"it has the taint ToBeDeletedByClusterAutoscaler"},
 		"a node that is being drained": {conditioned(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
 			corev1.NodeCondition{Type: "DrainInProgress", Status: corev1.ConditionTrue}), "it has the condition DrainInProgress"},
-		"a node that is being worked on": {conditioned(
+		"a node in maintenance": {conditioned(
 			corev1.NodeCondition{Type: "MaintenanceInProgress", Status: corev1.ConditionTrue}), "it has the condition MaintenanceInProgress"},
-		"a node that is being shut down, by the condition": {conditioned(
+		"a node that is being shut down, by its condition": {conditioned(
 			corev1.NodeCondition{Type: "GracefulNodeShutdownInProgress", Status: corev1.ConditionTrue}),
 			"it has the condition GracefulNodeShutdownInProgress"},
-		"conditions that are not so, or not known, or of other kinds": {conditioned(
+		"conditions that are false, unknown, or of other types": {conditioned(
 			corev1.NodeCondition{Type: "DrainInProgress", Status: corev1.ConditionFalse},
 			corev1.NodeCondition{Type: "MaintenanceInProgress", Status: corev1.ConditionUnknown},
 			corev1.NodeCondition{Type: "MaintenancePlanned", Status: corev1.ConditionTrue},
 			corev1.NodeCondition{Type: "Drained", Status: corev1.ConditionTrue},
 			corev1.NodeCondition{Type: "MemoryPressure", Status: corev1.ConditionTrue}), ""},
-		"a node that is being shut down, by kubelet": {conditioned(
+		"a node that is being shut down, by the message of Ready": {conditioned(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
-				Message: "node is shutting down"}), "kubelet says that the node is shutting down"},
-		"and not ready for other reasons, too": {conditioned(
+				Message: "node is shutting down"}), "kubelet reports that the node is shutting down"},
+		"a node that is being shut down and not ready for another reason": {conditioned(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
-				Message: "[container runtime is down, node is shutting down]"}), "kubelet says that the node is shutting down"},
+				Message: "[container runtime is down, node is shutting down]"}), "kubelet reports that the node is shutting down"},
 		"a node that is not ready, and stays": {conditioned(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
 				Message: "container runtime is down"}), ""},
-		"a node of which kubelet says nothing any more": {conditioned(
+		"a node whose kubelet stopped reporting": {conditioned(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
 				Message: "Kubelet stopped posting node status."}), ""},
 	} {
@@ -156,7 +156,7 @@ func TestANodeThatIsNotEligibleReportsWhy(t *testing.T) {
 			test.given.Name = "n1"
 			got, errs := Node(&test.given)
 			if len(errs) > 0 || got.NotEligible != test.want {
-				t.Errorf("Leaving = %q, want %q; errors %v", got.NotEligible, test.want, errs)
+				t.Errorf("NotEligible = %q, want %q; errors %v", got.NotEligible, test.want, errs)
 			}
 		})
 	}
@@ -180,11 +180,11 @@ func TestAnAddressOfTheViewIsTheNodesOwn(t *testing.T) {
 		addr string
 		want []string
 	}{
-		"in its family":                   {internal("self", "10.0.0.1", "fd00::1"), "192.0.2.1", []string{"192.0.2.1", "fd00::1"}},
-		"in the other family":             {internal("self", "10.0.0.1", "fd00::1"), "2001:db8::1", []string{"2001:db8::1", "10.0.0.1"}},
-		"if the object names none":        {internal("self"), "192.0.2.1", []string{"192.0.2.1"}},
-		"and no other's":                  {internal("other", "10.0.0.1"), "192.0.2.1", []string{"10.0.0.1"}},
-		"and without one the object's is": {internal("self", "10.0.0.1"), "", []string{"10.0.0.1"}},
+		"replaces that of its family":       {internal("self", "10.0.0.1", "fd00::1"), "192.0.2.1", []string{"192.0.2.1", "fd00::1"}},
+		"replaces that of the other family": {internal("self", "10.0.0.1", "fd00::1"), "2001:db8::1", []string{"2001:db8::1", "10.0.0.1"}},
+		"is added if the object has none":   {internal("self"), "192.0.2.1", []string{"192.0.2.1"}},
+		"does not affect other nodes":       {internal("other", "10.0.0.1"), "192.0.2.1", []string{"10.0.0.1"}},
+		"if unset, the object's remains":    {internal("self", "10.0.0.1"), "", []string{"10.0.0.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := View{Node: "self"}

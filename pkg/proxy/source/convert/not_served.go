@@ -16,21 +16,21 @@ func NotServedReason(service *corev1.Service, view View) string {
 	switch {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return "it is of type ExternalName: DNS sends its clients to " +
-			cmp.Or(sanitize.Truncate(service.Spec.ExternalName), "another name") + ", and no proxy is asked"
+			cmp.Or(sanitize.Truncate(service.Spec.ExternalName), "another name") + ", without a proxy"
 	case !policy.IsHandledBy(service.Labels, view.ServiceProxyName):
 		other, isLabelled := service.Labels[policy.ServiceProxyNameLabel]
 		if !isLabelled {
-			return fmt.Sprintf("it is another proxy's: it lacks the label %s: %s, and those without it are left to kube-proxy or "+
-				"whatever stands for it", policy.ServiceProxyNameLabel, view.ServiceProxyName)
+			return fmt.Sprintf("it is another proxy's: it lacks the label %s: %s, and Services without it are served by kube-proxy or "+
+				"its replacement", policy.ServiceProxyNameLabel, view.ServiceProxyName)
 		}
-		return fmt.Sprintf("it is another proxy's: its label %s is %q, and what that one does is not known here",
+		return fmt.Sprintf("it is another proxy's: its label %s is %q, and how that proxy serves it is unknown here",
 			policy.ServiceProxyNameLabel, sanitize.Truncate(other))
 	case isHeadlessService(service):
 		which := "without topology keys"
 		if service.Annotations[policy.TopologyKeysAnnotation] != "" {
 			which = "and its topology keys are ignored"
 		}
-		return "it is headless, " + which + ": DNS tells its clients of all ready endpoints, and they connect to these without a proxy"
+		return "it is headless, " + which + ": DNS returns all ready endpoints, and clients connect to them without a proxy"
 	case !hasClusterIP(service):
 		return "it has no ClusterIP yet, so no client can connect to it"
 	}

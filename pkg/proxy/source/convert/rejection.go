@@ -49,7 +49,7 @@ func (r *Rejection) UnmarshalJSON(text []byte) error {
 	}
 	kind := slices.IndexFunc(Kinds, func(kind *Kind) bool { return kind.Name == page.Kind })
 	if kind < 0 {
-		return fmt.Errorf("there is no kind %q", page.Kind)
+		return fmt.Errorf("unknown kind %q", page.Kind)
 	}
 	var err error
 	r.Applied, err = Kinds[kind].read(page.Applied)

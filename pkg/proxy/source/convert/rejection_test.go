@@ -46,13 +46,13 @@ func TestAnAppliedVersionIsTheSameAfterItWasSent(t *testing.T) {
 	for _, kind := range Kinds {
 		value := values[kind]
 		if value == nil {
-			t.Errorf("no %s is tried", kind.Name)
+			t.Errorf("kind %s is not tested", kind.Name)
 			continue
 		}
 		if full := reflect.Indirect(reflect.ValueOf(value)); full.Kind() == reflect.Struct {
 			for i := range full.NumField() {
 				if full.Field(i).IsZero() {
-					t.Errorf("%s: field %s is not tried", kind.Name, full.Type().Field(i).Name)
+					t.Errorf("%s: field %s is not tested", kind.Name, full.Type().Field(i).Name)
 				}
 			}
 		}
@@ -63,7 +63,7 @@ func TestAnAppliedVersionIsTheSameAfterItWasSent(t *testing.T) {
 			}
 			var got []Rejection
 			if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual([]Rejection{sent}, got) {
-				t.Errorf("%s: %s is read as %+v, %v", kind.Name, text, got, err)
+				t.Errorf("%s: %s decodes to %+v, %v", kind.Name, text, got, err)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func TestAnAppliedVersionIsTheSameAfterItWasSent(t *testing.T) {
 		`{"kind": "Pod", "name": "a", "lastKnownGood": {}}`, `{"kind": "Service", "name": "a", "lastKnownGood": []}`,
 	} {
 		if err := json.Unmarshal([]byte(text), new(Rejection)); err == nil {
-			t.Errorf("%s is no error", text)
+			t.Errorf("%s: got no error", text)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func Messages(findings []model.Finding) []string {
 				continue
 			}
 			if others > 0 {
-				sentence += fmt.Sprintf("; and so of %d more of this kind", others)
+				sentence += fmt.Sprintf("; also in %d more of this kind", others)
 			}
 		}
 		sentences = append(sentences, sentence)

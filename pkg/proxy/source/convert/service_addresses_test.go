@@ -34,7 +34,7 @@ func TestServiceAddresses(t *testing.T) {
 			external("192.0.2.2", "192.0.2.1"),
 			func(s *model.Service) { s.ExternalIPs = addrs("192.0.2.2", "192.0.2.1") },
 		},
-		"an external IP of a family without a ClusterIP is not used, and nothing is said": {
+		"an external IP of a family without a ClusterIP is skipped silently": {
 			external("2001:db8::1", "192.0.2.1"),
 			func(s *model.Service) { s.ExternalIPs = addrs("192.0.2.1") },
 		},
@@ -47,12 +47,12 @@ func TestServiceAddresses(t *testing.T) {
 				s.ClusterIPs, s.ExternalIPs = addrs("10.96.0.10", "fd00::a"), addrs("2001:db8::1", "192.0.2.1")
 			},
 		},
-		"one external IP in several spellings is one": {
+		"several spellings of an external IP are one": {
 			external("192.0.2.1", "192.0.2.1", "192.000.002.001", "::ffff:192.0.2.1"),
 			func(s *model.Service) { s.ExternalIPs = addrs("192.0.2.1") },
 		},
-		"an external IP that is empty is passed over": {external("", " "), func(*model.Service) {}},
-		"an external IP that cannot be is left out, and the others are served": {
+		"an empty external IP is skipped": {external("", " "), func(*model.Service) {}},
+		"an invalid external IP is skipped, and the others are served": {
 			external("127.0.0.1", "192.0.2.1", "169.254.169.254", "0.0.0.0", "224.0.0.251", "255.255.255.255", "::1", "192.0.2.300"),
 			func(s *model.Service) {
 				s.ExternalIPs = addrs("192.0.2.1")
@@ -67,7 +67,7 @@ func TestServiceAddresses(t *testing.T) {
 				)
 			},
 		},
-		"external traffic policy Local holds though the only external IP is left out": {
+		"external traffic policy Local applies although the only external IP is skipped": {
 			func(s *corev1.Service) {
 				s.Spec.ExternalIPs = []string{"127.0.0.1"}
 				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
@@ -77,7 +77,7 @@ func TestServiceAddresses(t *testing.T) {
 				s.Findings = skippedOf(s.Name, `spec.externalIPs[0]: Invalid value: "127.0.0.1": `+loopback)
 			},
 		},
-		"ingress IPs of no mode and of mode VIP are served": {
+		"ingress IPs without a mode and with mode VIP are served": {
 			ingress(corev1.LoadBalancerIngress{IP: "192.0.2.1"},
 				corev1.LoadBalancerIngress{IP: "192.0.2.2", IPMode: new(corev1.LoadBalancerIPModeVIP)}),
 			func(s *model.Service) { s.LoadBalancerIPs = addrs("192.0.2.1", "192.0.2.2") },
@@ -87,16 +87,16 @@ func TestServiceAddresses(t *testing.T) {
 				corev1.LoadBalancerIngress{IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPModeProxy)}),
 			func(*model.Service) {},
 		},
-		"ingress of an unknown mode is left out": {
+		"ingress with an unknown mode is skipped": {
 			ingress(corev1.LoadBalancerIngress{IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPMode("vip"))}),
 			func(s *model.Service) {
 				s.Findings = skippedOf(s.Name, `status.loadBalancer.ingress[0].ipMode: Unsupported value: "vip": supported values: "VIP", "Proxy"`)
 			},
 		},
-		"an ingress IP of a family without a ClusterIP is not used, and nothing is said": {
+		"an ingress IP of a family without a ClusterIP is skipped silently": {
 			ingress(ingressOf("2001:db8::1")...), func(*model.Service) {},
 		},
-		"an ingress IP that cannot be is left out, and the others are served": {
+		"an invalid ingress IP is skipped, and the others are served": {
 			ingress(ingressOf("127.0.0.1", "192.0.2.1", "lb.example.com")...),
 			func(s *model.Service) {
 				s.LoadBalancerIPs = addrs("192.0.2.1")
@@ -107,11 +107,11 @@ func TestServiceAddresses(t *testing.T) {
 				)
 			},
 		},
-		"an ingress IP counts whatever the type, as in kube-proxy": {
+		"an ingress IP is served regardless of the type, as in kube-proxy": {
 			func(s *corev1.Service) { s.Status.LoadBalancer.Ingress = ingressOf("192.0.2.1") },
 			func(s *model.Service) { s.LoadBalancerIPs = addrs("192.0.2.1") },
 		},
-		"leading zeros and addresses mapped into IPv6 are read as kube-proxy reads them": {
+		"leading zeros and IPv4-mapped addresses are read as in kube-proxy": {
 			func(s *corev1.Service) {
 				s.Spec.ClusterIP, s.Spec.ClusterIPs = "010.096.0.010", []string{"010.096.0.010"}
 				s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
@@ -139,6 +139,6 @@ func TestExternalIPsAreSkippedWhereNoneIsServed(t *testing.T) {
 	)
 	got, errs := Service(given, View{WithoutExternalIPs: true})
 	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
-		t.Errorf("Service() refused: %v; (-want +got):\n%s", errs, diff)
+		t.Errorf("Service() rejected: %v; (-want +got):\n%s", errs, diff)
 	}
 }

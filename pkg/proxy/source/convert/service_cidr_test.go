@@ -21,10 +21,10 @@ func TestServiceCIDRGivesItsRanges(t *testing.T) {
 		given *networkingv1.ServiceCIDR
 		want  []string
 	}{
-		"one range":                            {serviceCIDR("10.96.0.0/12"), []string{"10.96.0.0/12"}},
-		"one of each family, in their order":   {serviceCIDR("fd00:96::/108", "10.96.0.0/12"), []string{"fd00:96::/108", "10.96.0.0/12"}},
-		"one that is to go, while it still is": {leaving, []string{"10.96.0.0/12"}},
-		"a single address":                     {serviceCIDR("10.96.0.1/32"), []string{"10.96.0.1/32"}},
+		"one range":                          {serviceCIDR("10.96.0.0/12"), []string{"10.96.0.0/12"}},
+		"one of each family, in their order": {serviceCIDR("fd00:96::/108", "10.96.0.0/12"), []string{"fd00:96::/108", "10.96.0.0/12"}},
+		"one that is being deleted":          {leaving, []string{"10.96.0.0/12"}},
+		"a single address":                   {serviceCIDR("10.96.0.1/32"), []string{"10.96.0.1/32"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, errs := ServiceCIDR(test.given)
@@ -53,9 +53,9 @@ func TestServiceCIDRThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T)
 			[]string{`spec.cidrs[1]: Invalid value: "10.96.0.1/12": must not have bits set beyond the prefix length`}},
 		"leading zeros": {serviceCIDR("010.96.0.0/12"),
 			[]string{`spec.cidrs[0]: Invalid value: "010.96.0.0/12": must not have leading 0s in IP or prefix length`}},
-		"IPv4 mapped into IPv6": {serviceCIDR("::ffff:10.96.0.0/108"),
+		"an IPv4-mapped range": {serviceCIDR("::ffff:10.96.0.0/108"),
 			[]string{`spec.cidrs[0]: Invalid value: "::ffff:10.96.0.0/108": must not have an IPv4-mapped IPv6 address`}},
-		"every address there is": {serviceCIDR("::/0"),
+		"all addresses": {serviceCIDR("::/0"),
 			[]string{`spec.cidrs[0]: Invalid value: "::/0": may not be all addresses: those that are not ClusterIPs would be dropped`}},
 		"a namespace": {namespaced, []string{`metadata.namespace: Forbidden: not allowed on this type`}},
 		"no name":     {unnamed, []string{`metadata.name: Required value`}},

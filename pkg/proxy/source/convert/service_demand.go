@@ -17,9 +17,9 @@ var ServiceDemands = describe(
 		Name: servicedemand.Kind, Group: servicedemand.Group, Resource: servicedemand.Resource, AddToScheme: servicedemand.AddToScheme,
 		IsOnDemand: true,
 		Optional: &Optional{
-			Missing: "this cluster has no ServiceDemands, so the demand of Services that are to be planned as measured is assumed; " +
-				"the component demand of the webhook's manifests brings them",
-			Forbidden: "ServiceDemands may not be listed, so the demand of Services that are to be planned as measured is assumed; " +
+			Missing: "this cluster has no ServiceDemands, so Services with measured demand are planned with assumed demand; " +
+				"the component demand of the webhook's manifests adds them",
+			Forbidden: "listing ServiceDemands is forbidden, so Services with measured demand are planned with assumed demand; " +
 				"the component demand of the webhook's manifests has the role that allows it",
 		},
 	},
@@ -52,7 +52,7 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 	}
 	if sum > servicedemand.PPM {
 		errs = append(errs, field.Invalid(zones, sum,
-			fmt.Sprintf("the sum must not be greater than %d, what all zones ask", servicedemand.PPM)))
+			fmt.Sprintf("the sum must not be greater than %d, the demand of all zones", servicedemand.PPM)))
 	}
 	if len(errs) > 0 {
 		return nil, errs

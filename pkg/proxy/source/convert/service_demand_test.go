@@ -58,13 +58,13 @@ func TestAServiceDemandThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing
 		change func(*servicedemand.ServiceDemand)
 		want   []string
 	}{
-		"more than all": {
+		"a sum of more than one": {
 			func(d *servicedemand.ServiceDemand) { d.Zones[1].DemandPPM = 200_000 },
-			[]string{`zones: Invalid value: 1000001: the sum must not be greater than 1000000, what all zones ask`},
+			[]string{`zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of all zones`},
 		},
-		"more than all, in numbers that overflow": {
+		"a sum of more than one that overflows 32 bits": {
 			func(d *servicedemand.ServiceDemand) { d.Zones[0].DemandPPM, d.Zones[1].DemandPPM = 1<<32-1, 1<<32-1 },
-			[]string{`zones: Invalid value: 8590734590: the sum must not be greater than 1000000, what all zones ask`},
+			[]string{`zones: Invalid value: 8590734590: the sum must not be greater than 1000000, the demand of all zones`},
 		},
 		"a zone twice": {
 			func(d *servicedemand.ServiceDemand) { d.Zones[2].Zone = "zone-a" },
@@ -74,11 +74,11 @@ func TestAServiceDemandThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing
 			func(d *servicedemand.ServiceDemand) { d.Zones = make([]servicedemand.Zone, servicedemand.MaxZones+1) },
 			[]string{`zones: Too many: 513: must have at most 512 items`},
 		},
-		"a name that cannot be": {
+		"an invalid zone name": {
 			func(d *servicedemand.ServiceDemand) { d.Zones[1].Zone = "a b" },
 			[]string{`zones[1].zone: Invalid value: "a b": a valid label`},
 		},
-		"counts that cannot be": {
+		"negative counts": {
 			func(d *servicedemand.ServiceDemand) {
 				d.NodesReporting, d.NodesTotal, d.ConnectionsPerMinute = -1, -2, -3
 			},
@@ -87,7 +87,7 @@ func TestAServiceDemandThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing
 				`connectionsPerMinute: Invalid value: -3: must not be negative`,
 			},
 		},
-		"of no time, and no name": {
+		"no time, and invalid names": {
 			func(d *servicedemand.ServiceDemand) { d.ObservedAt, d.Namespace, d.Name = metav1.Time{}, "", "Web" },
 			[]string{
 				`metadata.namespace: Required value`, `metadata.name: Invalid value: "Web": a lowercase RFC 1123 label`, `observedAt: Required value`,
@@ -125,7 +125,7 @@ func FuzzConvertServiceDemand(f *testing.F) {
 		}
 		got, errs := ServiceDemand(&object)
 		if (got == nil) != (len(errs) > 0) {
-			t.Fatalf("ServiceDemand() = %v besides %v", got, errs)
+			t.Fatalf("ServiceDemand() = %v and errors %v", got, errs)
 		}
 		if got == nil {
 			return
@@ -135,7 +135,7 @@ func FuzzConvertServiceDemand(f *testing.F) {
 			ofZones += uint64(demand)
 		}
 		if ofZones > servicedemand.PPM || len(got.Zones) > servicedemand.MaxZones {
-			t.Errorf("%v goes beyond the limits", got)
+			t.Errorf("%v exceeds the limits", got)
 		}
 	})
 }

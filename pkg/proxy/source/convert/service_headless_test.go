@@ -36,30 +36,30 @@ func TestAHeadlessServiceIsOursByItsTopologyKeysAlone(t *testing.T) {
 		isOurs bool
 		err    string
 	}{
-		"without DNS":              {View{}, func(*corev1.Service) {}, false, ""},
-		"without keys":             {dns, func(s *corev1.Service) { s.Annotations = nil }, false, ""},
-		"with keys that are wrong": {dns, func(s *corev1.Service) { s.Annotations[policy.TopologyKeysAnnotation] = "*, a/b" }, false, ""},
+		"without DNS":       {View{}, func(*corev1.Service) {}, false, ""},
+		"without keys":      {dns, func(s *corev1.Service) { s.Annotations = nil }, false, ""},
+		"with invalid keys": {dns, func(s *corev1.Service) { s.Annotations[policy.TopologyKeysAnnotation] = "*, a/b" }, false, ""},
 		"by trafficDistribution": {dns, func(s *corev1.Service) {
 			s.Annotations, s.Spec.TrafficDistribution = nil, new("PreferSameZone")
 		}, false, ""},
 		"of another proxy": {dns, func(s *corev1.Service) {
 			s.Labels = map[string]string{policy.ServiceProxyNameLabel: "other"}
 		}, false, ""},
-		"of ExternalName":           {dns, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }, false, ""},
-		"without ports":             {dns, func(s *corev1.Service) { s.Spec.Ports = nil }, true, ""},
-		"with a bound":              {dns, func(s *corev1.Service) { s.Annotations[policy.MaxLoadAnnotation] = "120%" }, true, ""},
-		"with external IPs":         {dns, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, true, ""},
-		"with a port that is wrong": {dns, func(s *corev1.Service) { s.Spec.Ports[0].Port = 0 }, false, "spec.ports[0].port"},
+		"of ExternalName":      {dns, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }, false, ""},
+		"without ports":        {dns, func(s *corev1.Service) { s.Spec.Ports = nil }, true, ""},
+		"with a bound":         {dns, func(s *corev1.Service) { s.Annotations[policy.MaxLoadAnnotation] = "120%" }, true, ""},
+		"with external IPs":    {dns, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, true, ""},
+		"with an invalid port": {dns, func(s *corev1.Service) { s.Spec.Ports[0].Port = 0 }, false, "spec.ports[0].port"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			service := headlessWeb()
 			test.change(service)
 			got, errs := Service(service, test.view)
 			if (got != nil) != test.isOurs || (len(errs) > 0) != (test.err != "") || len(errs) > 0 && errs[0].Field != test.err {
-				t.Fatalf("Service() = %v, %v; want ours: %t, an error of %q", got, errs, test.isOurs, test.err)
+				t.Fatalf("Service() = %v, %v; want ours: %t, error for %q", got, errs, test.isOurs, test.err)
 			}
 			if got != nil && (len(got.ExternalIPs) > 0 || !got.IsHeadless) {
-				t.Errorf("it has frontends: %+v", got)
+				t.Errorf("a headless Service has frontends: %+v", got)
 			}
 		})
 	}
@@ -93,13 +93,13 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 		isServed  bool
 		hostnames []string
 	}{
-		"headless, wanted":             {headless, wanted, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
-		"with names of pods":           {headless, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", "", "", "pod-8"}},
-		"headless, not wanted":         {headless, View{}, false, nil},
-		"the controller's, of another": {controllers, withPods, true, nil},
-		"by hand":                      {nil, wanted, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
-		"by hand, with names of pods":  {nil, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", "", "", "pod-8"}},
-		"by hand, not wanted":          {nil, View{}, true, nil},
+		"headless, selected":             {headless, wanted, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
+		"with pod names":                 {headless, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", "", "", "pod-8"}},
+		"headless, not selected":         {headless, View{}, false, nil},
+		"the controller's, not headless": {controllers, withPods, true, nil},
+		"by hand, selected":              {nil, wanted, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
+		"by hand, with pod names":        {nil, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", "", "", "pod-8"}},
+		"by hand, not selected":          {nil, View{}, true, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
 			got, errs := EndpointSlice(named(test.labels), test.view)
@@ -132,6 +132,6 @@ func TestDemandIsMeasuredByDefault(t *testing.T) {
 	said.Annotations[policy.MaxLoadAnnotation], said.Annotations[policy.DemandSourceAnnotation] = "120%", policy.Measured
 	got, errs := Service(said, view)
 	if len(errs) > 0 || got.Topology.Measured || len(got.Findings) != 1 || got.Findings[0].Reason != policy.MeasuredHeadless {
-		t.Errorf("a headless one that says so: %+v, %v", got, errs)
+		t.Errorf("a headless Service with measured demand: %+v, %v", got, errs)
 	}
 }

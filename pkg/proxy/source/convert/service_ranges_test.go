@@ -33,31 +33,31 @@ func TestSourceRanges(t *testing.T) {
 			balanced("fd00::/8", "192.0.2.0/24", "10.0.0.0/8"), []string{"10.0.0.0/8", "192.0.2.0/24", "fd00::/8"}},
 		"white space around a range is ignored": {
 			balanced(" 10.0.0.0/8\t", "\n192.0.2.0/24"), []string{"10.0.0.0/8", "192.0.2.0/24"}},
-		"a range within another one is merged":    {balanced("10.1.0.0/16", "10.0.0.0/8", "10.2.3.4/32"), []string{"10.0.0.0/8"}},
-		"the same range twice is one":             {balanced("10.0.0.0/8", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
-		"adjacent ranges are merged":              {balanced("10.0.1.0/24", "10.0.0.0/24"), []string{"10.0.0.0/23"}},
-		"adjacent ranges that make none stay two": {balanced("10.0.1.0/24", "10.0.2.0/24"), []string{"10.0.1.0/24", "10.0.2.0/24"}},
-		"IPv6 ranges are merged too":              {balanced("2001:db8:1::/48", "2001:db8::/48"), []string{"2001:db8::/47"}},
-		"the last IPv4 range meets no IPv6 range": {balanced("255.0.0.0/8", "::/8"), []string{"255.0.0.0/8", "::/8"}},
-		"bits behind the length are no range":     {balanced("10.1.2.3/8"), []string{"10.0.0.0/8"}},
-		"leading zeros are decimal":               {balanced("010.000.000.000/08"), []string{"10.0.0.0/8"}},
-		"a range mapped into IPv6 is of IPv4":     {balanced("::ffff:10.0.0.0/104"), []string{"10.0.0.0/8"}},
-		"/0 opens its family":                     {balanced("0.0.0.0/0", "10.0.0.0/8"), nil},
-		"/0 opens no other family":                {balanced("0.0.0.0/0", "fd00::/8"), []string{"fd00::/8"}},
-		"::/0 opens IPv6 alone":                   {balanced("::/0", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
-		"/0 of both families opens both":          {balanced("::/0", "0.0.0.0/0"), nil},
-		"two halves of all addresses are all":     {balanced("128.0.0.0/1", "0.0.0.0/1"), nil},
-		"all of IPv4 mapped into IPv6 is all":     {balanced("::ffff:0:0/96"), nil},
-		"a range of a family without a ClusterIP": {balanced("fd00::/8"), []string{"fd00::/8"}},
-		"the legacy annotation is never read":     {annotated, nil},
+		"a range within another one is merged":        {balanced("10.1.0.0/16", "10.0.0.0/8", "10.2.3.4/32"), []string{"10.0.0.0/8"}},
+		"the same range twice is one":                 {balanced("10.0.0.0/8", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
+		"adjacent ranges are merged":                  {balanced("10.0.1.0/24", "10.0.0.0/24"), []string{"10.0.0.0/23"}},
+		"adjacent ranges that form no range stay two": {balanced("10.0.1.0/24", "10.0.2.0/24"), []string{"10.0.1.0/24", "10.0.2.0/24"}},
+		"IPv6 ranges are merged too":                  {balanced("2001:db8:1::/48", "2001:db8::/48"), []string{"2001:db8::/47"}},
+		"IPv4 and IPv6 ranges are not merged":         {balanced("255.0.0.0/8", "::/8"), []string{"255.0.0.0/8", "::/8"}},
+		"bits beyond the prefix length are cleared":   {balanced("10.1.2.3/8"), []string{"10.0.0.0/8"}},
+		"leading zeros are decimal":                   {balanced("010.000.000.000/08"), []string{"10.0.0.0/8"}},
+		"an IPv4-mapped range is IPv4":                {balanced("::ffff:10.0.0.0/104"), []string{"10.0.0.0/8"}},
+		"/0 opens its family":                         {balanced("0.0.0.0/0", "10.0.0.0/8"), nil},
+		"/0 opens no other family":                    {balanced("0.0.0.0/0", "fd00::/8"), []string{"fd00::/8"}},
+		"::/0 opens only IPv6":                        {balanced("::/0", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
+		"/0 of both families opens both":              {balanced("::/0", "0.0.0.0/0"), nil},
+		"two halves of all addresses open the family": {balanced("128.0.0.0/1", "0.0.0.0/1"), nil},
+		"IPv4-mapped /0 opens IPv4":                   {balanced("::ffff:0:0/96"), nil},
+		"a range of a family without a ClusterIP":     {balanced("fd00::/8"), []string{"fd00::/8"}},
+		"the legacy annotation is ignored":            {annotated, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, errs := Service(test.given, View{})
 			if len(errs) > 0 {
-				t.Fatalf("Service() refused: %v", errs)
+				t.Fatalf("Service() rejected: %v", errs)
 			}
 			if diff := cmp.Diff(prefixes(test.want...), got.SourceRanges, equateValues); diff != "" || len(got.Findings) > 0 {
-				t.Errorf("source ranges (-want +got):\n%sfound: %v", diff, got.Findings)
+				t.Errorf("source ranges (-want +got):\n%sfindings: %v", diff, got.Findings)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestMergedSourceRangesAllowWhatTheGivenOnesAllow(t *testing.T) {
 		}
 		service, errs := Service(balanced(texts...), View{})
 		if len(errs) > 0 {
-			t.Fatalf("%q are refused: %v", texts, errs)
+			t.Fatalf("%q: rejected: %v", texts, errs)
 		}
 		promise.CheckPrefixes(t, service.SourceRanges)
 		for last := range 256 {
@@ -89,7 +89,7 @@ func TestMergedSourceRangesAllowWhatTheGivenOnesAllow(t *testing.T) {
 			} {
 				contains := func(prefix netip.Prefix) bool { return prefix.Contains(addr) }
 				if want, got := slices.ContainsFunc(given, contains), slices.ContainsFunc(service.SourceRanges, contains); want != got {
-					t.Fatalf("%q became %v: %s is in them: %v, want %v", texts, service.SourceRanges, addr, got, want)
+					t.Fatalf("%q merged to %v: contains %s: %v, want %v", texts, service.SourceRanges, addr, got, want)
 				}
 			}
 		}
@@ -104,12 +104,12 @@ func TestInvalidSourceRangesRejectTheServiceSoThatNothingIsOpened(t *testing.T) 
 		given *corev1.Service
 		want  []string
 	}{
-		"an address": {balanced("10.0.0.1"), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "10.0.0.1": ` + noRange}},
-		"nothing":    {balanced(" "), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "": ` + noRange}},
-		"a length beyond the address, among good ranges": {balanced("10.0.0.0/8", "10.0.0.0/33", "::/0", "fd00::/129"), []string{
+		"an address":  {balanced("10.0.0.1"), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "10.0.0.1": ` + noRange}},
+		"white space": {balanced(" "), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "": ` + noRange}},
+		"an invalid prefix length, among valid ranges": {balanced("10.0.0.0/8", "10.0.0.0/33", "::/0", "fd00::/129"), []string{
 			`spec.loadBalancerSourceRanges[1]: Invalid value: "10.0.0.0/33": ` + noRange,
 			`spec.loadBalancerSourceRanges[3]: Invalid value: "fd00::/129": ` + noRange}},
-		"ranges on a Service of another type, whose status may still name an address": {nodePort,
+		"ranges on a Service of another type": {nodePort,
 			[]string{"spec.loadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,16 +130,16 @@ func TestHealthCheckNodePort(t *testing.T) {
 		want    uint16
 		leftOut []string
 	}{
-		"a load balancer that stays on the node has one": {
+		"used with externalTrafficPolicy Local": {
 			corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 32000, 32000, nil},
-		"it may do without": {corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 0, 0, nil},
-		"a load balancer of the whole cluster has none": {
+		"optional": {corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 0, 0, nil},
+		"skipped with externalTrafficPolicy Cluster": {
 			corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyCluster, 32000, 0,
 			[]string{"spec.healthCheckNodePort: Invalid value: 32000: " + useless}},
-		"a Service without a load balancer has none": {
+		"skipped without a load balancer": {
 			corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal, 32000, 0,
 			[]string{"spec.healthCheckNodePort: Invalid value: 32000: " + useless}},
-		"one that cannot be is left out, and the Service is served": {
+		"an invalid port is skipped, and the Service is served": {
 			corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 97536, 0,
 			[]string{"spec.healthCheckNodePort: Invalid value: 97536: must be between 1 and 65535, inclusive"}},
 	} {
@@ -148,11 +148,11 @@ func TestHealthCheckNodePort(t *testing.T) {
 			given.Spec.Type, given.Spec.ExternalTrafficPolicy, given.Spec.HealthCheckNodePort = test.typ, test.policy, test.given
 			got, errs := Service(given, View{})
 			if len(errs) > 0 {
-				t.Fatalf("Service() refused: %v", errs)
+				t.Fatalf("Service() rejected: %v", errs)
 			}
 			skipped := skippedOf(got.Name, test.leftOut...)
 			if diff := cmp.Diff(skipped, got.Findings, equateValues); diff != "" || got.HealthCheckNodePort != test.want {
-				t.Errorf("port %d, want %d; left out (-want +got):\n%s", got.HealthCheckNodePort, test.want, diff)
+				t.Errorf("port %d, want %d; skipped (-want +got):\n%s", got.HealthCheckNodePort, test.want, diff)
 			}
 		})
 	}

@@ -20,7 +20,7 @@ func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 			func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(created.In(time.FixedZone("", 3600))) },
 			func(s *model.Service) { s.Created = created },
 		},
-		"clusterIP alone is enough": {
+		"clusterIP alone is sufficient": {
 			func(s *corev1.Service) { s.Spec.ClusterIPs = nil },
 			func(*model.Service) {},
 		},
@@ -35,7 +35,7 @@ func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 			func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP },
 			func(s *model.Service) { s.AffinityTimeout = 3 * time.Hour },
 		},
-		"client affinity lasts as long as it says": {
+		"client affinity has the configured timeout": {
 			func(s *corev1.Service) {
 				s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
@@ -69,7 +69,7 @@ func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 					{Name: "b", Protocol: model.UDP, Port: 53, NodePort: 30053}}
 			},
 		},
-		"a load balancer may do without node ports": {
+		"node ports of a load balancer are optional": {
 			func(s *corev1.Service) {
 				s.Spec.Type = corev1.ServiceTypeLoadBalancer
 				s.Spec.AllocateLoadBalancerNodePorts = new(false)
@@ -81,7 +81,7 @@ func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 			func(s *corev1.Service) { s.Annotations = map[string]string{policy.TopologyKeysAnnotation: "*"} },
 			func(s *model.Service) { s.Topology = policy.Topology{Keys: []policy.Key{policy.AnyNode}} },
 		},
-		"an empty label of another kind changes nothing": {
+		"an empty label of another kind has no effect": {
 			func(s *corev1.Service) { s.Labels = map[string]string{corev1.IsHeadlessService: ""} },
 			func(*model.Service) {},
 		},
@@ -103,7 +103,7 @@ func checkServices(t *testing.T, cases map[string]serviceCase) {
 			test.want(want)
 			got, errs := Service(given, View{})
 			if len(errs) > 0 {
-				t.Fatalf("Service() refused: %v", errs)
+				t.Fatalf("Service() rejected: %v", errs)
 			}
 			if diff := cmp.Diff(want, got, equateValues); diff != "" {
 				t.Errorf("Service() (-want +got):\n%s", diff)
@@ -117,7 +117,7 @@ func TestServiceThatIsNotServedIsNil(t *testing.T) {
 		"a headless Service":                            func(s *corev1.Service) { s.Spec.ClusterIP = "None" },
 		"a Service whose ClusterIP is not allocated":    func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil },
 		"an ExternalName Service, even with an address": func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
-		"a Service of another proxy, whatever the label's value": func(s *corev1.Service) {
+		"a Service of another proxy, regardless of the label's value": func(s *corev1.Service) {
 			s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": ""}
 			s.Spec.Ports = nil
 		},
@@ -139,27 +139,27 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 		proxyName string
 		want      bool
 	}{
-		"no label, and the proxy without a name":  {nil, "", true},
-		"no label, and a proxy with one":          {nil, "vicinity", false},
-		"another proxy's label":                   {labelled("other"), "vicinity", false},
-		"this proxy's label":                      {labelled("vicinity"), "vicinity", true},
-		"an empty label names no proxy":           {labelled(""), "", false},
-		"an empty label, and a proxy with a name": {labelled(""), "vicinity", false},
+		"no label, proxy without a name":    {nil, "", true},
+		"no label, proxy with a name":       {nil, "vicinity", false},
+		"another proxy's label":             {labelled("other"), "vicinity", false},
+		"this proxy's label":                {labelled("vicinity"), "vicinity", true},
+		"an empty label names no proxy":     {labelled(""), "", false},
+		"an empty label, proxy with a name": {labelled(""), "vicinity", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := webService()
 			given.Labels = test.labels
 			got, errs := Service(given, View{ServiceProxyName: test.proxyName})
 			if len(errs) > 0 || (got != nil) != test.want {
-				t.Errorf("Service() = %v, %v; served: want %v", got, errs, test.want)
+				t.Errorf("Service() = %v, %v; want served: %v", got, errs, test.want)
 			}
 			view := View{ServiceProxyName: test.proxyName}
 			if isOthers := Services.ForOtherProxy(given, view); isOthers == test.want {
-				t.Errorf("another proxy's: %v, and served: %v", isOthers, test.want)
+				t.Errorf("ForOtherProxy() = %v, want served: %v", isOthers, test.want)
 			}
 			given.Spec.ClusterIP, given.Spec.ClusterIPs = corev1.ClusterIPNone, nil
 			if Services.ForOtherProxy(given, view) {
-				t.Error("one without a ClusterIP is another proxy's")
+				t.Error("ForOtherProxy() = true for a headless Service")
 			}
 		})
 	}
@@ -171,10 +171,10 @@ func TestServicesAndSlicesAreRequestedWhoeverServesThem(t *testing.T) {
 	for _, proxyName := range []string{"", "vicinity"} {
 		view := View{Node: "node-1", ServiceProxyName: proxyName}
 		if got, want := Services.Select(view), (Selector{Fields: "spec.clusterIP!=None"}); got != want {
-			t.Errorf("Services are asked for by %+v, want %+v", got, want)
+			t.Errorf("Services are selected by %+v, want %+v", got, want)
 		}
 		if got, want := EndpointSlices.Select(view), (Selector{Labels: "!service.kubernetes.io/headless"}); got != want {
-			t.Errorf("EndpointSlices are asked for by %+v, want %+v", got, want)
+			t.Errorf("EndpointSlices are selected by %+v, want %+v", got, want)
 		}
 	}
 }

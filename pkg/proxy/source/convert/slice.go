@@ -159,7 +159,7 @@ func readSlicePort(path *field.Path, entry *discoveryv1.EndpointPort) (model.Sli
 	case entry.Name == nil: // the API server would have set it to ""
 		return model.SlicePort{}, field.ErrorList{field.Required(path.Child("name"), "")}
 	case entry.Port == nil:
-		return model.SlicePort{}, field.ErrorList{field.Required(path.Child("port"), "no number does not mean every port")}
+		return model.SlicePort{}, field.ErrorList{field.Required(path.Child("port"), "a port without a number does not mean all ports")}
 	}
 	errs := checkPortName(path.Child("name"), *entry.Name)
 	var name corev1.Protocol

@@ -46,9 +46,9 @@ func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 
 func TestEndpointSliceThatIsNotServedIsNil(t *testing.T) {
 	for name, change := range map[string]func(*discoveryv1.EndpointSlice){
-		"a headless Service's":           func(s *discoveryv1.EndpointSlice) { s.Labels[corev1.IsHeadlessService] = "" },
-		"one of no Service":              func(s *discoveryv1.EndpointSlice) { s.Labels = nil },
-		"one with an empty service name": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "" },
+		"a headless Service's":               func(s *discoveryv1.EndpointSlice) { s.Labels[corev1.IsHeadlessService] = "" },
+		"a slice without a Service":          func(s *discoveryv1.EndpointSlice) { s.Labels = nil },
+		"a slice with an empty service name": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := webSlice()
@@ -85,9 +85,9 @@ func TestEndpointSliceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.
 			func(s *discoveryv1.EndpointSlice) { s.Ports = make([]discoveryv1.EndpointPort, 20001) },
 			[]string{`ports: Too many: 20001: must have at most 20000 items`},
 		},
-		"no port that can be": {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(70000)) },
+		"no valid port": {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(70000)) },
 			[]string{`ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`}},
-		"no endpoint that can be, among other things": {func(s *discoveryv1.EndpointSlice) {
+		"no valid endpoint, among other problems": {func(s *discoveryv1.EndpointSlice) {
 			s.Endpoints[0].Addresses[0] = "127.0.0.1"
 			s.Ports = append(s.Ports, s.Ports[0])
 		}, []string{`ports[1].name: Duplicate value: "http"`,
@@ -100,7 +100,7 @@ func TestEndpointSliceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.
 			test.change(given)
 			got, errs := EndpointSlice(given, View{})
 			if got != nil {
-				t.Errorf("EndpointSlice() = %v besides errors", got)
+				t.Errorf("EndpointSlice() = %v and errors", got)
 			}
 			if diff := cmp.Diff(test.want, texts(errs)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
@@ -116,20 +116,20 @@ func TestAPortThatCannotBeIsSkippedByItself(t *testing.T) {
 		port discoveryv1.EndpointPort
 		want []string
 	}{
-		"port that 16 bits would turn into another": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(70000))},
+		"port of more than 16 bits": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(70000))},
 			[]string{`ports[1].port: Invalid value: 70000: ` + outOfRange}},
 		"negative port": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(-1))},
 			[]string{`ports[1].port: Invalid value: -1: ` + outOfRange}},
 		"port 0": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(0))},
 			[]string{`ports[1].port: Invalid value: 0: ` + outOfRange}},
 		"port without a number": {discoveryv1.EndpointPort{Name: new("b")},
-			[]string{`ports[1].port: Required value: no number does not mean every port`}},
+			[]string{`ports[1].port: Required value: a port without a number does not mean all ports`}},
 		"port without a name": {discoveryv1.EndpointPort{Port: new(int32(70000))}, []string{`ports[1].name: Required value`}},
 		"unknown protocol": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(1)), Protocol: new(corev1.Protocol("ICMP"))},
 			[]string{`ports[1].protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"`}},
-		"second port of one name": {discoveryv1.EndpointPort{Name: new("http"), Port: new(int32(1))},
+		"second port with the same name": {discoveryv1.EndpointPort{Name: new("http"), Port: new(int32(1))},
 			[]string{`ports[1].name: Duplicate value: "http"`}},
-		"several things wrong at once": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(0)), Protocol: new(corev1.Protocol("x"))},
+		"several problems at once": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(0)), Protocol: new(corev1.Protocol("x"))},
 			[]string{`ports[1].protocol: Unsupported value: "x": supported values: "TCP", "UDP", "SCTP"`,
 				`ports[1].port: Invalid value: 0: ` + outOfRange}},
 	} {
@@ -149,7 +149,7 @@ func TestOfManyThingsSkippedTheFirstAreNamedAndTheRestCounted(t *testing.T) {
 	got, errs := EndpointSlice(given, View{})
 	if len(errs) > 0 || len(got.Endpoints) != 1 || len(got.Findings) != maxSkipped+1 ||
 		got.Findings[maxSkipped].Sentence() != "and 979 more" {
-		t.Errorf("EndpointSlice() = %v, %v; want one endpoint, %d sentences and a number", got, errs, maxSkipped)
+		t.Errorf("EndpointSlice() = %v, %v; want one endpoint, %d sentences and the number of the rest", got, errs, maxSkipped)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {
 	}
 	got, errs := EndpointSlice(given, View{})
 	if len(errs) > 0 || len(got.Endpoints) != 1000 || len(got.Ports) != 100 {
-		t.Errorf("EndpointSlice() = %v, %v; want all of it", got, errs)
+		t.Errorf("EndpointSlice() = %v, %v; want all endpoints and ports", got, errs)
 	}
 }
 
@@ -205,10 +205,10 @@ func TestEndpointSliceReportsWhenItsCauseHappened(t *testing.T) {
 		annotations map[string]string
 		want        time.Time
 	}{
-		"as the controller stamped it": {map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "2026-11-21T09:00:00.25+01:00"},
+		"from the controller's annotation": {map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "2026-11-21T09:00:00.25+01:00"},
 			time.Date(2026, 11, 21, 8, 0, 0, 250_000_000, time.UTC)},
-		"not without the annotation": {nil, time.Time{}},
-		"not with one that is no time": {
+		"zero without the annotation": {nil, time.Time{}},
+		"zero if the annotation is not a time": {
 			map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "yesterday"}, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestWhatIsDueIsWhatWasNotTakenBack(t *testing.T) {
 				slices.Sort(due)
 				slices.Sort(wanted)
 				if !slices.Equal(due, wanted) {
-					t.Fatalf("seed %d: due are %v, want %v", seed, due, wanted)
+					t.Fatalf("seed %d: expired %v, want %v", seed, due, wanted)
 				}
 			default:
 				at := now.Add(time.Duration(1+random.IntN(10)) * time.Second)
@@ -44,11 +44,11 @@ func TestWhatIsDueIsWhatWasNotTakenBack(t *testing.T) {
 			}
 			next, some := queue.Earliest()
 			if some != (len(want) > 0) || queue.Len() != len(want) {
-				t.Fatalf("seed %d: there is something: %v; %d of %d things", seed, some, queue.Len(), len(want))
+				t.Fatalf("seed %d: Earliest() reports %v, Len() = %d, want %d keys", seed, some, queue.Len(), len(want))
 			}
 			for _, at := range want {
 				if at.Before(next) {
-					t.Fatalf("seed %d: the next is due at %v, and one at %v", seed, next, at)
+					t.Fatalf("seed %d: Earliest() = %v, but a key has %v", seed, next, at)
 				}
 			}
 		}
@@ -63,6 +63,6 @@ func TestWhoComesAndGoesTakesNoMemory(t *testing.T) {
 		queue.Cancel("one")
 	}
 	if len(queue.order) > 16 {
-		t.Errorf("%d entries are left of one thing", len(queue.order))
+		t.Errorf("%d entries remain for one key", len(queue.order))
 	}
 }

@@ -34,7 +34,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		got := decode(name, text, convert.View{})
 		if !got.isComplete && len(got.problems) == 0 {
-			t.Error("something was not read, and no problem is reported")
+			t.Error("a part was not read and no problem is reported")
 		}
 		for _, c := range got.claims {
 			for _, problem := range c.problems {
@@ -43,7 +43,7 @@ func FuzzDecode(f *testing.F) {
 				}
 			}
 			if isBad := c.value != nil && !c.isValid(); isBad {
-				t.Errorf("%s %s is handed over besides problems %v", c.key.Kind.Name, c.key.Name, c.problems)
+				t.Errorf("%s %s has a value and problems %v", c.key.Kind.Name, c.key.Name, c.problems)
 			}
 			switch value := c.value.(type) {
 			case *model.Service:

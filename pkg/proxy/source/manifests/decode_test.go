@@ -104,11 +104,11 @@ func TestDecodeFindsEveryObjectOfAFile(t *testing.T) {
 		"an empty file":             {"a.yaml", "", nil},
 		"only comments and markers": {"a.yaml", "# nothing\n---\n# here\n---\n...\n", nil},
 		"two documents":             {"a.yaml", one + "---\n" + two, []string{"Service default/one", "Service default/two"}},
-		"two documents of Windows": {"a.yml", strings.ReplaceAll(one+"---\n"+two, "\n", "\r\n"),
+		"two documents with CRLF": {"a.yml", strings.ReplaceAll(one+"---\n"+two, "\n", "\r\n"),
 			[]string{"Service default/one", "Service default/two"}},
-		"two documents of an old Mac": {"a.yml", strings.ReplaceAll(one+"---\n"+two, "\n", "\r"),
+		"two documents with CR": {"a.yml", strings.ReplaceAll(one+"---\n"+two, "\n", "\r"),
 			[]string{"Service default/one", "Service default/two"}},
-		"a document that ends itself": {"a.yaml", one + "...\n" + two, []string{"Service default/one", "Service default/two"}},
+		"a document with an end marker": {"a.yaml", one + "...\n" + two, []string{"Service default/one", "Service default/two"}},
 		"a directive and comments": {"a.yaml", "%YAML 1.1\n--- # first\n" + one + "---\t# second\n" + two,
 			[]string{"Service default/one", "Service default/two"}},
 		"a byte order mark": {"a.yaml", "\xef\xbb\xbf" + one, []string{"Service default/one"}},
@@ -130,7 +130,7 @@ func TestDecodeFindsEveryObjectOfAFile(t *testing.T) {
 		"lists in lists": {"a.json", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[` + typed + `]},` +
 			`{"apiVersion":"v1","kind":"ServiceList","items":[` + strings.Replace(bare, "one", "two", 1) + `]}]}`,
 			[]string{"Service default/one", "Service default/two"}},
-		"other kinds, whatever they hold": {"a.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: 5\n---\n" +
+		"other kinds, regardless of content": {"a.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: 5\n---\n" +
 			"apiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\nitems: x\n---\napiVersion: v1\nkind: ConfigMap\na: 1\na: 2\n", nil},
 		"anchors and merged mappings": {"a.yaml", "apiVersion: v1\nkind: List\nitems:\n- &one\n  " +
 			strings.ReplaceAll(strings.TrimSpace(one), "\n", "\n  ") +
@@ -172,36 +172,36 @@ func TestDecodeSkipsOnlyWhatIsWrong(t *testing.T) {
 			[]string{`a.json: Service default/bad: spec.ports[0].port: duplicate field`}, true},
 		"a value of the wrong type": {"a.yaml", good + "---\n" + strings.Replace(bad, "port: 80", "port: http", 1),
 			[]string{`a.yaml: Service default/bad: spec.ports.port: must be int32, not string`}, true},
-		"a number that does not fit": {"a.yaml", good + "---\n" + strings.Replace(bad, "port: 80", "port: 99999999999", 1),
+		"a number that overflows": {"a.yaml", good + "---\n" + strings.Replace(bad, "port: 80", "port: 99999999999", 1),
 			[]string{`a.yaml: Service default/bad: spec.ports.port: must be int32, not number 99999999999`}, true},
-		"an impossible value": {"a.yaml", good + "---\n" + strings.Replace(bad, "port: 80", "port: 70000", 1),
+		"an invalid value": {"a.yaml", good + "---\n" + strings.Replace(bad, "port: 80", "port: 70000", 1),
 			[]string{`a.yaml: Service default/bad: spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`}, true},
-		"an impossible range": {"a.yaml", good + "---\n" + serviceCIDRYAML("bad", "10.96.0.1/12"),
+		"an invalid range": {"a.yaml", good + "---\n" + serviceCIDRYAML("bad", "10.96.0.1/12"),
 			[]string{`a.yaml: ServiceCIDR bad: spec.cidrs[0]: Invalid value: "10.96.0.1/12": ` +
 				`must not have bits set beyond the prefix length`}, true},
-		"a namespace of an object that has none": {"a.yaml", good + "---\n" +
+		"a namespace on a cluster-scoped object": {"a.yaml", good + "---\n" +
 			strings.Replace(serviceCIDRYAML("bad", "10.96.0.0/12"), "name: bad", "name: bad\n  namespace: default", 1),
 			[]string{`a.yaml: ServiceCIDR bad: metadata.namespace: Forbidden: not allowed on this type`}, true},
-		"a name of control characters": {"a.yaml", good + "---\n" + strings.Replace(bad, "name: bad", `name: "b\na"`, 1),
+		"a name with control characters": {"a.yaml", good + "---\n" + strings.Replace(bad, "name: bad", `name: "b\na"`, 1),
 			[]string{`a.yaml: Service default/b\na: metadata.name: Invalid value: "b\na": ` +
 				`a lowercase RFC 1123 label must consist of lower case alphanumeric ` +
 				`characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', ` +
 				`regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`}, true},
-		"a document that is no YAML": {"a.yaml", good + "---\nkind: Service\n\tname: bad\n",
+		"a document that is not YAML": {"a.yaml", good + "---\nkind: Service\n\tname: bad\n",
 			[]string{`a.yaml: line 11: found a tab character that violates indentation`}, false},
-		"a document that is no YAML before one that is right": {"a.yaml", "a: [\n---\n" + good,
+		"a document that is not YAML before a valid one": {"a.yaml", "a: [\n---\n" + good,
 			[]string{`a.yaml: line 2: did not find expected node content`}, false},
 		"a list in the wrong place": {"a.yaml", good + "---\nx: 1\na:\n  - b\n c: 2\n",
 			[]string{`a.yaml: line 13: did not find expected key`}, false},
 		"a bracket that never closes": {"a.yaml", good + "---\na: [1,\nb: 2\n\nc: 3\n",
 			[]string{`a.yaml: line 10: the value begins with "[", which means something else in YAML; quote it, or close the bracket`}, false},
-		"text behind a document": {"a.yaml", good + "---\n{kind: Service}\n{kind: Service}\n",
+		"text after a document": {"a.yaml", good + "---\n{kind: Service}\n{kind: Service}\n",
 			[]string{`a.yaml: line 9: more text behind the end of the document`}, false},
-		"JSON that breaks off": {"a.json", goodJSON + "\n{\"kind\":\n\n",
+		"truncated JSON": {"a.json", goodJSON + "\n{\"kind\":\n\n",
 			[]string{`a.json: line 4: unexpected EOF`}, false},
-		"JSON that is none": {"a.json", goodJSON + "\n{kind}",
+		"invalid JSON": {"a.json", goodJSON + "\n{kind}",
 			[]string{`a.json: line 2: invalid character 'k' looking for beginning of object key string`}, false},
-		"something that is no object": {"a.yaml", good + "---\n- a\n",
+		"a document that is not an object": {"a.yaml", good + "---\n- a\n",
 			[]string{`a.yaml: must be a Kubernetes object, with apiVersion, kind and metadata (document at line 9)`}, false},
 		"no kind": {"a.yaml", good + "---\napiVersion: v1\n",
 			[]string{`a.yaml: kind: Required value (document at line 9)`}, false},
@@ -213,12 +213,12 @@ func TestDecodeSkipsOnlyWhatIsWrong(t *testing.T) {
 			[]string{`a.yaml: Service in the document at line 9: metadata.name: must be string, not number`}, false},
 		"an unknown field of a list": {"a.yaml", list(inList(good)) + "item: []\n",
 			[]string{`a.yaml: item: unknown field; did you mean items? (document at line 1)`}, false},
-		"a slip, beside a field of a newer Kubernetes": {"a.yaml",
+		"a typo, next to a field of a newer Kubernetes": {"a.yaml",
 			good + "---\n" + bad + "  newIn138: 1\n  loadBalancerSourceRange: []\n",
 			[]string{`a.yaml: Service default/bad: spec.loadBalancerSourceRange: unknown field; did you mean spec.loadBalancerSourceRanges?`}, true},
 		"items set twice": {"a.yaml", "apiVersion: v1\nkind: List\nitems: []\nitems:\n" + inList(good),
 			[]string{`a.yaml: items: duplicate field (document at line 1)`}, false},
-		"an item that is empty": {"a.yaml", list(inList(good), "-\n"),
+		"an empty item": {"a.yaml", list(inList(good), "-\n"),
 			[]string{`a.yaml: items[1]: must be a Kubernetes object, with apiVersion, kind and metadata (document at line 1)`}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

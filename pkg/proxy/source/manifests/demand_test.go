@@ -25,14 +25,14 @@ func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 		web        uint32 // the demand of zone-a on it; 0: no update
 		problems   int
 	}{
-		{"nobody has measured", none, &unpublished, 0, 0, 0},
-		{"something was measured", demand("web", 100), &counts, 1, 100, 0},
-		{"it is measured anew, and of others", demand("web", 200) + demand("db", 1), nil, 2, 200, 0},
-		{"it cannot be", demand("web", 1_000_001) + demand("db", 1), nil, 0, 0, 1},
-		{"it is put right", demand("web", 300) + demand("db", 1), nil, 1, 300, 0},
-		{"one is gone", demand("web", 300), nil, 1, 0, 0},
-		{"the other is gone", none, &unpublished, 1, 0, 0},
-		{"it was never right", demand("web", 1_000_001), nil, 0, 0, 1},
+		{"no ServiceDemand", none, &unpublished, 0, 0, 0},
+		{"a ServiceDemand is added", demand("web", 100), &counts, 1, 100, 0},
+		{"it changes, and another one is added", demand("web", 200) + demand("db", 1), nil, 2, 200, 0},
+		{"it is invalid", demand("web", 1_000_001) + demand("db", 1), nil, 0, 0, 1},
+		{"it is valid again", demand("web", 300) + demand("db", 1), nil, 1, 300, 0},
+		{"one is deleted", demand("web", 300), nil, 1, 0, 0},
+		{"the other is deleted", none, &unpublished, 1, 0, 0},
+		{"it was never valid", demand("web", 1_000_001), nil, 0, 0, 1},
 	} {
 		f.write("a.yaml", step.text)
 		update, err := f.folder.Load(f.dir)
@@ -45,7 +45,7 @@ func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 		}
 		web := change.Demands[model.ObjectName{Namespace: "default", Name: "web"}]
 		if len(change.Demands) != step.changed || step.web != 0 && (web == nil || web.Zones["zone-a"] != step.web) {
-			t.Errorf("%s: what was measured is %v", step.does, change.Demands)
+			t.Errorf("%s: demands are %v", step.does, change.Demands)
 		}
 		if len(update.Rejected) != step.problems {
 			t.Errorf("%s: problems are %v", step.does, update.Rejected)

@@ -21,16 +21,16 @@ func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 		told, isEvacuated bool
 		problems          int
 	}{
-		{"it is there", node("true"), true, true, 0},
-		{"it gets an end", node("20991122T1800Z"), true, true, 0},
-		{"nobody can read it", node("soon"), true, false, 1},
-		{"it goes", without, false, false, 0},
-		{"it is off", node("false"), false, false, 0},
-		{"nobody can read it, and it was off", node("yes"), false, false, 1},
-		{"it is on again", node("True"), true, true, 0},
-		{"it ended before the zero time of Go", node("00010101T0000Z"), true, false, 0},
-		{"it is on once more", node("true"), true, true, 0},
-		{"the Node goes", "# nothing\n", false, false, 0},
+		{"a label", node("true"), true, true, 0},
+		{"a label with an end", node("20991122T1800Z"), true, true, 0},
+		{"an invalid value", node("soon"), true, false, 1},
+		{"no label", without, false, false, 0},
+		{"a label with false", node("false"), false, false, 0},
+		{"an invalid value after false", node("yes"), false, false, 1},
+		{"a label again", node("True"), true, true, 0},
+		{"an end before the zero time of Go", node("00010101T0000Z"), true, false, 0},
+		{"a label once more", node("true"), true, true, 0},
+		{"the deletion of the Node", "# nothing\n", false, false, 0},
 	} {
 		f.write("a.yaml", step.text)
 		update, err := f.folder.Load(f.dir)
@@ -39,10 +39,10 @@ func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 		}
 		evacuation, told := update.Change.Demotions[model.DemotionKey{Node: "n1"}]
 		if told != step.told || (evacuation != nil) != step.isEvacuated || len(update.Rejected) != step.problems {
-			t.Errorf("after %s, it is told %t: %v; %d problems: %v", step.does, told, evacuation, len(update.Rejected), update.Rejected)
+			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.does, told, evacuation, len(update.Rejected), update.Rejected)
 		}
 	}
 	if at, some := f.folder.next(); !some || time.Until(at) <= time.Minute {
-		t.Errorf("when the Node is gone the folder is due at %v: %v", at, some)
+		t.Errorf("after the deletion of the Node: next deadline %v, %v", at, some)
 	}
 }

@@ -20,7 +20,7 @@ const stableAfter = 2 * time.Second
 
 // errEmptyFile is the error for an empty file that had objects before. It is not applied: a shell truncates the file in
 // "kubectl get ... > file" before kubectl has sent a request.
-var errEmptyFile = errors.New("it is empty, as a file is while it is being written; delete it to remove its objects")
+var errEmptyFile = errors.New("the file is empty, perhaps because it is still being written; delete it to remove its objects")
 
 // stamp distinguishes the states of a file without reading it, regardless of its name.
 type stamp struct {
@@ -107,7 +107,7 @@ func (f *file) newText(name string, now time.Time) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("it is not a regular file")}
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
 	}
 	if info.Size() > manifest.MaxSize {
 		return nil, boundedio.Error{Limit: manifest.MaxSize}

@@ -15,7 +15,7 @@ func TestFolderKeepsTheLastGoodVersionWhileAnObjectIsBad(t *testing.T) {
 
 	f.write("a.yaml", strings.Replace(good, "port: 80", "port: 70000", 1))
 	if changed := f.load(); changed != nil {
-		t.Errorf("a bad version changed %v", changed)
+		t.Errorf("an invalid version changed %v", changed)
 	}
 	f.wantService("10.96.0.1")
 	f.wantProblems(`a.yaml: Service default/web: spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`)
@@ -23,7 +23,7 @@ func TestFolderKeepsTheLastGoodVersionWhileAnObjectIsBad(t *testing.T) {
 	f.load()
 	f.wantService("10.96.0.1")
 	if len(f.problems) != 1 {
-		t.Errorf("problems = %q; want the one that is still true", f.problems)
+		t.Errorf("problems = %q; want the same one", f.problems)
 	}
 
 	f.write("a.yaml", serviceYAML("web", "10.96.0.2"))
@@ -43,7 +43,7 @@ func TestFolderKeepsTheLastGoodVersionWhileAnObjectIsBad(t *testing.T) {
 }
 
 func TestFolderKeepsWhatAFileHeldThatIsEmptiedUntilItIsWrittenOrDeleted(t *testing.T) {
-	const emptied = "a.yaml: cannot be read: it is empty, as a file is while it is being written; delete it to remove its objects"
+	const emptied = "a.yaml: cannot be read: the file is empty, perhaps because it is still being written; delete it to remove its objects"
 	const broken = "a.yaml: must be a Kubernetes object, with apiVersion, kind and metadata (document at line 1)"
 	f := newTestFolder(t)
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
@@ -57,13 +57,13 @@ func TestFolderKeepsWhatAFileHeldThatIsEmptiedUntilItIsWrittenOrDeleted(t *testi
 		problems  []string
 	}{
 		{"it is emptied", func() { f.write("a.yaml", "") }, "10.96.0.1", []string{emptied}},
-		{"nothing more", func() {}, "10.96.0.1", []string{emptied}},
-		{"it is written as it was", func() { f.write("a.yaml", serviceYAML("web", "10.96.0.1")) }, "10.96.0.1", nil},
+		{"no further change", func() {}, "10.96.0.1", []string{emptied}},
+		{"the same text is written", func() { f.write("a.yaml", serviceYAML("web", "10.96.0.1")) }, "10.96.0.1", nil},
 		{"it is emptied again", func() { f.write("a.yaml", "") }, "10.96.0.1", []string{emptied}},
-		{"it is written anew", func() { f.write("a.yaml", serviceYAML("web", "10.96.0.2")) }, "10.96.0.2", nil},
-		{"it is emptied a third time", func() { f.write("a.yaml", "") }, "10.96.0.2", []string{emptied}},
-		{"it breaks", func() { f.write("a.yaml", "kind") }, "10.96.0.2", []string{broken}},
-		{"it is emptied after it broke", func() { f.write("a.yaml", "") }, "10.96.0.2", []string{emptied, broken}},
+		{"another text is written", func() { f.write("a.yaml", serviceYAML("web", "10.96.0.2")) }, "10.96.0.2", nil},
+		{"it is emptied for the third time", func() { f.write("a.yaml", "") }, "10.96.0.2", []string{emptied}},
+		{"it becomes invalid", func() { f.write("a.yaml", "kind") }, "10.96.0.2", []string{broken}},
+		{"it is emptied after it became invalid", func() { f.write("a.yaml", "") }, "10.96.0.2", []string{emptied, broken}},
 		{"it is deleted", func() { f.remove("a.yaml") }, "", nil},
 	} {
 		step.change()

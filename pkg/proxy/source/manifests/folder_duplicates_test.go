@@ -10,13 +10,13 @@ func TestFolderLetsTheIncumbentKeepAnObjectThatTwoFilesDefine(t *testing.T) {
 	f.write("c.yaml", serviceYAML("web", "10.96.0.3"))
 	f.load()
 	f.wantService("10.96.0.2")
-	f.wantProblems(`c.yaml: Service default/web: metadata.name: Duplicate value: "web": also defined in b.yaml, whose version is in force`)
+	f.wantProblems(`c.yaml: Service default/web: metadata.name: Duplicate value: "web": also defined in b.yaml, whose version is active`)
 
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
 	f.load()
 	f.wantService("10.96.0.2")
-	f.wantProblems(`a.yaml: Service default/web: metadata.name: Duplicate value: "web": also defined in b.yaml, whose version is in force`,
-		`c.yaml: Service default/web: metadata.name: Duplicate value: "web": also defined in b.yaml, whose version is in force`)
+	f.wantProblems(`a.yaml: Service default/web: metadata.name: Duplicate value: "web": also defined in b.yaml, whose version is active`,
+		`c.yaml: Service default/web: metadata.name: Duplicate value: "web": also defined in b.yaml, whose version is active`)
 
 	f.write("b.yaml", serviceYAML("web", "10.96.0.22"))
 	f.load()
@@ -33,7 +33,7 @@ func TestFolderLetsTheIncumbentKeepAnObjectThatOneFileDefinesTwice(t *testing.T)
 	f := newTestFolder(t)
 	one, two := serviceYAML("web", "10.96.0.1"), serviceYAML("web", "10.96.0.2")
 	const twice = `a.yaml: Service default/web: metadata.name: Duplicate value: "web": ` +
-		`defined twice in this file; the other version is in force`
+		`defined twice in this file; the other version is active`
 	f.write("a.yaml", one+"---\n"+two)
 	f.load()
 	f.wantService("10.96.0.1")

@@ -102,13 +102,13 @@ func (f *testFolder) apply(update convert.Update) []string {
 	}
 	for _, problem := range update.PutRight {
 		if !slices.Contains(f.problems, problem.String()) {
-			f.t.Errorf("put right, and was not refused: %s", problem)
+			f.t.Errorf("resolved, but was not reported: %s", problem)
 		}
 		f.problems = slices.DeleteFunc(f.problems, func(line string) bool { return line == problem.String() })
 	}
 	for _, problem := range update.Rejected {
 		if slices.Contains(f.problems, problem.String()) {
-			f.t.Errorf("refused twice: %s", problem)
+			f.t.Errorf("reported twice: %s", problem)
 		}
 		f.problems = append(f.problems, problem.String())
 	}

@@ -66,10 +66,10 @@ func TestFolderEndsUpWhereAFreshLoadWouldWhateverHappenedBefore(t *testing.T) {
 			t.Fatalf("seed %d: state (-fresh +followed):\n%s", seed, diff)
 		}
 		if len(f.problems)+len(fresh.problems) > 0 {
-			t.Fatalf("seed %d: problems %q and %q, though nothing is bad", seed, f.problems, fresh.problems)
+			t.Fatalf("seed %d: problems %q and %q, want none", seed, f.problems, fresh.problems)
 		}
 		if len(slices.Collect(maps.Keys(fresh.state))) != len(fresh.folder.applied) {
-			t.Fatalf("seed %d: %d objects in force, %d handed over", seed, len(fresh.folder.applied), len(fresh.state))
+			t.Fatalf("seed %d: %d active objects, %d delivered", seed, len(fresh.folder.applied), len(fresh.state))
 		}
 	}
 }
@@ -90,8 +90,8 @@ func TestAnObjectThatMovesToAFileThatIsBeingWrittenStays(t *testing.T) {
 	}{
 		{"one file is new", func() { f.write("b.yaml", serviceYAML("web", "10.96.0.3")) }, 0, "10.96.0.1", "10.96.0.2"},
 		{"the other is, too", func() { f.write("a.yaml", serviceYAML("db", "10.96.0.4")) }, later, "10.96.0.1", "10.96.0.2"},
-		{"one is believed", func() {}, stableAfter + later/2, "10.96.0.1", "10.96.0.2"},
-		{"both are believed", func() {}, stableAfter + later, "10.96.0.3", "10.96.0.4"},
+		{"one file is stable", func() {}, stableAfter + later/2, "10.96.0.1", "10.96.0.2"},
+		{"both files are stable", func() {}, stableAfter + later, "10.96.0.3", "10.96.0.4"},
 	} {
 		step.change()
 		f.loadAfter(step.at)

@@ -21,11 +21,11 @@ func TestFolderHandsOverServiceCIDRsLikeAnyOtherObject(t *testing.T) {
 		{"it appears", serviceCIDRYAML("kubernetes", "10.96.0.0/12"), []string{"ServiceCIDR kubernetes"}, "[10.96.0.0/12]", nil},
 		{"a comment is added", "# hello\n" + serviceCIDRYAML("kubernetes", "10.96.0.0/12"), nil, "[10.96.0.0/12]", nil},
 		{"it changes", serviceCIDRYAML("kubernetes", "10.96.0.0/16"), []string{"ServiceCIDR kubernetes"}, "[10.96.0.0/16]", nil},
-		{"it is bad", serviceCIDRYAML("kubernetes", "10.96.0.0/33"), nil, "[10.96.0.0/16]", []string{
+		{"it is invalid", serviceCIDRYAML("kubernetes", "10.96.0.0/33"), nil, "[10.96.0.0/16]", []string{
 			`a.yaml: ServiceCIDR kubernetes: spec.cidrs[0]: Invalid value: "10.96.0.0/33": ` +
 				`must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`}},
-		{"it is good again", serviceCIDRYAML("kubernetes", "10.97.0.0/16"), []string{"ServiceCIDR kubernetes"}, "[10.97.0.0/16]", nil},
-		{"it vanishes", "# nothing\n", []string{"ServiceCIDR kubernetes"}, "", nil},
+		{"it is valid again", serviceCIDRYAML("kubernetes", "10.97.0.0/16"), []string{"ServiceCIDR kubernetes"}, "[10.97.0.0/16]", nil},
+		{"it is deleted", "# nothing\n", []string{"ServiceCIDR kubernetes"}, "", nil},
 	} {
 		f.write("a.yaml", step.text)
 		if diff := cmp.Diff(step.changed, f.load()); diff != "" {
@@ -49,7 +49,7 @@ func TestFolderHandsOverAChangeOfAnyFieldThatIsServed(t *testing.T) {
 	}{
 		{"another node port", strings.Replace(plain, "30080", "30081", 1)},
 		{"an external IP", plain + "  externalIPs: [192.0.2.1]\n"},
-		{"an external IP that is left out", plain + "  externalIPs: [127.0.0.1]\n"},
+		{"an invalid external IP", plain + "  externalIPs: [127.0.0.1]\n"},
 		{"a source range", plain + "  loadBalancerSourceRanges: [10.0.0.0/8]\n"},
 		{"a health check", plain + "  healthCheckNodePort: 32000\n"},
 		{"a load balancer", plain + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}\n"},
@@ -91,7 +91,7 @@ func TestFolderFollowsObjectsOfANewerKubernetes(t *testing.T) {
 		f.wantProblems(news...)
 	}
 	if len(f.folder.Rejections()) > 0 {
-		t.Errorf("refused: %v", f.folder.Rejections())
+		t.Errorf("rejected: %v", f.folder.Rejections())
 	}
 }
 
@@ -119,17 +119,17 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 		problems   []string
 	}{
 		{"two endpoints", slice("10.244.0.5", "10.244.0.6"), []string{"10.244.0.5", "10.244.0.6"}, nil},
-		{"one of them cannot be", slice("10.244.0.7", "127.0.0.1"), []string{"10.244.0.7"}, []string{
+		{"one of them is invalid", slice("10.244.0.7", "127.0.0.1"), []string{"10.244.0.7"}, []string{
 			`a.yaml: EndpointSlice default/web-1: endpoints[1].addresses[0]: Invalid value: "127.0.0.1": ` +
 				`may not be in the loopback range (127.0.0.0/8, ::1/128)`}},
-		{"none of them can be", slice("127.0.0.2", "127.0.0.1"), []string{"10.244.0.7"}, []string{
+		{"both are invalid", slice("127.0.0.2", "127.0.0.1"), []string{"10.244.0.7"}, []string{
 			`a.yaml: EndpointSlice default/web-1: endpoints[0].addresses[0]: Invalid value: "127.0.0.2": ` +
 				`may not be in the loopback range (127.0.0.0/8, ::1/128)`,
 			`a.yaml: EndpointSlice default/web-1: endpoints[1].addresses[0]: Invalid value: "127.0.0.1": ` +
 				`may not be in the loopback range (127.0.0.0/8, ::1/128)`}},
-		{"its port cannot be", strings.Replace(slice("10.244.0.8"), "8080", "70000", 1), []string{"10.244.0.7"}, []string{
+		{"its port is invalid", strings.Replace(slice("10.244.0.8"), "8080", "70000", 1), []string{"10.244.0.7"}, []string{
 			`a.yaml: EndpointSlice default/web-1: ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`}},
-		{"it is good again", slice("10.244.0.9"), []string{"10.244.0.9"}, nil},
+		{"it is valid again", slice("10.244.0.9"), []string{"10.244.0.9"}, nil},
 	} {
 		f.write("a.yaml", step.text)
 		f.load()
@@ -142,7 +142,7 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Errorf("with %s, endpoints in force (-want +got):\n%s", step.does, diff)
+			t.Errorf("with %s, active endpoints (-want +got):\n%s", step.does, diff)
 		}
 		f.wantProblems(step.problems...)
 	}
@@ -167,7 +167,7 @@ func TestFolderHandsOverTheServicesOfItsProxyAlone(t *testing.T) {
 			}
 		}
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("the proxy with the name %q is handed %q, want %q", proxyName, got, want)
+			t.Errorf("the proxy with the name %q gets %q, want %q", proxyName, got, want)
 		}
 	}
 }

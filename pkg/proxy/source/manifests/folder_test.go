@@ -76,12 +76,12 @@ func TestFolderReportsASliceUntilItsServiceAppears(t *testing.T) {
 	f.wantProblems(`slice.yaml: EndpointSlice default/web-1: metadata.labels[kubernetes.io/service-name]: ` +
 		`Not found: "web": there is no such Service in namespace "default"`)
 	if _, there := f.state["EndpointSlice default/web-1"]; !there {
-		t.Error("the slice was not handed over")
+		t.Error("the slice was not delivered")
 	}
 	for name, service := range map[string]string{
-		"a Service":             serviceYAML("web", "10.96.0.1"),
-		"a headless Service":    serviceYAML("web", "None"),
-		"a Service that is bad": serviceYAML("web", "x"),
+		"a Service":          serviceYAML("web", "10.96.0.1"),
+		"a headless Service": serviceYAML("web", "None"),
+		"an invalid Service": serviceYAML("web", "x"),
 		"a Service of another proxy": strings.Replace(serviceYAML("web", "10.96.0.1"), "spec:",
 			"  labels: {service.kubernetes.io/service-proxy-name: x}\nspec:", 1),
 	} {

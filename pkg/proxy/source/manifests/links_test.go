@@ -52,19 +52,19 @@ var ways = map[string]struct {
 	// of is the path of a release below the target of the link.
 	of string
 }{
-	"the folder":                    {link: "current", folder: linkTo("current")},
-	"a directory above the folder":  {link: "current", of: "a/b", folder: linkTo("current/a/b")},
-	"no link, but the folder":       {link: "current", isSwap: true, folder: linkTo("current")},
-	"no link, but a folder above":   {link: "current", of: "a/b", isSwap: true, folder: linkTo("current/a/b")},
-	"what the folder leads through": {link: "elsewhere/current", folder: linkTo("folder", "folder", "elsewhere/current")},
-	"what a link to a subfolder leads through": {
+	"the folder":                       {link: "current", folder: linkTo("current")},
+	"a directory above the folder":     {link: "current", of: "a/b", folder: linkTo("current/a/b")},
+	"no link, but the folder":          {link: "current", isSwap: true, folder: linkTo("current")},
+	"no link, but a folder above":      {link: "current", of: "a/b", isSwap: true, folder: linkTo("current/a/b")},
+	"a link on the path of the folder": {link: "elsewhere/current", folder: linkTo("folder", "folder", "elsewhere/current")},
+	"a link on the path of a link to a subfolder": {
 		link: "elsewhere/current", of: "a/b", folder: linkTo("folder", "folder/sub", "../elsewhere/current/a/b"),
 	},
-	"what links to files lead through": {
+	"a link on the path of links to files": {
 		link: "elsewhere/current", of: "a/b", folder: linkTo("folder",
 			"folder/web.yaml", "../elsewhere/current/a/b/web.yaml", "folder/stays.yaml", "../elsewhere/current/a/b/stays.yaml"),
 	},
-	"what two links lead through, one behind the other": {
+	"a link on the path of two chained links": {
 		link: "elsewhere/current", folder: linkTo("folder", "folder/sub", "../one/two", "one/two", "../elsewhere/current"),
 	},
 	"..data of a mounted ConfigMap": {
@@ -119,17 +119,17 @@ func TestWatchSeesChangedLinksOnTheWay(t *testing.T) {
 					return strings.HasPrefix(f.state["Service default/web"], "["+clusterIP+"]") && len(f.problems) == 0
 				}
 			}
-			until("at first", serves("10.96.0.1"))
+			until("first release", serves("10.96.0.1"))
 			turn("v2")
-			until("it is turned", serves("10.96.0.2"))
+			until("the link is switched", serves("10.96.0.2"))
 			current := &testFolder{t: t, dir: filepath.Join(r.root, way.link, way.of)}
 			current.write("web.yaml", serviceYAML("web", "10.96.0.22"))
-			until("what it leads to now changes", serves("10.96.0.22"))
+			until("the new target changes", serves("10.96.0.22"))
 			turn("nowhere")
-			until("it leads nowhere", func() bool { return len(f.problems) > 0 })
+			until("the link is dangling", func() bool { return len(f.problems) > 0 })
 			f.wantService("10.96.0.22")
 			turn("v3")
-			until("it leads somewhere again", serves("10.96.0.3"))
+			until("the link has a target again", serves("10.96.0.3"))
 		})
 	}
 }

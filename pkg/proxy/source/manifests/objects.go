@@ -74,7 +74,7 @@ func (d *objectDecoder) object(file string, part *manifest.Part) {
 		return
 	}
 	if first, seen := d.seen[key]; seen {
-		d.problems = append(d.problems, key.Problem(file, "", "the same object is in "+first+" already; that one counts"))
+		d.problems = append(d.problems, key.Problem(file, "", "the same object is already in "+first+", and that version is used"))
 		return
 	}
 	d.seen[key] = file

@@ -14,14 +14,14 @@ func TestAStartFromTheAppliedVersionsDecidesAsTheRunningProxy(t *testing.T) {
 	}
 	const node = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
 	for title, write := range map[string]func(*testFolder){
-		"nothing":                    func(*testFolder) {},
-		"an object is refused":       func(f *testFolder) { f.write("b.yaml", service(70000)+node) },
-		"a file cannot be read":      func(f *testFolder) { f.write("b.yaml", "a: [\n") },
-		"a part of it cannot be":     func(f *testFolder) { f.write("b.yaml", service(80)+"a: [\n") },
-		"it moves, and is refused":   func(f *testFolder) { f.write("c.yaml", service(0)); f.write("b.yaml", node) },
-		"it is there twice":          func(f *testFolder) { f.write("a.yaml", service(81)) },
-		"it never was good":          func(f *testFolder) { f.write("c.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: N}\n") },
-		"it is put right, elsewhere": func(f *testFolder) { f.write("a.yaml", service(70000)); f.remove("a.yaml") },
+		"nothing":                     func(*testFolder) {},
+		"an object is rejected":       func(f *testFolder) { f.write("b.yaml", service(70000)+node) },
+		"a file cannot be read":       func(f *testFolder) { f.write("b.yaml", "a: [\n") },
+		"a part of it cannot be read": func(f *testFolder) { f.write("b.yaml", service(80)+"a: [\n") },
+		"it moves, and is rejected":   func(f *testFolder) { f.write("c.yaml", service(0)); f.write("b.yaml", node) },
+		"it is duplicated":            func(f *testFolder) { f.write("a.yaml", service(81)) },
+		"it never was valid":          func(f *testFolder) { f.write("c.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: N}\n") },
+		"it is fixed, elsewhere":      func(f *testFolder) { f.write("a.yaml", service(70000)); f.remove("a.yaml") },
 	} {
 		running := newTestFolder(t)
 		running.write("b.yaml", service(80)+node)
@@ -31,10 +31,10 @@ func TestAStartFromTheAppliedVersionsDecidesAsTheRunningProxy(t *testing.T) {
 		starting := &testFolder{t: t, dir: running.dir, folder: Folder{LastKnownGood: running.folder.Rejections()}, state: map[string]string{}}
 		starting.load()
 		if fmt.Sprint(running.state) != fmt.Sprint(starting.state) || len(running.state) != 2 {
-			t.Errorf("%s: in force are %v, and %v for who starts", title, running.state, starting.state)
+			t.Errorf("%s: active are %v, and %v after a start", title, running.state, starting.state)
 		}
 		if refusals := len(running.folder.Rejections()); refusals == 0 != (len(running.problems) == 0) {
-			t.Errorf("%s: %d refusals, and the problems %v", title, refusals, running.problems)
+			t.Errorf("%s: %d rejections, problems %v", title, refusals, running.problems)
 		}
 	}
 }

@@ -144,9 +144,9 @@ func duplicates(key convert.ObjectKey, candidates []locatedVersion, chosen *obje
 		if file == "" || c.objectVersion == chosen || !c.isValid() {
 			continue
 		}
-		reason := fmt.Sprintf("also defined in %s, whose version is in force", file)
+		reason := fmt.Sprintf("also defined in %s, whose version is active", file)
 		if c.file == file {
-			reason = "defined twice in this file; the other version is in force"
+			reason = "defined twice in this file; the other version is active"
 		}
 		reason = field.Duplicate(nil, key.Name.Name).ErrorBody() + ": " + reason
 		problems = append(problems, key.Problem(c.file, "metadata.name", reason))

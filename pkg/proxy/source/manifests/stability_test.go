@@ -76,7 +76,7 @@ func cutEverywhere(t *testing.T, name, before, after string, each int) {
 	f.loadAfter(0)
 	inForce := maps.Clone(f.state)
 	if len(inForce) != 20 {
-		t.Fatalf("%d objects are in force, want 20", len(inForce))
+		t.Fatalf("%d objects are active, want 20", len(inForce))
 	}
 	now := time.Duration(0)
 	for size := 1; size < len(strings.TrimSpace(after)); size += each {
@@ -96,7 +96,7 @@ func cutEverywhere(t *testing.T, name, before, after string, each int) {
 	f.write(name, after)
 	changed := f.loadAfter(now + stableAfter)
 	if want := after != before; (len(changed) == 1) != want || f.folder.isWaiting() {
-		t.Errorf("when the file is whole %q change at once, it waits: %t", changed, f.folder.isWaiting())
+		t.Errorf("complete file: changed objects %q, waiting: %t", changed, f.folder.isWaiting())
 	}
 }
 
@@ -117,14 +117,14 @@ func TestAnUnchangedFileCounts(t *testing.T) {
 				f.write(name, whole[:size])
 				f.loadAfter(time.Second)
 				if f.loadAfter(time.Second + stableAfter); f.folder.isWaiting() {
-					t.Fatalf("%d bytes are not believed, though the file was left alone", size)
+					t.Fatalf("%d bytes are not active, although the file is unchanged", size)
 				}
 				there := decode(name, []byte(whole[:size]), convert.View{})
 				if !there.isComplete && len(f.folder.applied) != 20 {
-					t.Fatalf("after %d bytes %d objects are in force; some cannot be read, so that none may be gone", size, len(f.folder.applied))
+					t.Fatalf("after %d bytes %d objects are active, want 20, because a part cannot be read", size, len(f.folder.applied))
 				}
 				if there.isComplete && len(f.folder.applied) != len(there.claims) {
-					t.Fatalf("after %d bytes %d objects are in force, and %d in the file", size, len(f.folder.applied), len(there.claims))
+					t.Fatalf("after %d bytes %d objects are active, and %d are in the file", size, len(f.folder.applied), len(there.claims))
 				}
 				f.state, f.problems = map[string]string{}, nil
 			}
@@ -151,7 +151,7 @@ func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T
 			f.loadAfter(time.Duration(i)*3*time.Second + stableAfter) // it counts, with its errors
 		}
 		if diff := cmp.Diff(inForce, f.state); diff != "" {
-			t.Fatalf("step %d takes objects away (-want +got):\n%s", i, diff)
+			t.Fatalf("step %d removes objects (-want +got):\n%s", i, diff)
 		}
 	}
 }
@@ -178,25 +178,25 @@ func TestStability(t *testing.T) {
 		alone       time.Duration
 		want        bool
 	}{
-		"the first version":                    {version{}, of(9, "a"), 0, true},
-		"one more object":                      {of(9, "a"), of(18, "a", "b"), 0, true},
-		"one object less":                      {of(18, "a", "b"), of(9, "a"), 0, false},
-		"one object less, for a while":         {of(18, "a", "b"), of(9, "a"), stableAfter, true},
-		"one object less, not for long enough": {of(18, "a", "b"), of(9, "a"), stableAfter - 1, false},
-		"another object, and longer":           {of(9, "a"), of(18, "bbbb"), 0, false},
-		"one that could not be read is not there": {
+		"the first version":                     {version{}, of(9, "a"), 0, true},
+		"one more object":                       {of(9, "a"), of(18, "a", "b"), 0, true},
+		"one object fewer":                      {of(18, "a", "b"), of(9, "a"), 0, false},
+		"one object fewer, for long enough":     {of(18, "a", "b"), of(9, "a"), stableAfter, true},
+		"one object fewer, not for long enough": {of(18, "a", "b"), of(9, "a"), stableAfter - 1, false},
+		"another object, and longer":            {of(9, "a"), of(18, "bbbb"), 0, false},
+		"an unreadable object is missing": {
 			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a"), 0, false},
-		"one that could not be read is there": {
+		"an unreadable object is back": {
 			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a", "c"), 0, true},
 		"the last object is shorter":         {of(9, "a", "b=12"), of(8, "a", "b=1"), 0, false},
 		"the last object is longer":          {of(9, "a", "b=12"), of(10, "a", "b=123"), 0, true},
 		"one before the last is shorter":     {of(9, "a=12", "b"), of(8, "a=1", "b"), 0, true},
-		"a comment behind the last is gone":  {of(9, "a", "b"), of(5, "a", "b"), 0, true},
-		"nothing was there, and nothing is":  {version{size: 9}, version{size: 5}, 0, true},
+		"a comment at the end is removed":    {of(9, "a", "b"), of(5, "a", "b"), 0, true},
+		"no objects before and after":        {version{size: 9}, version{size: 5}, 0, true},
 		"the same, with the objects swapped": {of(9, "a", "b"), of(9, "b", "a"), 0, true},
 	} {
 		if got := isStable(&test.before, &test.now, test.alone); got != test.want {
-			t.Errorf("%s: isBelieved() = %t, want %t", name, got, test.want)
+			t.Errorf("%s: isStable() = %t, want %t", name, got, test.want)
 		}
 	}
 }

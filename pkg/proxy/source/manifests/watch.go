@@ -62,7 +62,7 @@ func newWatch(dir string, log *slog.Logger) *watch {
 	w := &watch{dir: filepath.Clean(dir), log: log, poll: pollInterval}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		w.switchToPolling(fmt.Errorf("creating an inotify instance: %w", err))
+		w.switchToPolling(fmt.Errorf("create inotify instance: %w", err))
 		return w
 	}
 	w.watcher = watcher
@@ -71,7 +71,7 @@ func newWatch(dir string, log *slog.Logger) *watch {
 
 // switchToPolling makes the watch poll from now on.
 func (w *watch) switchToPolling(err error) {
-	w.log.Warn("cannot watch the folder; looking for changes from time to time instead",
+	w.log.Warn("failed to watch the folder; polling instead",
 		"folder", w.dir, "interval", w.poll, "error", err)
 	w.close()
 	w.watcher = nil
@@ -82,7 +82,7 @@ func (w *watch) close() {
 		return
 	}
 	if err := w.watcher.Close(); err != nil {
-		w.log.Warn("closing an inotify instance failed", "folder", w.dir, "error", err)
+		w.log.Warn("failed to close inotify instance", "folder", w.dir, "error", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func (w *watch) add(dir string) bool {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
 		return true
 	}
-	w.switchToPolling(fmt.Errorf("watching %s: %w", dir, err))
+	w.switchToPolling(fmt.Errorf("watch %s: %w", dir, err))
 	return false
 }
 

@@ -80,7 +80,7 @@ func restless(dir string, log *slog.Logger) *watch { return &watch{dir: dir, log
 
 // The file may have any name, and its neighbours are ignored. While the file is missing, its objects stay active.
 func TestWatchFollowsASingleFile(t *testing.T) {
-	for name, watch := range map[string]func(string, *slog.Logger) *watch{"with inotify": newWatch, "by polling": polling} {
+	for name, watch := range map[string]func(string, *slog.Logger) *watch{"inotify": newWatch, "polling": polling} {
 		t.Run(name, func(t *testing.T) {
 			folder := newTestFolder(t)
 			folder.write("state", serviceYAML("web", "10.96.0.1"))
@@ -106,14 +106,14 @@ func TestWatchFollowsASingleFile(t *testing.T) {
 			folder.replace("elsewhere/state", serviceYAML("web", "10.96.0.6"))
 			f.untilService("10.96.0.6")
 			if len(f.state) != 1 {
-				t.Errorf("what is beside the file is read, too: %v", f.state)
+				t.Errorf("another file in the folder is read, too: %v", f.state)
 			}
 		})
 	}
 }
 
 func TestWatchSeesWhatHappensToFiles(t *testing.T) {
-	for name, watch := range map[string]func(string, *slog.Logger) *watch{"with inotify": newWatch, "by polling": polling} {
+	for name, watch := range map[string]func(string, *slog.Logger) *watch{"inotify": newWatch, "polling": polling} {
 		t.Run(name, func(t *testing.T) {
 			folder := newTestFolder(t)
 			folder.write("a.yaml", serviceYAML("web", "10.96.0.1"))
@@ -229,7 +229,7 @@ func TestWatchThatLosesInotifyLogsItOnceAndPolls(t *testing.T) {
 	for range 3 {
 		w.follow()
 		if !w.wait(t.Context()) {
-			t.Fatal("wait() = false, though the context has not ended")
+			t.Fatal("wait() = false, although the context has not ended")
 		}
 	}
 	w.close()
@@ -284,12 +284,12 @@ func TestAFileThatIsWrittenSlowlyTakesNothingAway(t *testing.T) {
 	}
 	select {
 	case update := <-f.updates:
-		t.Errorf("while the file is written there is an update: %+v", update.Change)
+		t.Errorf("update while the file is being written: %+v", update.Change)
 	default:
 	}
 	f.write("all.yaml", all[0])
 	f.until(func() bool { return f.state["Service default/b"] == "" && f.state["Service default/c"] == "" })
 	if f.state["Service default/a"] == "" {
-		t.Error("the Service that stayed is gone")
+		t.Error("the remaining Service was deleted")
 	}
 }

@@ -70,14 +70,14 @@ func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 	}{
 		"nothing happens":          {func(s *site) { s.pass(deletedNodeRetention - 1) }, "[node-1]"},
 		"nothing happens for long": {func(s *site) { s.pass(deletedNodeRetention) }, "[]"},
-		"its label is taken away": {func(s *site) {
+		"its label is removed": {func(s *site) {
 			s.label("node-1", "true")
 			s.label("node-1", "")
 			s.ResolveChecks(map[string]bool{"node-1": true}, s.now)
 		}, "[]"},
-		"it comes back with the label off": {func(s *site) { s.label("node-1", "false") }, "[]"},
-		"it comes back with the label":     {func(s *site) { s.label("node-1", "true"); s.pass(time.Hour) }, "[node-1]"},
-		"it comes back, and goes again": {func(s *site) {
+		"it returns with the label set to false": {func(s *site) { s.label("node-1", "false") }, "[]"},
+		"it returns with the label":              {func(s *site) { s.label("node-1", "true"); s.pass(time.Hour) }, "[node-1]"},
+		"it returns and is deleted again": {func(s *site) {
 			s.pass(deletedNodeRetention - 1)
 			s.label("node-1", "true")
 			s.goes("node-1")
@@ -87,15 +87,15 @@ func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 		s := newSite()
 		s.label("node-1", "20261122T1800Z")
 		if got := s.avoidedNodes(); got != "[node-1]" {
-			t.Fatalf("%s: avoided are %s", name, got)
+			t.Fatalf("%s: demoted nodes %s", name, got)
 		}
 		s.goes("node-1")
 		test.then(s)
 		if got := s.avoidedNodes(); got != test.want {
-			t.Errorf("%s: avoided are %s, want %s", name, got, test.want)
+			t.Errorf("%s: demoted nodes %s, want %s", name, got, test.want)
 		}
 		if got := s.timers.Len(); test.want == "[]" && got != 0 {
-			t.Errorf("%s: %d things are to happen", name, got)
+			t.Errorf("%s: %d deadlines remain", name, got)
 		}
 	}
 }
@@ -110,25 +110,25 @@ func TestAMissingLabelStartsAnExistenceCheck(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{
 		"node-1": "host-of-node-1", "node-2": "host-of-node-2", "node-3": "host-of-node-3", "node-4": "host-of-node-4",
 	}, s.TakePendingChecks()); diff != "" || s.HasPendingChecks() || len(s.TakePendingChecks()) != 0 {
-		t.Errorf("questions (-want +got):\n%s", diff)
+		t.Errorf("pending checks (-want +got):\n%s", diff)
 	}
 	if got := s.avoidedNodes(); got != "[node-1 node-2 node-3 node-4]" {
-		t.Errorf("until there is an answer, avoided are %s", got)
+		t.Errorf("before the result: demoted nodes %s", got)
 	}
 	s.label("node-3", "true")
 	s.ResolveChecks(map[string]bool{"node-1": true, "node-2": false, "node-3": false}, s.now)
 	if got := s.avoidedNodes(); got != "[node-2 node-3 node-4]" {
-		t.Errorf("after the answer, avoided are %s", got)
+		t.Errorf("after the result: demoted nodes %s", got)
 	}
 	if s.pass(checkTimeout - 1); s.avoidedNodes() != "[node-2 node-3 node-4]" {
-		t.Errorf("a node of which there is no answer is not waited for")
+		t.Errorf("a pending check has timed out too early")
 	}
 	if s.pass(1); s.avoidedNodes() != "[node-2 node-3]" {
-		t.Errorf("avoided are %s, though nobody answers", s.avoidedNodes())
+		t.Errorf("demoted nodes %s, although the check has timed out", s.avoidedNodes())
 	}
 	s.goes("node-3")
 	if s.pass(deletedNodeRetention); s.avoidedNodes() != "[]" || len(s.checks) != 0 || s.timers.Len() != 0 {
-		t.Errorf("avoided are %s, %d are asked for and %d things are to happen", s.avoidedNodes(), len(s.checks), s.timers.Len())
+		t.Errorf("demoted nodes %s, %d checks and %d deadlines remain", s.avoidedNodes(), len(s.checks), s.timers.Len())
 	}
 }
 
@@ -143,24 +143,24 @@ func TestEvacuationsEndWhenTheyShould(t *testing.T) {
 	check := func(when string, passed time.Duration, want string) {
 		t.Helper()
 		if s.pass(passed); s.avoidedNodes() != want {
-			t.Errorf("%s: avoided are %s, want %s", when, s.avoidedNodes(), want)
+			t.Errorf("%s: demoted nodes %s, want %s", when, s.avoidedNodes(), want)
 		}
 	}
-	check("one is over already", 0, "[node-1 node-2 node-3 node-4]")
+	check("one has expired", 0, "[node-1 node-2 node-3 node-4]")
 	s.label("node-2", "20261122T1715Z")
 	check("a minute before the first end", 9*time.Minute, "[node-1 node-2 node-3 node-4]")
 	s.goes("node-4")
 	check("just before the first end", time.Minute-1, "[node-1 node-2 node-3 node-4]")
 	if at, some := s.Next(); !some || at.Sub(s.now) != 1 {
-		t.Errorf("the next is at %v: %v", at, some)
+		t.Errorf("next deadline %v, %v", at, some)
 	}
-	check("the first end, but of one that went", 1, "[node-2 node-3 node-4]")
-	check("one that ends sooner than it was said", 5*time.Minute, "[node-3]")
+	check("the first end, except for the deleted node", 1, "[node-2 node-3 node-4]")
+	check("one whose end was moved forward", 5*time.Minute, "[node-3]")
 	s.label("node-1", "20261122T1730Z")
-	check("one begins again", 0, "[node-1 node-3]")
+	check("one starts again", 0, "[node-1 node-3]")
 	s.label("node-1", "true")
-	check("it has no end any more", time.Hour, "[node-1 node-3]")
+	check("it no longer has an end", time.Hour, "[node-1 node-3]")
 	if s.timers.Len() != 0 {
-		t.Errorf("%d things are to happen", s.timers.Len())
+		t.Errorf("%d deadlines remain", s.timers.Len())
 	}
 }

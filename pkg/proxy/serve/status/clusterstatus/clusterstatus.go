@@ -69,15 +69,15 @@ const (
 func CheckNodes(ctx context.Context, config *rest.Config, options Options) ([]Node, error) {
 	c, err := newChecker(config, options)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+		return nil, fmt.Errorf("create client for %s: %w", config.Host, err)
 	}
 	nodes, err := c.api.Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	pods, err := c.api.Pods(options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: options.Selector})
 	if err != nil {
-		return nil, fmt.Errorf("listing pods in namespace %s: %w", options.Namespace, err)
+		return nil, fmt.Errorf("list pods in namespace %s: %w", options.Namespace, err)
 	}
 	podOn := map[string]string{}
 	for i := range pods.Items {
@@ -93,7 +93,7 @@ func CheckNodes(ctx context.Context, config *rest.Config, options Options) ([]No
 	free := make(chan struct{}, atOnce)
 	for i := range nodes.Items {
 		name := nodes.Items[i].Name
-		answers[i] = Node{Node: name, Pod: podOn[name], Problem: "no proxy runs there", Interruptions: []status.Interruption{}}
+		answers[i] = Node{Node: name, Pod: podOn[name], Problem: "no proxy runs on this node", Interruptions: []status.Interruption{}}
 		if answers[i].Pod == "" {
 			continue
 		}
@@ -154,7 +154,7 @@ func (n *Node) fetch(ctx context.Context, c *checker) {
 	case said.LastError != "":
 		n.Problem = "the last sync failed: " + sanitize.Truncate(said.LastError)
 	case !said.Healthy:
-		n.Problem = "a change waits since " + said.PendingSince.UTC().Format(time.TimeOnly) + " UTC"
+		n.Problem = "a change has been pending since " + said.PendingSince.UTC().Format(time.TimeOnly) + " UTC"
 	case len(said.OtherProxies) > 0:
 		n.Problem = strings.Join(said.OtherProxies, "; ")
 	default:
@@ -168,13 +168,13 @@ func explainMissingPage(status int, body []byte, err error) string {
 	var refusal metav1.Status
 	switch {
 	case err != nil:
-		return "it does not answer: " + sanitize.Truncate(err.Error())
+		return "request failed: " + sanitize.Truncate(err.Error())
 	case status == http.StatusForbidden:
-		return "you may not get pods/proxy in this namespace"
+		return "getting pods/proxy in this namespace is forbidden"
 	case status == http.StatusOK:
-		return "its answer is not that of a proxy"
+		return "the response is not that of a proxy"
 	case json.Unmarshal(body, &refusal) == nil && refusal.Message != "":
-		return "it does not answer: " + sanitize.Truncate(refusal.Message)
+		return "request failed: " + sanitize.Truncate(refusal.Message)
 	}
-	return fmt.Sprintf("it does not answer: %d %s", status, http.StatusText(status))
+	return fmt.Sprintf("request failed: %d %s", status, http.StatusText(status))
 }

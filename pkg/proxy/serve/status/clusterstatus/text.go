@@ -14,7 +14,7 @@ import (
 // Text writes a line per node, and the number of nodes that are in sync.
 func Text(to io.Writer, nodes []Node) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	sanitize.Fprintf(table, "NODE\tAGREES\tLAST SYNC\tREFUSED OBJECTS\tAPI SERVER\tPROBLEM\n")
+	sanitize.Fprintf(table, "NODE\tIN SYNC\tLAST SYNC\tINVALID OBJECTS\tAPI SERVER\tPROBLEM\n")
 	agree, refuse := 0, 0
 	for i := range nodes {
 		node := &nodes[i]
@@ -44,9 +44,9 @@ func Text(to io.Writer, nodes []Node) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	summary := fmt.Sprintf("%d of %s.", agree, sanitize.CountOf(len(nodes), "node agrees", "nodes agree"))
+	summary := fmt.Sprintf("%d of %s.", agree, sanitize.CountOf(len(nodes), "node is in sync", "nodes are in sync"))
 	if refuse > 0 {
-		summary += " Refused objects keep their last good versions, if there were any; 'proxy status' on a node names them."
+		summary += " Invalid objects keep their last known good versions, if there were any; 'proxy status' on a node names them."
 	}
 	if _, err := sanitize.Fprintf(to, "\n%s\n", summary); err != nil {
 		return fmt.Errorf("write the status: %w", err)

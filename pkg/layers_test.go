@@ -6,8 +6,8 @@ type rule struct {
 	who   []string
 	but   []string // those of them that are exempt
 	never []string
-	only  []string // exceptions of never
-	// order replaces who and never: it lists all layers, and no package may import one of a later layer. A folder belongs
+	only  []string // exceptions of forbidden
+	// order replaces packages and forbidden: it lists all layers, and no package may import one of a later layer. A folder belongs
 	// to the longest pattern that covers it.
 	order []string
 	// pure is set for packages of functions of values: see impure.

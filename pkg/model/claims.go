@@ -32,7 +32,7 @@ func (c claim) compare(other claim) int {
 		c.service.Name.Compare(other.service.Name))
 }
 
-// claim adds a Service's claims to all its frontends and marks every Service that loses one.
+// claim records a Service's claims to all its frontends and marks every Service that loses one.
 func (c *claims) claim(service *Service, dirty map[ObjectName]bool) {
 	for _, addr := range service.ExternalIPs {
 		if c.external[addr] == nil {

@@ -72,7 +72,7 @@ const (
 	rackLabel = "example.com/rack"
 )
 
-// startingCluster is the initial state of the cases of TestApplyReturnsTheServicesToRedecide, as node-1 sees it.
+// startingCluster is the initial state of the cases of Apply, as node-1 sees it.
 func startingCluster() *Cluster {
 	cluster := NewCluster("node-1")
 	cluster.Apply(changeOf(

@@ -66,7 +66,7 @@ func join(endpointSlices []*EndpointSlice, ports int) Joined {
 	return joined
 }
 
-// TakeUpTo returns the first slices of a Service that list at most MaxOffers ports together, and the number of these
+// TakeUpTo returns the first slices of a Service that list at most MaxSlicePorts ports together, and the number of these
 // ports.
 func TakeUpTo(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers int) {
 	for i, slice := range endpointSlices {

@@ -38,7 +38,7 @@ type Group struct {
 // groups. With more values, nodes differ only by how many endpoints share their value.
 const maxDistinctValues = 16
 
-// NewAlike returns an Alike for some nodes. Their order determines the order of groups.
+// NewAlike returns the grouper of some nodes. Their order determines the order of groups.
 func NewAlike(nodes []*model.Node) *Alike {
 	a := &Alike{nodes: nodes, columns: map[string]*column{}, addresses: map[netip.Addr]bool{}, cache: map[string][]Group{}}
 	for _, node := range nodes {
@@ -60,7 +60,7 @@ type dimension struct {
 	name   string
 	of     func(node *model.Node) (value string, has bool)
 	values func(endpoint *model.PortEndpoint) []string
-	// isOwn is set if each node has a value of its own.
+	// isOwn is set if each node has a unique value.
 	isOwn bool
 
 	*column
@@ -73,7 +73,8 @@ func (d *dimension) isExact() bool { return !d.isOwn && len(d.column.values) <= 
 // onNode names the dimension of Local policies.
 const onNode = "onNode"
 
-// dimensionsOf returns the dimensions in which a decision may compare a node with endpoints. Those with isOwn are last.
+// dimensionsOf returns the dimensions in which a decision may compare a node with endpoints. Those in which each node has a
+// unique value are last.
 func (a *Alike) dimensionsOf(decisions []Decision) (list []dimension) {
 	service, viewpoint := decisions[0].Service, decisions[0].Viewpoint
 	nameOf := func(node *model.Node) (string, bool) { return node.Name, true }

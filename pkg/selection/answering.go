@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// AllowedEndpoints returns the endpoints that may serve connections (anywhere), those on this node (here), and those
-// that may serve open connections only (open): this node cannot reach theirs, which may come back, and other endpoints
+// AllowedEndpoints returns the endpoints that may serve connections (cluster), those on this node (local), and those
+// that may serve only open connections (openOnly): this node cannot reach theirs, which may come back, and other endpoints
 // serve in their place.
 //
 // A Choice has fewer endpoints. A connection keeps its endpoint while the endpoint serves, even if it is terminating,
@@ -25,8 +25,7 @@ func (d Decision) AllowedEndpoints() (anywhere, here, open []netip.AddrPort) {
 	return anywhere, serving(d.Endpoints, d.Viewpoint.isLocal), open
 }
 
-// IsLocalOnly reports whether a policy keeps connections to a frontend on this node, for internal (inside) and external
-// (outside) clients.
+// IsLocalOnly reports whether a policy keeps connections to a frontend on this node, for internal and external clients.
 func (d Decision) IsLocalOnly(kind model.FrontendKind) (inside, outside bool) {
 	if kind.IsExternal() {
 		return false, d.Service.ExternalTrafficLocal

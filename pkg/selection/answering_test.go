@@ -9,8 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// kept has the numbers of the endpoints that may continue to serve flows of internal (Inside) and external (Outside)
-// clients.
+// kept has the numbers of the endpoints that may continue to serve flows of internal and external clients.
 type kept struct{ Inside, Outside string }
 
 func keptNumbers(addrs []netip.AddrPort) string {

@@ -21,14 +21,14 @@ type Planner struct {
 
 	mutex  sync.Mutex // guards the fields below, except the node classes, which do not change while decisions are made
 	byKeys map[string]*keyIndex
-	// cachedEntries is the approximate number of entries in all lists, see maxCachedEntries. built counts the entries that
-	// were created since the start.
+	// cachedEntries is the approximate number of entries in all lists, see maxCachedEntries. createdEntries counts the
+	// entries that were created since the start.
 	cachedEntries, built int
 	// clientCounts has the number of ready endpoints of each named client Service on each node, at clientCountsVersion.
 	clientCounts        map[model.ObjectName]map[string]uint32
 	clientCountsVersion uint64
 
-	// views caches what the decisions of other nodes have in common. It is nil before SeeFrom.
+	// views caches what the decisions of other nodes have in common. It is nil before SetView.
 	views *views
 }
 

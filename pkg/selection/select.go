@@ -7,7 +7,7 @@ import (
 )
 
 // Select decides which endpoints of a Service port this node uses. The endpoints are those of the port in one family,
-// as model.Joined.Endpoints returns them: no two have the same address and port. The port is external if it has a
+// as model.JoinedSlices.Endpoints returns them: no two have the same address and port. The port is external if it has a
 // frontend that externalTrafficPolicy governs: a node port, an external IP or a load balancer's (KEP-2086).
 //
 // A first sync calls it with every endpoint of the cluster, so it formats no text and allocates at most once per

@@ -8,7 +8,7 @@ import (
 )
 
 // SeeFrom makes the planner decide for another node from now on: view is the cluster as that node sees it
-// (model.Cluster.SeenFrom). Results that do not depend on the node are computed once, so decisions for all nodes cost
+// (model.Cluster.ViewFrom). Results that do not depend on the node are computed once, so decisions for all nodes cost
 // the sum of the nodes and of the endpoints of each decision. They must not be made concurrently, and the cluster must
 // not change.
 func (p *Planner) SeeFrom(view *model.Cluster) {
@@ -78,7 +78,7 @@ func isPlannedAlike(a, b model.PortEndpoint) bool {
 }
 
 // UsedBySteps returns, for each key of a share, how many of the chosen endpoints get some of the connections that this
-// node sends to the key's endpoints. The decision must be of a planner that caches plans (SeeFrom). It returns nil
+// node sends to the key's endpoints. The decision must be of a planner that caches plans (SetView). It returns nil
 // without a share.
 func (d *Decision) UsedBySteps() []int {
 	chosen, kept := d.Selection.Cluster, d.Viewpoint.plan

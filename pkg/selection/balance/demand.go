@@ -16,7 +16,7 @@ type Demand struct {
 	// named is the demand of the nodes that have any. If it is nil, see byZone.
 	named  map[string]uint32
 	byCell map[int32]sums // of the named nodes
-	// before has the named nodes by name.
+	// before has the prefix sums of the named nodes.
 	before *before
 	// byZone is the demand of each node, by the number of its zone. If byZone is nil, too, nodes have the demand of their
 	// labels. The field zone is the index of the zone among the keys.

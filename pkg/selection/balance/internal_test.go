@@ -102,7 +102,7 @@ func TestParts(t *testing.T) {
 		{1 << 62, 1, 3, 1 << 62 / 3},
 	} {
 		if got := part(c[0], c[1], c[2]); got != c[3] {
-			t.Errorf("part(%d, %d, %d) = %d, want %d", c[0], c[1], c[2], got, c[3])
+			t.Errorf("mulDiv(%d, %d, %d) = %d, want %d", c[0], c[1], c[2], got, c[3])
 		}
 	}
 	if perMille(1, 3) != 333 || perMille(2, 3) != 667 || perMille(1<<61, 1<<60) != 2000 || perMille(0, 5) != 0 {

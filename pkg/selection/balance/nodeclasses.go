@@ -20,8 +20,8 @@ type NodeClasses struct {
 	free      []int32
 	index     map[tuple]int32
 	interners []interner // by key
-	// before sums up the nodes of this node's class that come before it by name. others has these sums for all nodes, and
-	// is built when one is needed for another node.
+	// before sums up the nodes of this node's class that come before it by name. prefixSums has these sums for all nodes,
+	// and is built when one is needed for another node.
 	before sums
 	others before
 }

@@ -16,7 +16,7 @@ const epsilon = One >> 30
 
 // Share is one node's part of a plan. Ratios are per mille: 1200 is 1.2 times.
 type Share struct {
-	// Parts are the endpoints' parts of One, in the given order of the endpoints. 0 means no connections. The sum is One,
+	// Parts are the endpoints' fractions of One, in the given order of the endpoints. 0 means no connections. The sum is One,
 	// except for less than a unit for each endpoint and key.
 	Parts []uint64
 	// Rank is the rank of these endpoints.
@@ -46,7 +46,7 @@ type KeyResult struct {
 	// Value is the node's value of the key, and IsKnown is set if it has one.
 	Value   string
 	IsKnown bool
-	// Part is the part of One that goes to the endpoints with this value.
+	// Part is the fraction of One that goes to the endpoints with this value.
 	Part uint64
 	// Endpoints is the number of endpoints with this value, and Demand the demand of all nodes with it.
 	Endpoints, Demand uint64
@@ -85,14 +85,14 @@ func (p *Plan) Share(name string, labels map[string]string) Share {
 	return share
 }
 
-// Outline returns a node's Share without its Parts, and without the data for Slots. Its cost does not depend on the
+// Outline returns a node's Share without its Fractions, and without the data for Slots. Its cost does not depend on the
 // number of endpoints.
 func (p *Plan) Outline(name string, labels map[string]string) Share {
 	share, _, _ := p.outline(name, labels)
 	return share
 }
 
-// outline returns a node's Share without its Parts, and the plan and allocations that these are computed from, which
+// outline returns a node's Share without its Fractions, and the plan and allocations that these are computed from, which
 // are nil if the node refuses.
 func (p *Plan) outline(name string, labels map[string]string) (share Share, s *rankPlan, allocations []Allocation) {
 	share = Share{KeyResults: make([]KeyResult, len(p.endpointClasses.keys)), Source: p.demand.Source()}
@@ -168,7 +168,7 @@ func (p *Plan) Weight(of Group, endpoint int) uint64 {
 	return s.weightOf(of.Key, of.group, int(class))
 }
 
-// allocations returns the part of One that goes to each of a node's groups that have endpoints, key by key.
+// allocations returns the fraction of One that goes to each of a node's groups that have endpoints, key by key.
 func (s *rankPlan) allocations(groups []int32) []Allocation {
 	var allocations []Allocation
 	rest, last := uint64(One), s.last(groups)
@@ -218,7 +218,7 @@ func NodeValue(key policy.Key, name string, labels map[string]string) (value str
 	return value, known
 }
 
-// describe writes the result at a key, given the part that goes there.
+// describe writes the result at a key, given the fraction that goes there.
 func (h *Share) describe(k int, s *rankPlan, g int32, here uint64) {
 	group, step := &s.groups[g], &h.KeyResults[k]
 	c := &s.components[group.component]

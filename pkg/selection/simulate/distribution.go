@@ -68,9 +68,9 @@ const (
 
 // RefusingNodes are nodes that refuse their connections.
 type RefusingNodes struct {
-	// Count is their number, and Of the number of nodes with any demand.
+	// Count is their number, and Total the number of nodes with any demand.
 	Count, Of int
-	// First are the names of the first ones, up to MostNamed.
+	// First are the names of the first ones, up to MaxNamed.
 	First []string
 	// Reason is the reason that package selection returns for the first one.
 	Reason selection.Reason

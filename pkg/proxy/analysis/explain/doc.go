@@ -5,7 +5,7 @@
 // tables.
 //
 // Where to make a change: the text is in text.go and lines.go, shortened in condense.go, and written port by port in
-// stream.go. all.go explains all nodes, and pkg/selection/alike.go groups them. clients.go has the settings about
+// stream.go. all.go explains all nodes, and pkg/selection/nodegroups.go groups them. clients.go has the settings about
 // clients, demand.go the demand behind a load bound, rejections.go the Services that the kernel rejects, and unused.go
 // why an EndpointSlice has no effect on a port. digits.go rounds numbers for machines.
 package explain

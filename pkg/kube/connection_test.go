@@ -75,7 +75,7 @@ func TestConnectionThatCannotBeMadeReportsWhatToDo(t *testing.T) {
 	}{
 		"nothing is given outside of a cluster": {Connection{}, "give a kubeconfig"},
 		"the kubeconfig is missing":             {Connection{Kubeconfig: missing}, missing},
-		"the kubeconfig is none":                {Connection{Kubeconfig: writeKubeconfig(t, "{")}, "reading kubeconfig"},
+		"the kubeconfig is none":                {Connection{Kubeconfig: writeKubeconfig(t, "{")}, "read kubeconfig"},
 		"the kubeconfig is empty":               {Connection{Kubeconfig: writeKubeconfig(t, "")}, "no configuration has been provided"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -136,7 +136,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestAFileThatIsTooLargeIsRejected(t *testing.T) {
 	text, err := Read("huge.yaml", endless{})
-	const want = "read huge.yaml: it has more than 268435456 bytes, the most that are read"
+	const want = "read huge.yaml: larger than the limit of 268435456 bytes"
 	if text != nil || err == nil || err.Error() != want {
 		t.Errorf("Read() = %d bytes, %v; want %q", len(text), err, want)
 	}

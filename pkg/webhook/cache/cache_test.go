@@ -268,7 +268,7 @@ func TestACacheThatCannotFollowIsAnError(t *testing.T) {
 	namespaces := map[string]*controllertest.FakeInformer{"Namespace": controllertest.NewFakeInformer()}
 	for kind, informers := range map[string]map[string]*controllertest.FakeInformer{"Namespaces": nil, "Nodes": namespaces} {
 		_, err := NewCache(t.Context(), byKind{informers: informers})
-		if !errors.Is(err, errNoInformer) || !strings.Contains(err.Error(), "follow the metadata of "+kind) {
+		if !errors.Is(err, errNoInformer) || !strings.Contains(err.Error(), "watch metadata of "+kind) {
 			t.Errorf("Follow() = %v", err)
 		}
 	}

@@ -94,7 +94,7 @@ func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
 		if asked := server.requests.Load(); asked < int64(passed) || asked > int64(passed)+1 {
 			t.Errorf("it was asked %d times in %d minutes", asked, passed)
 		}
-		if count := strings.Count(log.String(), "could not read whether demand is published"); count != 4 {
+		if count := strings.Count(log.String(), "failed to read the demand Lease"); count != 4 {
 			t.Errorf("the log says %d times that it could not be read, want once for each time that it began:\n%s", count, log)
 		}
 	})

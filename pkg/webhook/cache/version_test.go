@@ -70,7 +70,7 @@ func TestTheVersionIsPolledUntilItIsAvailableAndAfter(t *testing.T) {
 		if asked := server.requests.Load(); asked < 20 || asked > 60 {
 			t.Errorf("it was asked for %d times in half an hour", asked)
 		}
-		if count := strings.Count(log.String(), "could not read the version"); count != 3 {
+		if count := strings.Count(log.String(), "failed to get the version"); count != 3 {
 			t.Errorf("the log says %d times that it could not be read, want once for each reason:\n%s", count, log)
 		}
 		for _, known := range []string{"until it is known", "known=1.34.0"} {

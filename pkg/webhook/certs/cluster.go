@@ -142,7 +142,7 @@ func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bund
 	}
 	body, err := json.Marshal(operations)
 	if err != nil {
-		return false, fmt.Errorf("encode a patch: %w", err)
+		return false, fmt.Errorf("encode patch: %w", err)
 	}
 	name := s.settings.names()[seen.resource]
 	err = s.webhooks.Patch(types.JSONPatchType).Resource(seen.resource).Name(name).Body(body).Do(request).Error()
@@ -177,7 +177,7 @@ func (s *SelfSigned) watch(ctx context.Context, client rest.Interface, namespace
 		s.changed.Notify()
 		for change := range changes.ResultChan() { // it closes with the context
 			if change.Type == watch.Error {
-				s.settings.Log.Debug("certificates: a watch ended", "object", name, "error", apierrors.FromObject(change.Object))
+				s.settings.Log.Debug("certificates: watch ended", "object", name, "error", apierrors.FromObject(change.Object))
 				return false, nil
 			}
 			s.changed.Notify()

@@ -48,7 +48,7 @@ func TestTheNextStepIsDecided(t *testing.T) {
 		reason string
 		until  time.Time // of the last step
 	}{
-		"there is no Secret": {view: view{now: someday}, want: []action{createSecret}, reason: "there is none"},
+		"there is no Secret": {view: view{now: someday}, want: []action{createSecret}, reason: "it does not exist"},
 		"the Secret is empty": {
 			view: view{now: someday, content: &content{}, configurations: trusting(bundle{old.Certificate})},
 			want: []action{addCA}, reason: "no CA with its key",
@@ -83,7 +83,7 @@ func TestTheNextStepIsDecided(t *testing.T) {
 		},
 		"the CA has expired": {
 			view: view{now: someday.Add(91 * someDays), content: &settled, configurations: trusting(settled.trusted)},
-			want: []action{addCA}, reason: "the CA cannot be used: it expired at",
+			want: []action{addCA}, reason: "the CA cannot be used: expired at",
 		},
 		"a new CA is not trusted": {
 			view: view{now: someday, content: &early, configurations: trusting(bundle{fresh.Certificate})},
@@ -222,14 +222,14 @@ func TestAnInvalidSecretIsRejectedAndReportedWithoutAnyKey(t *testing.T) {
 		"a key of another certificate": {leafKeyKey, other[leafKeyKey], "tls.crt: tls: private key does not match public key"},
 		"no key":                       {leafKeyKey, nil, "tls.crt: tls: failed to find any PEM data in key input"},
 		"garbage for a certificate":    {leafKey, []byte("garbage"), "tls.crt: tls: failed to find any PEM data in certificate input"},
-		"the key of no CA":             {authorityKey, good[leafKeyKey], "ca.key: it is the key of no CA in ca.crt"},
-		"garbage for a CA's key":       {authorityKey, []byte("garbage"), "ca.key: there is no PEM of a private key in PKCS #8"},
+		"the key of no CA":             {authorityKey, good[leafKeyKey], "ca.key: private key does not match any CA in ca.crt"},
+		"garbage for a CA's key":       {authorityKey, []byte("garbage"), "ca.key: no PKCS #8 private key in PEM"},
 		"a CA's key that is cut off": {
-			authorityKey, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: it is not a private key in PKCS #8",
+			authorityKey, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: not a PKCS #8 private key",
 		},
-		"a certificate that is no CA": {bundleKey, good[leafKey], "ca.crt: it has more in it than CAs"},
-		"a key among the CAs":         {bundleKey, slices.Concat(good[authorityKey], good[bundleKey]), "ca.crt: it has more in it than CAs"},
-		"text behind the CAs":         {bundleKey, slices.Concat(good[bundleKey], []byte("behind")), "ca.crt: it has more in it than CAs"},
+		"a certificate that is no CA": {bundleKey, good[leafKey], "ca.crt: contains data other than CAs"},
+		"a key among the CAs":         {bundleKey, slices.Concat(good[authorityKey], good[bundleKey]), "ca.crt: contains data other than CAs"},
+		"text behind the CAs":         {bundleKey, slices.Concat(good[bundleKey], []byte("behind")), "ca.crt: contains data other than CAs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := maps.Clone(good)

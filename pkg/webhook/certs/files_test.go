@@ -137,7 +137,7 @@ func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 	_, certificate, key = pair(t, time.Now().Add(-100*someDays))
 	before := reported.served()
 	folder.update(certificate, key)
-	wait.Until(t, "the failure of the pair that has expired", func() bool { return reported.failures("it expired at") > 0 })
+	wait.Until(t, "the failure of the pair that has expired", func() bool { return reported.failures("expired at") > 0 })
 	if !serves(second) || reported.served() != before {
 		t.Error("a pair that has expired is served instead of a good one")
 	}
@@ -183,7 +183,7 @@ func TestFilesThatHaveExpiredAreServedAtTheStartAndReported(t *testing.T) {
 	if got, err := files.GetCertificate(nil); err != nil || got.Leaf.NotAfter.After(time.Now()) {
 		t.Errorf("served: %v, %v; want the certificate that has expired, for there is no better one", got, err)
 	}
-	if reported.failures("it expired at") != 1 || reported.served() != 1 {
-		t.Errorf("%d failures and %d certificates were reported, want one of each", reported.failures("it expired at"), reported.served())
+	if reported.failures("expired at") != 1 || reported.served() != 1 {
+		t.Errorf("%d failures and %d certificates were reported, want one of each", reported.failures("expired at"), reported.served())
 	}
 }

@@ -78,9 +78,9 @@ func (s *served) set(certificate *tls.Certificate) bool {
 func valid(certificate *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(certificate.NotBefore):
-		return fmt.Errorf("it is not valid before %s", certificate.NotBefore.Format(time.RFC3339))
+		return fmt.Errorf("not valid before %s", certificate.NotBefore.Format(time.RFC3339))
 	case now.After(certificate.NotAfter):
-		return fmt.Errorf("it expired at %s", certificate.NotAfter.Format(time.RFC3339))
+		return fmt.Errorf("expired at %s", certificate.NotAfter.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (f *failures) report(ctx context.Context, operation Operation, object strin
 	}
 	key := string(operation) + " " + object
 	if text != "" && text != f.last[key] {
-		f.log.Error("certificates: an operation failed; trying again", "operation", string(operation), "object", object, "error", err)
+		f.log.Error("certificates: operation failed; retrying", "operation", string(operation), "object", object, "error", err)
 	}
 	f.last[key] = text
 	return err

@@ -92,8 +92,8 @@ func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 		},
 		"a rule that the webhook does not have": {
 			"rules: {EPS001: off}\n",
-			[]string{`3: rules.EPS001: Unsupported value: "EPS001": the webhook does not see EndpointSlices; ` +
-				`this rule is one of the policies in manifests/webhook-cel, and is set there`},
+			[]string{`3: rules.EPS001: Unsupported value: "EPS001": the webhook does not review EndpointSlices; ` +
+				`configure this rule in its policy in manifests/webhook-cel`},
 		},
 		"a wrong action": {
 			"rules:\n  SVC027: Warn\n",
@@ -128,7 +128,7 @@ func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 		"a field set twice":     {"strict: true\n\nstrict: true\n", []string{`5: strict: duplicate field`}},
 		"two defaults": {
 			"defaults:\n  topologyMode: Auto\n  topologyKeys: \"*\"\n",
-			[]string{`5: defaults.topologyKeys: Forbidden: there can be one default, and defaults.topologyMode is set`},
+			[]string{`5: defaults.topologyKeys: Forbidden: only one default is allowed, and defaults.topologyMode is set`},
 		},
 		"a wrong mode": {
 			"defaults: {topologyMode: auto}\n",
@@ -149,7 +149,7 @@ func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 				`tried; move it to the end. entry 2 "a b" is not a label key: `},
 		},
 		"keys that are none": {
-			"defaults: {topologyKeys: None}\n", []string{`3: defaults.topologyKeys: Invalid value: "None": None is no list of keys`},
+			"defaults: {topologyKeys: None}\n", []string{`3: defaults.topologyKeys: Invalid value: "None": None is not a list of keys`},
 		},
 		"keys as a list": {
 			"defaults: {topologyKeys: [a]}\n", []string{`3: defaults.topologyKeys: must be string, not array`},
@@ -179,18 +179,18 @@ func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 				`5: strictt: unknown field; did you mean strict?`,
 			},
 		},
-		"a second document": {"---\n" + header, []string{`4: this is a second document, and there must be one`}},
-		"no YAML":           {"rules: {\n", []string{`4: this is not YAML: did not find expected node content`}},
+		"a second document": {"---\n" + header, []string{`4: a second document; only one is allowed`}},
+		"no YAML":           {"rules: {\n", []string{`4: invalid YAML: did not find expected node content`}},
 		"a list that is not closed": {
-			"rules: {SVC001: off\nproxyName: a\n", []string{`4: this is not YAML: did not find expected ',' or '}'`},
+			"rules: {SVC001: off\nproxyName: a\n", []string{`4: invalid YAML: did not find expected ',' or '}'`},
 		},
 		"a field that is not in line": {
-			"rules:\n  SVC001: off\n SVC002: off\n", []string{`5: this is not YAML: did not find expected key`},
+			"rules:\n  SVC001: off\n SVC002: off\n", []string{`5: invalid YAML: did not find expected key`},
 		},
 		"a field too far to the right": {
-			"rules:\n  SVC001: off\n   SVC002: off\n", []string{`5: this is not YAML: mapping values are not allowed in this context`},
+			"rules:\n  SVC001: off\n   SVC002: off\n", []string{`5: invalid YAML: mapping values are not allowed in this context`},
 		},
-		"a tab": {"rules:\n\tSVC001: off\n", []string{`4: this is not YAML: found character that cannot start any token`}},
+		"a tab": {"rules:\n\tSVC001: off\n", []string{`4: invalid YAML: found character that cannot start any token`}},
 		"a name that is hardly one": {
 			"\"a\\nb\\u0007\": 1\n", []string{`3: a\nb\a: unknown field`},
 		},
@@ -224,18 +224,18 @@ func TestADocumentThatIsSomethingElseIsRejectedAsThat(t *testing.T) {
 	}{
 		"nothing":       {"", []string{`1: the file is empty`}},
 		"only comments": {"# nothing\n", []string{`1: the file is empty`}},
-		"no fields":     {"- a\n", []string{`1: this is apiVersion "", kind ""; `}},
+		"no fields":     {"- a\n", []string{`1: got apiVersion "", kind ""; `}},
 		"a ConfigMap": {
 			"apiVersion: v1\nkind: ConfigMap\ndata: {}\n",
-			[]string{`2: kind: this is a ConfigMap; what is needed is the text under its key config.yaml, as a pod sees it that mounts it`},
+			[]string{`2: kind: this is a ConfigMap; use the text under its key config.yaml, as in a pod that mounts it`},
 		},
 		"another version": {
 			"kind: TopologyAdmissionConfiguration\napiVersion: vicinity.dev/v1\nstrict: maybe\n",
-			[]string{`1: this is apiVersion "vicinity.dev/v1", kind "TopologyAdmissionConfiguration"; the configuration has apiVersion ` +
-				`"vicinity.dev/v1alpha1" and kind "TopologyAdmissionConfiguration"`},
+			[]string{`1: got apiVersion "vicinity.dev/v1", kind "TopologyAdmissionConfiguration"; want apiVersion ` +
+				`"vicinity.dev/v1alpha1", kind "TopologyAdmissionConfiguration"`},
 		},
 		"no version and no kind": {
-			"strict: true\n", []string{`1: this is apiVersion "", kind ""; `},
+			"strict: true\n", []string{`1: got apiVersion "", kind ""; `},
 		},
 		"a kind set twice": {
 			header + "kind: TopologyAdmissionConfiguration\n", []string{`3: kind: duplicate field`},

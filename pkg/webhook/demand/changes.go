@@ -109,7 +109,7 @@ func (s *state) unmanaged() map[string]string {
 	said := map[string]string{}
 	for name, object := range s.objects {
 		if !isManaged(object) {
-			said[name] = fmt.Sprintf("somebody else wrote it, for it lacks the label %s=%s: it stays as it is", managedBy, publisher)
+			said[name] = fmt.Sprintf("not written by the webhook, because it lacks the label %s=%s; leaving it unchanged", managedBy, publisher)
 		}
 	}
 	return said

@@ -72,15 +72,15 @@ func TestManyOwnersAreNotifiedInBatches(t *testing.T) {
 }
 
 func TestTheEventReportsTheProblemAndTheRemedy(t *testing.T) {
-	const want = "Clients in zone zone-b make 80 % of the 6000 new connections a minute, and the bound on load is planned for 30 %: " +
-		"endpoints near them may get 2.7 times what it allows. Name the clients with the annotation vicinity.dev/clients, or " +
-		"set vicinity.dev/demand-source=measured; or label the Nodes that ask more with vicinity.dev/demand-weight."
+	const want = "Clients in zone zone-b open 80 % of 6000 new connections per minute, but the load bound assumes 30 %: " +
+		"endpoints near them may get 2.7 times what it allows. Fix: list the client Services in vicinity.dev/clients, " +
+		"set vicinity.dev/demand-source=measured, or label the Nodes with more clients with vicinity.dev/demand-weight."
 	report := offBy(2.7, 6000).Services["shop/web"]
 	if got := eventNote(report); got != want {
 		t.Errorf("the advice is\n%s\nwant\n%s", got, want)
 	}
 	report.MostSkewedZone = ""
-	if got := eventNote(report); !strings.HasPrefix(got, "Clients on Nodes without a zone make ") {
+	if got := eventNote(report); !strings.HasPrefix(got, "Clients on Nodes without a zone open ") {
 		t.Errorf("the advice is %s", got)
 	}
 }

@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) error {
 			},
 		})
 		if err != nil {
-			return fmt.Errorf("stand for election (%s): %w", o.Task, err)
+			return fmt.Errorf("start election (%s): %w", o.Task, err)
 		}
 		// The elector would log each attempt; lock.go logs why one fails, and lead the terms.
 		attempt, end := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 func (o *Options) lead(ctx context.Context) {
 	o.Log.Info(o.Task+": elected", "identity", o.Identity)
 	if err := o.Lead(ctx); err != nil && ctx.Err() == nil {
-		o.Log.Error(o.Task, "error", err)
+		o.Log.Error(o.Task+": failed", "error", err)
 		o.Failed()
 		<-ctx.Done()
 	}

@@ -98,25 +98,25 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 		},
 		"None stops what the cluster has": {
 			namespace: namespaceWith(mode, "None"), settings: &Settings{Default: &sameZone},
-			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-topology-mode=None"),
+			want: nothing(FromNamespace, "the Namespace has vicinity.dev/default-topology-mode=None"),
 		},
 		"None of another kind does too": {
 			namespace: namespaceWith(distribution, "None"), settings: &Settings{Default: &auto},
-			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-traffic-distribution=None"),
+			want: nothing(FromNamespace, "the Namespace has vicinity.dev/default-traffic-distribution=None"),
 		},
 		"None among keys is no label": {
 			namespace: namespaceWith(keys, "None"), settings: &Settings{Default: &auto},
-			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-topology-keys=None"),
+			want: nothing(FromNamespace, "the Namespace has vicinity.dev/default-topology-keys=None"),
 		},
 		"a wrong value of the Namespace": {
 			namespace: namespaceWith(mode, "AUTO"), settings: &Settings{Default: &sameZone},
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
-				`"AUTO" is none of: Auto, Disabled, vicinity.dev/balanced`),
+				`"AUTO" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"an older word in the Namespace": {
 			namespace: namespaceWith(distribution, "PreferClose"),
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-traffic-distribution cannot be used: "+
-				`"PreferClose" is none of: PreferSameZone, PreferSameNode`),
+				`"PreferClose" must be one of: PreferSameZone, PreferSameNode`),
 		},
 		"wrong keys in the Namespace": {
 			namespace: namespaceWith(keys, "*,a"),
@@ -126,7 +126,7 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 		"an empty value": {
 			namespace: namespaceWith(mode, ""),
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
-				`"" is none of: Auto, Disabled, vicinity.dev/balanced`),
+				`"" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"two kinds": {
 			namespace: namespaceWith(mode, "Auto", keys, "*"), settings: &Settings{Default: &sameZone},
@@ -176,15 +176,16 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 		},
 		"the configuration's default is wrong": {
 			settings: &Settings{Default: &Default{TopologyMode, "auto"}},
-			want:     nothing(FromCluster, `the configuration's default cannot be used: "auto" is none of: Auto, Disabled, vicinity.dev/balanced`),
+			want: nothing(FromCluster,
+				`the configuration's default cannot be used: "auto" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"the configuration's default is of no kind": {
 			settings: &Settings{Default: &Default{"topology", "Auto"}},
-			want:     nothing(FromCluster, `the configuration's default cannot be used: "topology" is no topology setting`),
+			want:     nothing(FromCluster, `the configuration's default cannot be used: "topology" is not a topology setting`),
 		},
 		"the configuration's default is a word among keys": {
 			settings: &Settings{Default: &Default{TopologyKeys, "None"}},
-			want:     nothing(FromCluster, "the configuration's default cannot be used: None is no list of keys"),
+			want:     nothing(FromCluster, "the configuration's default cannot be used: None is not a list of keys"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func (s *Server) Drain(stop context.Context) context.Context {
 func (s *Server) drain() <-chan struct{} {
 	s.drainOnce.Do(func() {
 		close(s.draining)
-		s.options.Log.Info("draining: no longer ready, still answering all requests", "delay", s.options.ShutdownDelay)
+		s.options.Log.Info("draining: not ready, still serving all requests", "delay", s.options.ShutdownDelay)
 		time.AfterFunc(s.options.ShutdownDelay, func() { close(s.drained) })
 	})
 	return s.drained

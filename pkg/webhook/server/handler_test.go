@@ -347,10 +347,10 @@ func oddBodies(t testing.TB) map[string]struct {
 		"UTF-16":                     {[]byte("\xff\xfe{\x00}\x00"), "the body is not UTF-8"},
 		"v1beta1": {
 			top("apiVersion", "admission.k8s.io/v1beta1"),
-			`this is apiVersion "admission.k8s.io/v1beta1", kind "AdmissionReview"`,
+			`got apiVersion "admission.k8s.io/v1beta1", kind "AdmissionReview"`,
 		},
 		"another kind":              {top("kind", "ConversionReview"), `kind "ConversionReview"`},
-		"an apiVersion of a number": {top("apiVersion", 1), `this is apiVersion "", kind "AdmissionReview"`},
+		"an apiVersion of a number": {top("apiVersion", 1), `got apiVersion "", kind "AdmissionReview"`},
 		"no request": {
 			edited(func(review, _ map[string]any) { delete(review, "request") }),
 			"the AdmissionReview has no request",
@@ -382,7 +382,7 @@ func oddBodies(t testing.TB) map[string]struct {
 		},
 		"another resource": {
 			edited(set("resource", map[string]any{"group": "", "version": "v1", "resource": "pods"})),
-			`a review of "v1 pods" came to the path for "v1 services"`,
+			`a review of "v1 pods" on the path for "v1 services"`,
 		},
 		"a resource of another group": {
 			edited(set("resource", map[string]any{"group": "serving.knative.dev", "version": "v1", "resource": "services"})),
@@ -442,7 +442,7 @@ func TestAReviewOnTheWrongPathIsRejected(t *testing.T) {
 	} {
 		reviewCase := about{operation: apiserver.Create, object: object}.review(t, path)
 		recorded := serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, io.Discard, path, post(reviewCase.body))
-		expectRejected(t, resultOf(t, recorded), http.StatusBadRequest, "came to the path for")
+		expectRejected(t, resultOf(t, recorded), http.StatusBadRequest, "on the path for")
 	}
 }
 
@@ -454,10 +454,12 @@ func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 		want   string
 		reason string
 	}{
-		"a GET":           {func(r *http.Request) { r.Method = http.MethodGet }, 405, "the method is GET", WrongMethod},
-		"a PUT":           {func(r *http.Request) { r.Method = http.MethodPut }, 405, "the method is PUT", WrongMethod},
-		"no content type": {func(r *http.Request) { r.Header.Del("Content-Type") }, 415, `the Content-Type is ""`, WrongMedia},
-		"YAML":            {func(r *http.Request) { r.Header.Set("Content-Type", "application/yaml") }, 415, "application/yaml", WrongMedia},
+		"a GET": {func(r *http.Request) { r.Method = http.MethodGet }, 405, "method GET is not allowed", WrongMethod},
+		"a PUT": {func(r *http.Request) { r.Method = http.MethodPut }, 405, "method PUT is not allowed", WrongMethod},
+		"no content type": {
+			func(r *http.Request) { r.Header.Del("Content-Type") }, 415, `Content-Type must be application/json, not ""`, WrongMedia,
+		},
+		"YAML": {func(r *http.Request) { r.Header.Set("Content-Type", "application/yaml") }, 415, "application/yaml", WrongMedia},
 		"protobuf": {
 			func(r *http.Request) { r.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf") }, 415, "protobuf", WrongMedia,
 		},
@@ -472,7 +474,7 @@ func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 		},
 		"a body that breaks off": {func(r *http.Request) { r.Body = io.NopCloser(broken{errors.New("reset")}) }, 400, "reset", Unreadable},
 		"a body that comes late": {
-			func(r *http.Request) { r.Body = io.NopCloser(broken{os.ErrDeadlineExceeded}) }, 408, "in time", Unreadable,
+			func(r *http.Request) { r.Body = io.NopCloser(broken{os.ErrDeadlineExceeded}) }, 408, "timed out", Unreadable,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

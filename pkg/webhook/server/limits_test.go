@@ -275,9 +275,9 @@ func TestTheLogRepeatsNoMoreThanNamesHave(t *testing.T) {
 		request["userInfo"] = map[string]any{"username": long}
 	})
 	for message, body := range map[string][]byte{
-		"denied":              denied,
-		`"refused a request"`: edit(t, denied, set("operation", long)),
-		"allowed":             edit(t, denied, set("object", map[string]any{"metadata": map[string]any{"name": long}})),
+		"denied":               denied,
+		`"rejected a request"`: edit(t, denied, set("operation", long)),
+		"allowed":              edit(t, denied, set("object", map[string]any{"metadata": map[string]any{"name": long}})),
 	} {
 		t.Run(message, func(t *testing.T) {
 			var lines bytes.Buffer

@@ -359,7 +359,7 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 		if response.Header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After is %q", response.Header.Get("Retry-After"))
 		}
-		expectRejected(t, response, http.StatusServiceUnavailable, "64 reviews are being worked on")
+		expectRejected(t, response, http.StatusServiceUnavailable, "64 reviews are in progress")
 	}
 	open()
 	for range most {

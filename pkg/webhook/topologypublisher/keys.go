@@ -157,7 +157,7 @@ type pendingKey struct {
 // String returns the key, until when it is pending, and the reason.
 func (d pendingKey) String() string {
 	if d.until.IsZero() {
-		return fmt.Sprintf("%q waits until a place is free: there are as many keys as can be published", d.key)
+		return fmt.Sprintf("%q waits for a free slot: the maximum number of keys is published", d.key)
 	}
 	return fmt.Sprintf("%q waits until %s: the published keys changed too often", d.key, d.until.UTC().Format(time.RFC3339))
 }

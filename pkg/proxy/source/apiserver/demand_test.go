@@ -388,7 +388,7 @@ func TestLoadReadsWhatWasMeasured(t *testing.T) {
 		"it may not be asked about": {func(m *measuring) { m.leaseErr = forbidden }, false, "counts demand/web:1 service/web:80", 1, ""},
 		"there is no such kind":     {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
 		"they may not be listed":    {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
-		"the API server is away":    {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "reading Lease publishers/vicinity-demand"},
+		"the API server is away":    {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "read Lease publishers/vicinity-demand"},
 		"it fails":                  {func(m *measuring) { m.listErr = errAway }, false, "", 1, "listing servicedemands"},
 	} {
 		t.Run(name, func(t *testing.T) {

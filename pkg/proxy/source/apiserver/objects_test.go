@@ -79,7 +79,7 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 		"it was never renewed":   {http.StatusOK, 0, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1"}`, model.DemandUnavailable, 1, ""},
 		"there is none":          {http.StatusNotFound, 0, status("NotFound", 404), model.DemandUnavailable, 1, ""},
 		"it may not be read":     {http.StatusForbidden, 0, status("Forbidden", 403), model.DemandActive, 1, ""},
-		"it cannot be read":      {http.StatusBadRequest, 0, status("BadRequest", 400), 0, 1, "reading Lease publishers/vicinity-demand"},
+		"it cannot be read":      {http.StatusBadRequest, 0, status("BadRequest", 400), 0, 1, "read Lease publishers/vicinity-demand"},
 		"there are no objects":   {http.StatusOK, http.StatusNotFound, "{}", 0, 0, ""},
 		"they may not be listed": {http.StatusOK, http.StatusForbidden, "{}", 0, 0, ""},
 	} {

@@ -24,7 +24,7 @@ func DecideDefault(
 		settings = &Settings{}
 	}
 	if service.Metadata.DeletionTimestamp != "" {
-		return DefaultDecision{Origin: FromService, Reason: "it is being deleted"}
+		return DefaultDecision{Origin: FromService, Reason: "the Service is being deleted"}
 	}
 	if reason := ownSetting(service); reason != "" {
 		return DefaultDecision{Origin: FromService, Reason: reason}
@@ -47,7 +47,7 @@ func DecideDefault(
 		return DefaultDecision{Origin: candidate.Origin, Reason: reason}
 	}
 	if rule := situation.deniedBy(); rule != "" {
-		return DefaultDecision{Origin: candidate.Origin, Reason: string(rule) + " would deny the Service with it"}
+		return DefaultDecision{Origin: candidate.Origin, Reason: string(rule) + " would deny the Service with this default"}
 	}
 	return candidate
 }

@@ -222,7 +222,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		notWithKeys   = "topology keys may not be used with externalTrafficPolicy=Local"
 		affinity      = "sessionAffinity=ClientIP would be kept within fewer endpoints"
 		noVersion     = "the version of Kubernetes is not known yet"
-		tooEarly      = "Kubernetes before 1.34 does not know this trafficDistribution"
+		tooEarly      = "Kubernetes before 1.34 does not support this trafficDistribution"
 		oneZone       = "the Nodes are in fewer than two zones"
 	)
 	const proxyName = "service.kubernetes.io/service-proxy-name"
@@ -261,7 +261,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		"no proxy's":         {change: labelled(proxyName, ""), want: all(anothers)},
 		"ours by name":       {change: labelled(proxyName, "vicinity"), settings: Settings{ProxyName: "vicinity"}, want: all("")},
 		"without the name":   {settings: Settings{ProxyName: "vicinity"}, want: all(anothers)},
-		"an update":          {isUpdate: true, want: all("only new Services are given defaults")},
+		"an update":          {isUpdate: true, want: all("only new Services get defaults")},
 		"an update, if that is wanted": {
 			isUpdate: true, settings: Settings{DefaultOnUpdate: true}, want: all(""),
 		},
@@ -283,7 +283,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		"one zone": {facts: inZones("a"), want: []string{oneZone, "", oneZone, "", "", ""}},
 		"being deleted": {
 			change: func(s *Service) { s.Metadata.DeletionTimestamp = "2026-01-01T00:00:00Z" }, isUpdate: true,
-			settings: Settings{DefaultOnUpdate: true}, want: all("it is being deleted"),
+			settings: Settings{DefaultOnUpdate: true}, want: all("the Service is being deleted"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestABoundOfTheServiceCompletesADefault(t *testing.T) {
 		}
 	}
 	got := DecideDefault(bound, namespaceWith(policy.DefaultTopologyModeAnnotation, "Auto"), inZones("a", "b"), &Settings{}, false)
-	if diff := cmp.Diff(nothing(FromNamespace, "SVC013 would deny the Service with it"), got); diff != "" {
+	if diff := cmp.Diff(nothing(FromNamespace, "SVC013 would deny the Service with this default"), got); diff != "" {
 		t.Errorf("Auto would contradict it (-want +got):\n%s", diff)
 	}
 }
@@ -344,7 +344,7 @@ func TestADefaultThatARuleWouldDenyIsNotGiven(t *testing.T) {
 	rack := namespaceWith(policy.DefaultTopologyKeysAnnotation, "example.com/rack, *")
 	settings := &Settings{Actions: map[ID]Action{"SVC030": Deny}}
 	got := DecideDefault(plainService(), rack, inZones("a", "b"), settings, false)
-	if diff := cmp.Diff(nothing(FromNamespace, "SVC030 would deny the Service with it"), got); diff != "" {
+	if diff := cmp.Diff(nothing(FromNamespace, "SVC030 would deny the Service with this default"), got); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 	if got := DecideDefault(plainService(), rack, inZones("a", "b"), &Settings{}, false); got.Add == nil {

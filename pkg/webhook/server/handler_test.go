@@ -171,7 +171,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 		"an update is given no default": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
 			want: answer{Allowed: true, Audit: map[string]string{
-				"default": "none; source: namespace; reason: only new Services are given defaults",
+				"default": "none; source: namespace; reason: only new Services get defaults",
 			}},
 			observed: []string{"defaulted namespace ", "reviewed /default-services allowed"},
 		},

@@ -22,7 +22,7 @@ func TestReadingEndsAtTheLimit(t *testing.T) {
 			t.Errorf("limit %d: %q, %v", limit, text, err)
 		}
 		if text, err = ReadFile(name, limit); string(text) != want || errors.As(err, new(Error)) != (want == "") {
-			t.Errorf("limit %d: %q of the file, %v", limit, text, err)
+			t.Errorf("limit %d, file: %q, %v", limit, text, err)
 		}
 	}
 	const want = "read /dev/zero: larger than the limit of 1000 bytes"

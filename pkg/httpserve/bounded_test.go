@@ -50,13 +50,13 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 		}
 	}
 	if opened != 1 {
-		t.Errorf("the other client had to open %d connections", opened)
+		t.Errorf("the other client opened %d connections, want 1", opened)
 	}
 	for number, connection := range greedy[:2*maxConnections] {
 		_ = connection.SetReadDeadline(time.Now().Add(wait.Timeout))
 		_, err := connection.Read(make([]byte, 1))
 		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("connection %d of the greedy client is answered or still open: %v", number, err)
+			t.Fatalf("connection %d of the greedy client is still open: %v", number, err)
 		}
 	}
 }
@@ -80,6 +80,6 @@ func request(t *testing.T, client *http.Client, server net.Addr) {
 	}
 	defer response.Body.Close()
 	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "ok" {
-		t.Fatalf("the answer is %q, %v", body, err)
+		t.Fatalf("response %q, %v", body, err)
 	}
 }

@@ -73,10 +73,10 @@ func TestConnectionThatCannotBeMadeReportsWhatToDo(t *testing.T) {
 		given Connection
 		want  string
 	}{
-		"nothing is given outside of a cluster": {Connection{}, "give a kubeconfig"},
-		"the kubeconfig is missing":             {Connection{Kubeconfig: missing}, missing},
-		"the kubeconfig is none":                {Connection{Kubeconfig: writeKubeconfig(t, "{")}, "read kubeconfig"},
-		"the kubeconfig is empty":               {Connection{Kubeconfig: writeKubeconfig(t, "")}, "no configuration has been provided"},
+		"no settings outside of a cluster": {Connection{}, "give a kubeconfig"},
+		"the kubeconfig is missing":        {Connection{Kubeconfig: missing}, missing},
+		"an invalid kubeconfig":            {Connection{Kubeconfig: writeKubeconfig(t, "{")}, "read kubeconfig"},
+		"the kubeconfig is empty":          {Connection{Kubeconfig: writeKubeconfig(t, "")}, "no configuration has been provided"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := test.given.Config(); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -104,7 +104,7 @@ func TestABrokenContextIsNamed(t *testing.T) {
 			`: context "x" names the cluster "d", which is missing; there is "c"`},
 		"no clusters": {replaced("[{name: c,", "[] # "), Connection{},
 			`: context "x" names the cluster "c", which is missing; there is none`},
-		"a context of nothing": {replaced("cluster: c,", ""), Connection{},
+		"an empty context": {replaced("cluster: c,", ""), Connection{},
 			`: context "x" names no cluster`},
 		"no server": {replaced(`server: "https://192.0.2.1:6443"`, ""), Connection{},
 			`: context "x" names the cluster "c", which has no server`},

@@ -65,7 +65,7 @@ func faultOf(text string) ParseError {
 		}
 	}
 	if len(faults) != 1 {
-		return ParseError{Reason: fmt.Sprintf("%d faults: %v", len(faults), faults)}
+		return ParseError{Reason: fmt.Sprintf("%d errors: %v", len(faults), faults)}
 	}
 	return faults[0]
 }

@@ -52,8 +52,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderGivesEachNamespaceItsPart of the capacity, for random inputs: an n-th minus its largest item, or all that it
-// wants.
+// TestOrderGivesEachNamespaceItsPart checks random inputs: each Namespace gets at least an n-th of the capacity minus
+// its largest item, or all that it wants.
 func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
 	const room = 1000
 	random := rand.New(rand.NewPCG(1, 2))
@@ -82,8 +82,8 @@ func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
 	}
 }
 
-// TestScheduleServesAllEqually: three Namespaces that always have queued work are served equally, whatever the weights
-// of their items. One that is added later is served equally from then on.
+// TestScheduleServesAllEqually checks three Namespaces that always have queued work, with items of different weights.
+// One that is added later is served equally from then on.
 func TestScheduleServesAllEqually(t *testing.T) {
 	var queue fair.Queue
 	got := map[string]int{}
@@ -121,7 +121,7 @@ func TestScheduleKeepsTheOrderOfOneNamespaceAndOfEquals(t *testing.T) {
 	}
 }
 
-// TestQuotasEndUpEqual in any order of arrival, and no Namespace releases a slot twice without need.
+// TestQuotasEndUpEqual checks random orders of arrival, and that no more slots are released than needed.
 func TestQuotasEndUpEqual(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 100 {

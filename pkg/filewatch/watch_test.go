@@ -79,7 +79,7 @@ func TestANewTextEndsTheWatch(t *testing.T) {
 	}
 }
 
-// TestAChangedLinkOnTheWayToAFileIsNoticedSoon although the directory in which the path ends does not change.
+// TestAChangedLinkOnTheWayToAFileIsNoticedSoon checks links above the directory of the file, which does not change.
 func TestAChangedLinkOnTheWayToAFileIsNoticedSoon(t *testing.T) {
 	for name, path := range map[string]string{"a link above it": "current/file.conf", "a link that it resolves through": "file.conf"} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,9 @@ func TestWhyAFileCannotBeUsedIsReportedOnceAndSoIsThatItCanBe(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- read.Watch(ctx, slog.New(slog.DiscardHandler)) }()
 
-	for _, step := range []struct{ write, want string }{{"wrong", "invalid text: wrong"}, {"wrong again", "invalid text: wrong again"}, {"one", ""}} {
+	for _, step := range []struct{ write, want string }{
+		{"wrong", "invalid text: wrong"}, {"wrong again", "invalid text: wrong again"}, {"one", ""},
+	} {
 		file.write(step.write)
 		err := wait.Receive(t, step.write+" is reported", reported)
 		if err == nil && step.want != "" || err != nil && err.Error() != step.want {
@@ -154,8 +156,8 @@ func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
 	}
 }
 
-// TestATextThatIsTakenBackWhileItIsCheckedIsNoChange: the check reads the file itself, and finds the old text, which is
-// valid.
+// TestATextThatIsTakenBackWhileItIsCheckedIsNoChange checks that a result about other content is discarded: the check
+// reads the file itself, and finds the old text, which is valid.
 func TestATextThatIsTakenBackWhileItIsCheckedIsNoChange(t *testing.T) {
 	file := mount(t)
 	read := readIt(t, file.path())

@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestAClientThatKeepsConnectionsCutsOffItself and no other: it holds the maximum number of connections and opens more,
-// each idle, while another client sends requests and keeps its connection.
+// TestAClientThatKeepsConnectionsCutsOffItself checks that a client which holds the maximum number of idle connections,
+// and opens more, loses its own. Another client keeps its connection.
 func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

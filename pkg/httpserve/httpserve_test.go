@@ -53,8 +53,8 @@ func get(t *testing.T, url string) (string, error) {
 	return string(body), err
 }
 
-// TestAllAddressesAreThoseOfBothFamilies: Go treats 0.0.0.0 and :: the same, even without IPv6. So one address in the
-// manifests serves load balancers of either family.
+// TestAllAddressesAreThoseOfBothFamilies checks that Go treats 0.0.0.0 and :: the same, even without IPv6. So one
+// address in the manifests serves load balancers of either family.
 func TestAllAddressesAreThoseOfBothFamilies(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
 		listener, err := net.Listen("tcp", address)

@@ -86,7 +86,7 @@ func TestConnectionThatCannotBeMadeReportsWhatToDo(t *testing.T) {
 	}
 }
 
-// TestABrokenContextIsNamed: the file, the context, and the missing part, in every function.
+// TestABrokenContextIsNamed checks that errors contain the file, the context, and the missing part.
 func TestABrokenContextIsNamed(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	replaced := func(old, with string) string { return strings.Replace(kubeconfig, old, with, 1) }
@@ -129,7 +129,7 @@ func TestABrokenContextIsNamed(t *testing.T) {
 	}
 }
 
-// TestAServerNeedsNoContext of the kubeconfig. This has always been so.
+// TestAServerNeedsNoContext checks that a kubeconfig without a context is valid together with a server address.
 func TestAServerNeedsNoContext(t *testing.T) {
 	for _, asKubectl := range []bool{true, false} {
 		text := strings.Replace(strings.Replace(kubeconfig, "current-context: x", "", 1), "clusters:", "extensions: [] #", 1)

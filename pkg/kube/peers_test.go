@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestThePeerAddressesOfTheAPIServerAreTracked, by its address and by its name, even without a reply.
+// TestThePeerAddressesOfTheAPIServerAreTracked checks an address and a name, also without a reply.
 func TestThePeerAddressesOfTheAPIServerAreTracked(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	at, err := url.Parse(server.URL)
@@ -65,7 +65,7 @@ func TestThePeerAddressesOfTheAPIServerAreTracked(t *testing.T) {
 	server.Close()
 }
 
-// TestWhatIsRememberedIsBounded because a name may resolve to others each time.
+// TestWhatIsRememberedIsBounded checks the limit, because a name may resolve to other addresses each time.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	dialled := NewPeerTracker(&rest.Config{})
 	addr := netip.MustParseAddr("192.0.2.1")

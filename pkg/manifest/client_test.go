@@ -110,7 +110,7 @@ func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
 	}
 }
 
-// TestKnownFieldsAreReadNextToAnUnknownOne: the object is valid without it.
+// TestKnownFieldsAreReadNextToAnUnknownOne checks that the object is valid without the unknown field.
 func TestKnownFieldsAreReadNextToAnUnknownOne(t *testing.T) {
 	var service corev1.Service
 	clientLines("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {newIn138: x, clusterIP: 10.96.0.1}\n", &service)

@@ -59,7 +59,7 @@ func TestALineInAListIsThatOfTheItemsField(t *testing.T) {
 	}
 }
 
-// TestMergesOfMergesEnd: each mapping merges the previous one ten times.
+// TestMergesOfMergesEnd checks that exponential merges end: each mapping merges the previous one ten times.
 func TestMergesOfMergesEnd(t *testing.T) {
 	text := "apiVersion: v1\nkind: Service\na0: &a0 {x: 1}\n"
 	for i := range 9 {

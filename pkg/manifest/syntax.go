@@ -68,7 +68,6 @@ const (
 //
 // It uses the YAML 1.2 library, which reports the line of the opening bracket or quote instead of the line where it
 // should have been closed.
-// it should have been closed.
 func unquoted(text []byte) *ParseError {
 	if len(text) > maxExplained {
 		return nil

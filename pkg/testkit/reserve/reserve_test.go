@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
-// TestAReservedPortIsNobodysByChance: if the kernel has two ports to choose from, servers and clients get the other
-// one, or none. A server that names the port gets it, repeatedly, and between servers connections are refused.
+// TestAReservedPortIsNobodysByChance checks that the kernel, with two ports to choose from, assigns the other one or
+// none. A server that names the port gets it, repeatedly, and between servers connections are refused.
 func TestAReservedPortIsNobodysByChance(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::", "::1"} {
 		t.Run(host, func(t *testing.T) {

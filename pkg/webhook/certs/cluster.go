@@ -79,8 +79,8 @@ func (s Settings) names() map[string]string {
 	return names
 }
 
-// readConfigurations reads the existing ones. One may be missing: its manifest has not been applied yet, or was
-// deleted. One that cannot be read is returned as unknown.
+// readConfigurations reads the existing webhook configurations. One may be missing: its manifest has not been applied
+// yet, or was deleted. One that cannot be read is returned as unknown.
 func (s *SelfSigned) readConfigurations(ctx context.Context) (all []configuration, err error) {
 	for resource, name := range s.settings.names() {
 		read, readErr := s.readConfiguration(ctx, resource, name)

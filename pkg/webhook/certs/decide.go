@@ -27,7 +27,7 @@ type configuration struct {
 	unknown bool
 }
 
-// action is the action of a step.
+// action is what a step does.
 type action string
 
 // The actions.

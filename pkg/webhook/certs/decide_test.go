@@ -197,7 +197,7 @@ func TestANewCAJoinsTheOldOneAndTheCertificateStaysIfItCan(t *testing.T) {
 		t.Errorf("%d CAs (%v), want the new one alone", len(last.trusted), err)
 	}
 	for name, spoilt := range map[string]*content{
-		"no Secret": nil, "an empty Secret": {}, "a CA that did not sign": {trusted: bundle{old.Certificate}, leaf: reissued(t, next.signer, now)},
+		"no Secret": nil, "an empty Secret": {}, "another CA": {trusted: bundle{old.Certificate}, leaf: reissued(t, next.signer, now)},
 	} {
 		after, err := view{now: now, content: spoilt}.after(createSecret, oneSetting)
 		must(t, err)

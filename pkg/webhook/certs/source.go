@@ -36,7 +36,7 @@ type Observer interface {
 	CertificateFailed(operation Operation, err error)
 }
 
-// Operation is an operation that may fail.
+// Operation names an operation that may fail.
 type Operation string
 
 // The operations.
@@ -50,7 +50,7 @@ const (
 	ReadFiles          Operation = "read_files" // or the files do
 )
 
-// Operations returns all of them, for counters that start at zero.
+// Operations returns all operations, for counters that start at zero.
 func Operations() []Operation {
 	return []Operation{ReadSecret, WriteSecret, ReadConfiguration, PatchConfiguration, Watch, UseSecret, ReadFiles}
 }

@@ -44,7 +44,7 @@ type finding struct {
 	Message   string       `json:"message"`
 }
 
-// summary contains the counts.
+// summary contains the counts of a report.
 type summary struct {
 	Checked  int `json:"checked"`  // objects
 	Skipped  int `json:"skipped"`  // objects of other kinds, and those that were opted out

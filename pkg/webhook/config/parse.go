@@ -117,7 +117,7 @@ type defaults struct {
 	WithSessionAffinity bool    `json:"withSessionAffinity"`
 }
 
-// settings returns the settings of a document, and the errors in it.
+// settings returns the settings in a document, and its errors.
 func (d *document) settings() (*rules.Settings, field.ErrorList) {
 	settings := Default()
 	settings.Strict, settings.ProxyName, settings.DNSByTopology = d.Strict, d.ProxyName, d.DNSByTopology
@@ -136,7 +136,7 @@ func (d *document) settings() (*rules.Settings, field.ErrorList) {
 	return settings, append(wrong, errs...)
 }
 
-// chosen returns the default; nil if there is none.
+// chosen returns the configured default; nil if there is none.
 func (d *defaults) chosen() (chosen *rules.Default, wrong field.ErrorList) {
 	var before *field.Path
 	for _, one := range [...]struct {

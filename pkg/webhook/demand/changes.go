@@ -31,7 +31,7 @@ func (r objectChange) object() *servicedemand.ServiceDemand {
 	return r.before
 }
 
-// change returns its cost and its priority.
+// change returns the cost and the priority of the write.
 func (r objectChange) change() change {
 	object := r.object()
 	text, _ := json.Marshal(object) //nolint:errchkjson // of numbers and strings

@@ -117,7 +117,7 @@ func shapes() map[string]map[string]float64 {
 	}
 }
 
-// skewedTo returns four fifths for one zone, and the rest for all others in proportion to their endpoints.
+// skewedTo returns a share of 80 % for one zone; the others share the rest in proportion to their endpoints.
 func skewedTo(zones map[string]float64, crowd string) map[string]float64 {
 	parts := map[string]float64{}
 	for zone, part := range zones {
@@ -237,7 +237,7 @@ func TestClientsJumpToAnotherZone(t *testing.T) {
 }
 
 func TestDayAndNight(t *testing.T) {
-	// A fifth of a percentage point is ignored: a twelfth of the demand of a zone with one of 43 endpoints.
+	// Differences below 0.2 percentage points are ignored: 1/12 of the demand of a zone with one of 43 endpoints.
 	mosts := map[string]float64{"4-4-3": 1.28, "6-1-1": 1.28, "40-1-1-1": 1.36}
 	for shape, endpoints := range shapes() {
 		t.Run(shape, func(t *testing.T) {

@@ -41,7 +41,7 @@ func latency(load float64) float64 {
 
 var loops = []loop{
 	{"clients wait for responses", func(load float64) float64 { return (thinking + idle) / (thinking + latency(load)) }, false},
-	{"clients wait up to a timeout", func(load float64) float64 { return (thinking + idle) / (thinking + min(latency(load), requestTimeout)) }, false},
+	{"clients time out", func(load float64) float64 { return (thinking + idle) / (thinking + min(latency(load), requestTimeout)) }, false},
 	{"clients retry twice", func(load float64) float64 {
 		refused := max(0, 1-1/max(load, 1))
 		return 1 + refused + refused*refused

@@ -10,7 +10,7 @@ import (
 // DecideDefault chooses the topology setting to add to a Service that has none. The first of these sources with a
 // setting decides, even if it decides that nothing is added:
 //
-//	the Service   any topology setting of its own, even an empty or wrong one: we do not guess what its owner meant
+//	the Service   any topology setting of its own, even an empty or invalid one
 //	the opt-out   the label on the Service or its Namespace
 //	the Namespace its annotations
 //	the cluster   settings.Default

@@ -31,7 +31,7 @@ type namespaceAnnotation struct {
 	setting Setting
 }
 
-// namespaceAnnotations are all of them.
+// namespaceAnnotations are all annotations that set a default.
 var namespaceAnnotations = []namespaceAnnotation{
 	{policy.DefaultTopologyModeAnnotation, TopologyMode},
 	{policy.DefaultTopologyKeysAnnotation, TopologyKeys},

@@ -34,7 +34,7 @@ func keysWithoutWildcard(s *subject) []Violation {
 	}
 	detail, input := `no "*": connections fail where no endpoint matches; append ", *" to fall back to any endpoint`, ""
 	if s.isBounded() {
-		detail, input = `no "*": max-load applies to each group's own mean, and connections fail where no endpoint matches; append ", *"`, "bounded"
+		detail, input = `no "*": max-load applies to each group's mean, and connections fail where no endpoint matches; append ", *"`, "bounded"
 	}
 	if s.isServedByDNS() {
 		detail, input = `no "*": where no endpoint matches, DNS returns none; append ", *"`, "headless"

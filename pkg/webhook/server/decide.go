@@ -14,7 +14,7 @@ const (
 	ValidateNamespacesPath = "/validate-namespaces"
 )
 
-// Paths returns all of them.
+// Paths returns all served paths.
 func Paths() []string {
 	return []string{DefaultServicesPath, ValidateServicesPath, ValidateNamespacesPath}
 }

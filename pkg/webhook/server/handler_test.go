@@ -472,7 +472,7 @@ func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 		"a body that ends early": { // net/http detects it by the length
 			func(r *http.Request) { r.Body = io.NopCloser(broken{io.ErrUnexpectedEOF}) }, 400, "unexpected EOF", Unreadable,
 		},
-		"a connection reset in the body": {func(r *http.Request) { r.Body = io.NopCloser(broken{errors.New("reset")}) }, 400, "reset", Unreadable},
+		"a reset in the body": {func(r *http.Request) { r.Body = io.NopCloser(broken{errors.New("reset")}) }, 400, "reset", Unreadable},
 		"a body that arrives late": {
 			func(r *http.Request) { r.Body = io.NopCloser(broken{os.ErrDeadlineExceeded}) }, 408, "timed out", Unreadable,
 		},

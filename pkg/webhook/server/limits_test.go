@@ -199,7 +199,7 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 	}
 }
 
-// speaker sends the same review repeatedly on one connection. It is cheap, because its time counts as the server's.
+// speaker sends the same review repeatedly on one connection. It is cheap, because benchmarks count its time, too.
 type speaker struct {
 	connection net.Conn
 	reader     *bufio.Reader

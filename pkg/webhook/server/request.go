@@ -108,7 +108,7 @@ func decode[T any](body []byte, want target) (*request[T], error) {
 	return read.Request, nil
 }
 
-// goStructField is the decoder's prefix of a field's path, which is of no use to readers who do not know our types.
+// goStructField is the decoder's prefix of a field's path, which means nothing to clients.
 var goStructField = regexp.MustCompile(`Go struct field \S*?(request\.\S+)`)
 
 // decodeService parses a review of a Service. It sets the objects' Namespace to that of the request, whatever they

@@ -249,7 +249,7 @@ func TestEveryWaitForAClientIsBoundedAndIdlingIsLongerThanTheAPIServers(t *testi
 	}
 }
 
-// hurried shortens the timeouts for clients.
+// hurried shortens the client timeouts of the server.
 func hurried(server *Server, _ *Options) {
 	if server != nil {
 		server.http.ReadHeaderTimeout, server.http.ReadTimeout = time.Second, 2*time.Second

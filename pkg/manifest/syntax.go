@@ -58,7 +58,7 @@ const (
 	// indicators are characters that must not begin an unquoted text, or have another meaning there (YAML 1.2, rule
 	// c-indicator).
 	indicators = "*&!|>%@`{}[],?:#-\"'"
-	// maxExplained bounds the text that is parsed again, in bytes, and maxTried how often.
+	// maxExplained bounds the text that is parsed again, in bytes. The other constant bounds how often.
 	maxExplained = 1 << 20
 	maxTried     = 4
 )

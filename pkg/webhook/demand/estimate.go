@@ -74,7 +74,7 @@ const (
 // Decision is the result of a sample.
 type Decision struct {
 	Reason Reason
-	// Parts are the shares of connections by zone; they sum to 1. Nil with InsufficientData and BelowThreshold.
+	// Parts are the fractions of connections by zone; they sum to 1. Nil with InsufficientData and BelowThreshold.
 	Parts map[string]float64
 	// ConnectionsPerMinute is the rate of the last minutes.
 	ConnectionsPerMinute float64

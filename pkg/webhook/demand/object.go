@@ -50,7 +50,7 @@ func newObject(
 	}
 	object.Zones = zoneShares(found.Parts)
 	if len(object.Zones) > servicedemand.MaxZones {
-		return nil, fmt.Errorf("build the ServiceDemand of Service %s/%s: it has %d zones, at most %d are allowed; "+
+		return nil, fmt.Errorf("build the ServiceDemand of Service %s/%s: %d zones, at most %d allowed; "+
 			"using assumed demand: list its clients, or merge zones",
 			service.Namespace, service.Name, len(object.Zones), servicedemand.MaxZones)
 	}

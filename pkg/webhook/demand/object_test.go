@@ -146,8 +146,8 @@ func TestWhatIsWritten(t *testing.T) {
 		{"written by another version of the webhook", seen(map[string]string{"web": "1"}, another), found(First, 2), "delete +Inf"},
 		{"no longer requested", unasked, Report{}, "delete +Inf"},
 		{"unmanaged", seen(map[string]string{"web": "1"}, foreign), found(First, 2), ""},
-		{"too many zones", seen(map[string]string{"web": "1"}), many, "at most 512"},
-		{"too many zones now", seen(map[string]string{"web": "1"}, written(t, "1")), differs(many), "delete 4; at most 512"},
+		{"too many zones", seen(map[string]string{"web": "1"}), many, "at most 512 allowed"},
+		{"too many zones now", seen(map[string]string{"web": "1"}, written(t, "1")), differs(many), "delete 4; at most 512 allowed"},
 	} {
 		rewrites, err := c.seen.changes(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
 		var got []string

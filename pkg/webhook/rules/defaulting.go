@@ -15,7 +15,7 @@ import (
 //	the Namespace its annotations
 //	the cluster   settings.Default
 //
-// The chosen default is then checked against the Service (see exemptBecause). isUpdate is false if the Service is
+// The chosen default is then checked against the Service (defaulting_skip.go). isUpdate is false if the Service is
 // created. A second decision about a Service with its default adds nothing.
 func DecideDefault(
 	service *Service, namespace NamespaceDefaults, facts Facts, settings *Settings, isUpdate bool,

@@ -12,7 +12,7 @@ type observations struct {
 	mu       sync.Mutex
 	lines    []string
 	inFlight int
-	max      int // the largest inFlight
+	max      int // the largest number in flight
 }
 
 func (o *observations) add(format string, values ...any) {

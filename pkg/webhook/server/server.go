@@ -135,7 +135,7 @@ func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// isOverloaded reports whether there are more than keptConnections connections.
+// isOverloaded reports whether responses must ask clients to close their connections.
 func (s *Server) isOverloaded() bool { return s.connections.Load() > keptConnections }
 
 // Start serves until ctx ends, then drains as Drain does, unless that is done already, and closes the remaining

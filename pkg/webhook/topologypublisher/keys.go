@@ -42,7 +42,7 @@ func (u keyUsage) add(key policy.Key, isAdministrators bool) { u[key] = u[key] |
 
 // keySet chooses the published keys, and keeps the state for this.
 type keySet struct {
-	// states are the keys in use, and published keys until keyLinger after their last use.
+	// states are the keys in use, and published keys for some time after their last use.
 	states    map[policy.Key]keyState
 	published map[policy.Key]bool
 	// full is when the token bucket is full again.

@@ -25,7 +25,7 @@ const editNothing = "It can be applied without edits."
 
 var ways = []way{
 	{"install.yaml", "manifests", "Vicinity in place of kube-proxy. Stop kube-proxy first.\n" + editTwo},
-	{"install-beside-kube-proxy.yaml", "manifests/beside-kube-proxy", `Vicinity beside kube-proxy, for Services with the label
+	{"install-beside-kube-proxy.yaml", "manifests/beside-kube-proxy", `Vicinity next to kube-proxy, for Services with the label
 service.kubernetes.io/service-proxy-name: vicinity.
 Edit one value in the ConfigMap vicinity-proxy before you apply it: clusterCIDR, the addresses of pods.`},
 	{"install-webhook.yaml", "manifests/webhook", "The admission webhook.\n" + editNothing},

@@ -24,7 +24,7 @@ func (r release) makeImages(programs []program) error {
 			"org.opencontainers.image.licenses": license,
 		}
 		file := fmt.Sprintf("vicinity-%s-%s-image-%s.tar", built.name, r.version, built.platform.architecture)
-		r.step("making the image %s for %s", made.Name, built.platform)
+		r.step("building image %s for %s", made.Name, built.platform)
 		if err := image.WriteArchive(r.path(file), made); err != nil {
 			return err
 		}

@@ -30,11 +30,11 @@ func main() {
 	}
 }
 
-const help = `Makes what users download, from a clean checkout: make release VERSION=v0.1.0
+const help = `Builds the files of a release from a clean checkout: make release VERSION=v0.1.0
 
-Programs for Linux on amd64 and arm64, and the webhook's, which checks files, also for macOS and Windows; images of both
-programs; a file to install from for each way of installing; for each program a list of the modules in it (SPDX); and
-the checksums of all that. The same commit makes the same bytes.
+Programs for Linux on amd64 and arm64, and the webhook, which checks files, also for macOS and Windows; images of both
+programs; an installation manifest for each installation method; an SBOM of each program (SPDX); and checksums of all
+files. The builds are reproducible.
 
 `
 
@@ -55,8 +55,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var folder string
 	flags := pflag.NewFlagSet("release", pflag.ContinueOnError)
 	flags.StringVar(&r.version, "version", "", "the `VERSION`, such as v0.1.0 or v0.1.0-rc.1")
-	flags.StringVar(&r.registry, "registry", "ghcr.io/vicinity-proxy", "the `REGISTRY` where the images will be")
-	flags.StringVar(&folder, "output", "dist", "the `FOLDER` to make; one that exists is replaced")
+	flags.StringVar(&r.registry, "registry", "ghcr.io/vicinity-proxy", "the `REGISTRY` of the images")
+	flags.StringVar(&folder, "output", "dist", "the output `FOLDER`; an existing one is replaced")
 	flags.StringVar(&r.kustomize, "kustomize", "bin/kustomize", "the `PROGRAM` kustomize")
 	flags.Usage = func() { fmt.Fprint(out, help, flags.FlagUsages()) }
 	if err := flags.Parse(args); err != nil {
@@ -72,13 +72,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	// The files are written to a temporary folder, so that an incomplete release is never mistaken for a complete one.
 	if err := errors.Join(os.RemoveAll(r.folder), os.MkdirAll(r.folder, 0o755)); err != nil {
-		return fmt.Errorf("making the folder %s: %w", r.folder, err)
+		return fmt.Errorf("create folder %s: %w", r.folder, err)
 	}
 	if err := r.fill(ctx); err != nil {
 		return errors.Join(err, os.RemoveAll(r.folder))
 	}
 	if err := errors.Join(os.RemoveAll(folder), os.Rename(r.folder, folder)); err != nil {
-		return fmt.Errorf("moving the files to %s: %w", folder, err)
+		return fmt.Errorf("move the files to %s: %w", folder, err)
 	}
 	return list(out, folder)
 }
@@ -97,19 +97,19 @@ func checkVersion(version string) error {
 func head(ctx context.Context) (commit string, created time.Time, err error) {
 	changes, err := output(ctx, "git", "status", "--porcelain")
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("looking for changes that are not committed: %w", err)
+		return "", time.Time{}, fmt.Errorf("check for uncommitted changes: %w", err)
 	}
 	if changes != "" {
-		return "", time.Time{}, fmt.Errorf("there are changes that are not committed; commit or stash them first:\n%s", changes)
+		return "", time.Time{}, fmt.Errorf("uncommitted changes; commit or stash them first:\n%s", changes)
 	}
 	text, err := output(ctx, "git", "log", "-1", "--format=%H %ct")
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("reading the commit: %w", err)
+		return "", time.Time{}, fmt.Errorf("read the commit: %w", err)
 	}
 	commit, unix, _ := strings.Cut(text, " ")
 	seconds, err := strconv.ParseInt(unix, 10, 64)
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("reading the commit's time: %w", err)
+		return "", time.Time{}, fmt.Errorf("parse the commit time: %w", err)
 	}
 	return commit, time.Unix(seconds, 0).UTC(), nil
 }
@@ -155,10 +155,10 @@ func (r release) step(format string, args ...any) { fmt.Fprintf(r.progress, form
 func copyFile(from, to string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
-		return fmt.Errorf("copying a file: %w", err)
+		return fmt.Errorf("copy file: %w", err)
 	}
 	if err := os.WriteFile(to, text, 0o644); err != nil {
-		return fmt.Errorf("copying a file: %w", err)
+		return fmt.Errorf("copy file: %w", err)
 	}
 	return nil
 }

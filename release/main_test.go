@@ -58,8 +58,8 @@ func TestOnlyWhatIsCommittedIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = run(t.Context(), []string{"--version", "v0.1.0"}, &bytes.Buffer{})
-	if err == nil || !strings.Contains(err.Error(), "not committed") || !strings.Contains(err.Error(), "new.go") {
-		t.Errorf("with a file that is not committed: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "uncommitted") || !strings.Contains(err.Error(), "new.go") {
+		t.Errorf("with an uncommitted file: %v", err)
 	}
 	t.Chdir(t.TempDir())
 	if _, _, err := head(t.Context()); err == nil || !strings.Contains(err.Error(), "git status") {
@@ -85,7 +85,7 @@ func TestAFailedRunKeepsTheOldRelease(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat("dist.partial"); err == nil {
-		t.Error("half a release is left")
+		t.Error("an incomplete release is left")
 	}
 }
 
@@ -183,7 +183,7 @@ func TestTheManifestsNameTheReleasesImages(t *testing.T) {
 			}
 		}
 		if !strings.Contains(string(text), "app.kubernetes.io/version: v0.1.0\n") {
-			t.Errorf("%s says no version", way.file)
+			t.Errorf("%s has no version label", way.file)
 		}
 	}
 	want := map[string]string{

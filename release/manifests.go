@@ -21,25 +21,25 @@ type way struct {
 const editTwo = `Edit two values in the ConfigMap vicinity-proxy before you apply it:
 server, the address of the API server, and clusterCIDR, the addresses of pods.`
 
-const editNothing = "Nothing in it has to be edited."
+const editNothing = "It can be applied without edits."
 
 var ways = []way{
-	{"install.yaml", "manifests", "Vicinity in place of kube-proxy, which has to be stopped first.\n" + editTwo},
-	{"install-beside-kube-proxy.yaml", "manifests/beside-kube-proxy", `Vicinity beside kube-proxy, for Services with the label
+	{"install.yaml", "manifests", "Vicinity in place of kube-proxy. Stop kube-proxy first.\n" + editTwo},
+	{"install-beside-kube-proxy.yaml", "manifests/beside-kube-proxy", `Vicinity next to kube-proxy, for Services with the label
 service.kubernetes.io/service-proxy-name: vicinity.
 Edit one value in the ConfigMap vicinity-proxy before you apply it: clusterCIDR, the addresses of pods.`},
 	{"install-webhook.yaml", "manifests/webhook", "The admission webhook.\n" + editNothing},
 	{
 		"install-webhook-enforce.yaml", "manifests/webhook/enforce",
-		"The admission webhook. Without its answer, what it checks is refused.\n" + editNothing,
+		"The admission webhook. If it does not respond, the API server rejects the objects that it checks.\n" + editNothing,
 	},
 	{
 		"install-webhook-topology-slices.yaml", "manifests/webhook/topology-slices",
-		"The admission webhook, which also says where nodes are, for the proxies of large clusters.\n" + editNothing,
+		"The admission webhook, which also publishes TopologySlices for the proxies of large clusters.\n" + editNothing,
 	},
 	{
 		"install-webhook-cel.yaml", "manifests/webhook-cel",
-		"The webhook's rules as policies of the API server, for clusters that want no webhook.\n" + editNothing,
+		"The webhook's rules as policies of the API server, for clusters without a webhook.\n" + editNothing,
 	},
 }
 
@@ -48,10 +48,10 @@ func (r release) renderManifests(ctx context.Context) error {
 	for _, way := range ways {
 		text, err := r.render(ctx, way)
 		if err != nil {
-			return fmt.Errorf("rendering %s: %w", way.folder, err)
+			return fmt.Errorf("render %s: %w", way.folder, err)
 		}
 		if err := os.WriteFile(r.path(way.file), []byte(text), 0o644); err != nil {
-			return fmt.Errorf("writing %s: %w", way.file, err)
+			return fmt.Errorf("write %s: %w", way.file, err)
 		}
 	}
 	r.step("rendered the manifests")

@@ -63,7 +63,7 @@ func (r release) build(ctx context.Context, target platform, names ...string) ([
 		"BIN="+folder, "PROGRAMS="+strings.Join(names, " "), "VERSION="+r.version)
 	cmd.Env = append(os.Environ(), "GOOS="+target.os, "GOARCH="+target.architecture, "GOFLAGS=", "GOWORK=off")
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building for %s: %w\n%s", target, err, output)
+		return nil, fmt.Errorf("build for %s: %w\n%s", target, err, output)
 	}
 	var all []program
 	for _, name := range names {
@@ -76,7 +76,7 @@ func (r release) build(ctx context.Context, target platform, names ...string) ([
 			file: fmt.Sprintf("vicinity-%s-%s-%s%s", name, r.version, target, suffix),
 		}
 		if err := os.Link(built.built, r.path(built.file)); err != nil {
-			return nil, fmt.Errorf("naming the program %s for %s: %w", name, target, err)
+			return nil, fmt.Errorf("link program %s for %s: %w", name, target, err)
 		}
 		all = append(all, built)
 	}

@@ -21,22 +21,22 @@ func (r release) describePrograms(programs []program) error {
 	for _, built := range programs {
 		info, err := buildinfo.ReadFile(r.path(built.file))
 		if err != nil {
-			return fmt.Errorf("reading what %s is made of: %w", built.file, err)
+			return fmt.Errorf("read the build info of %s: %w", built.file, err)
 		}
 		content, err := os.ReadFile(r.path(built.file))
 		if err != nil {
-			return fmt.Errorf("reading %s: %w", built.file, err)
+			return fmt.Errorf("read %s: %w", built.file, err)
 		}
 		sum := sha256.Sum256(content)
 		var text bytes.Buffer
 		if err := json.Write(r.document(built.file, hex.EncodeToString(sum[:]), info), &text, json.Indent("  ")); err != nil {
-			return fmt.Errorf("encoding what %s is made of: %w", built.file, err)
+			return fmt.Errorf("encode the SBOM of %s: %w", built.file, err)
 		}
 		if err := os.WriteFile(r.path(built.file+".spdx.json"), text.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("writing what %s is made of: %w", built.file, err)
+			return fmt.Errorf("write the SBOM of %s: %w", built.file, err)
 		}
 	}
-	r.step("described what the programs are made of")
+	r.step("wrote the SBOMs")
 	return nil
 }
 

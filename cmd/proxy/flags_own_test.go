@@ -114,7 +114,7 @@ func TestWhatIsWrongInOurOwnDocumentIsRejected(t *testing.T) {
 		"a field twice":         {"dnsTTL: 5s\ndnsTTL: 6s\n", "dnsTTL: duplicate field"},
 		"a value":               {"dnsTTL: 5ms\n", "dnsTTL 5ms: want whole seconds, at most 1h0m0s"},
 		"no time":               {"dnsTTL: soon\n", `dnsTTL: time: invalid duration "soon"`},
-		"two values":            {"ownTables: always\nlogLevel: loud\n", "logLevel \"loud\" is none of: debug, info, warn, error\nownTables"},
+		"two values":            {"ownTables: always\nlogLevel: loud\n", "logLevel \"loud\" must be one of: debug, info, warn, error\nownTables"},
 	} {
 		_, err := runWith(t, kubeProxysDocument+"---\n"+ownDocument+test.text)
 		if text := fmt.Sprint(err); !strings.Contains(text, "of kind VicinityProxyConfiguration: ") || !strings.Contains(text, test.want) {

@@ -40,8 +40,8 @@ func TestRunFlags(t *testing.T) {
 		"neither address nor port":             {args: metrics + " metrics", err: metrics + `: "metrics" is not IP:PORT`},
 		"one address for two servers":          {args: health + " :1 " + metrics + " :1", err: "each needs its own"},
 		"an unknown log format":                {args: "--log-format xml", err: `--log-format: "xml" must be one of: text, json`},
-		"an unknown log level":                 {args: "--log-level loud", err: `--log-level "loud" is none of: debug, info, warn, error`},
-		"an unknown answer to who owns tables": {args: "--own-tables always", err: `--own-tables "always" is none of: auto, never`},
+		"an unknown log level":                 {args: "--log-level loud", err: `--log-level "loud" must be one of: debug, info, warn, error`},
+		"an unknown answer to who owns tables": {args: "--own-tables always", err: `--own-tables "always" must be one of: auto, never`},
 		"secure metrics by a host name": {
 			args: "--secure-metrics-bind-address localhost:1", err: `--secure-metrics-bind-address "localhost:1" is not IP:PORT`,
 		},

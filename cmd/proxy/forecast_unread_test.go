@@ -201,7 +201,7 @@ func TestADemandThatIsNoneIsNoPass(t *testing.T) {
 		}
 	}
 	got := proxyCommand(t, "forecast", "--manifests", folder, "--demand", "/dev/zero")
-	if got.status != 2 || !strings.Contains(got.stderr, "read /dev/zero: it has more than 67108864 bytes") {
+	if got.status != 2 || !strings.Contains(got.stderr, "read /dev/zero: larger than the limit of 67108864 bytes") {
 		t.Errorf("a file without end: %+v", got)
 	}
 }

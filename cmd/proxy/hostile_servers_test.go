@@ -148,7 +148,7 @@ func TestAPodsResponseIsBounded(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &nodes); err != nil || len(nodes) != 5 || got.status != 1 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	const tooLarge = "request failed: it has more than 65536 bytes, the most that are read"
+	const tooLarge = "request failed: larger than the limit of 65536 bytes"
 	for i, want := range []string{tooLarge, "", "request failed: 302 Found", "context deadline exceeded", tooLarge} {
 		if nodes[i].InSync || !strings.Contains(nodes[i].Problem, want) {
 			t.Errorf("%s: %q, want %q", nodes[i].Node, nodes[i].Problem, want)

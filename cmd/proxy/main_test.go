@@ -63,7 +63,7 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 		usage  string
 	}{
 		"no command": {
-			nil, "the command must come first, one of: cleanup, completion, explain, flows, forecast, render, run, status, version", "proxy COMMAND",
+			nil, "missing command; must be one of: cleanup, completion, explain, flows, forecast, render, run, status, version", "proxy COMMAND",
 		},
 		"an unknown command": {splitArgs("frobnicate"), `unknown command "frobnicate"`, "proxy COMMAND"},
 		"a mistyped command": {splitArgs("expain --manifests x"), `unknown command "expain"; did you mean "explain"?`, "proxy COMMAND"},
@@ -91,7 +91,7 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 			"--manifests PATH, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from",
 			"proxy render [flags]",
 		},
-		"a bad value":        {splitArgs("version -o yaml"), `--output "yaml" is none of: text, json`, "proxy version [-o json]"},
+		"a bad value":        {splitArgs("version -o yaml"), `--output "yaml" must be one of: text, json`, "proxy version [-o json]"},
 		"too many arguments": {splitArgs("version now"), `unexpected argument "now"`, "proxy version [-o json]"},
 		"a second Service": {
 			splitArgs("explain --manifests x shop/web shop/api"), `unexpected argument "shop/api"`,

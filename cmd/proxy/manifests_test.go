@@ -92,7 +92,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	succeed(t, err)
 	defer func() { _ = zeros.Close() }()
 	got := proxyCommandOn(t, zeros, splitArgs("forecast --manifests -")...)
-	if got.status != 2 || !strings.Contains(got.stderr, "read <stdin>: it has more than 268435456 bytes") {
+	if got.status != 2 || !strings.Contains(got.stderr, "read <stdin>: larger than the limit of 268435456 bytes") {
 		t.Errorf("input without end: %+v", got)
 	}
 }

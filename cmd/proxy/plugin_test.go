@@ -63,7 +63,7 @@ contexts: [{name: here, context: {cluster: a, user: me}}, {name: there, context:
 		}
 	}
 	t.Setenv("KUBECONFIG", "")
-	if got := pluginCommand(t, "forecast"); got.status != 2 || !strings.Contains(got.stderr, "no cluster is named: give a kubeconfig") {
+	if got := pluginCommand(t, "forecast"); got.status != 2 || !strings.Contains(got.stderr, "no cluster specified: give a kubeconfig") {
 		t.Errorf("without a kubeconfig: status %d, %s", got.status, got.stderr)
 	}
 	if got := pluginCommand(t, "explain", "shop/web"); got.status != 2 || !strings.Contains(got.stderr, "--node NAME or --all-nodes") {

@@ -160,7 +160,7 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 		"it starts, and the Node is not known": {[]string{"--config", file("mode: iptables")}, 0, "give --kubeconfig FILE", ""},
 		"a kubeconfig that is not there": {
 			[]string{"--config", file("clientConnection: {kubeconfig: /nowhere}")}, 0,
-			`unknown: connect to the API server: reading kubeconfig "/nowhere"`, "",
+			`unknown: connect to the API server: read kubeconfig "/nowhere"`, "",
 		},
 		"a misspelled setting": {
 			[]string{"--config", file("clusterCDIR: 10.0.0.0/8")}, 2, "clusterCDIR: - refused: unknown field", "",

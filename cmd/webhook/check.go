@@ -26,7 +26,7 @@ const checkLong = `Judge the Services and Namespaces in files by the rules that 
 FILE is a YAML or JSON file, with several documents and Lists in it if need be; or - for standard input; or a folder, of which
 every .yaml, .yml and .json file is read, those in its subfolders too. Templates must be rendered first.
 
-Files that hold no objects yet are passed over and counted: kustomizations, and what they name that is no resource; Helm charts (folders
+Files that hold no objects yet are skipped and counted: kustomizations, and what they name that is no resource; Helm charts (folders
 with Chart.yaml), of which Chart.yaml, values and templates/; JSON patches; and what --exclude matches. -v names them. The folders of each
 file and above it are asked, so that a file is the same whether its folder is given or its name. Patches of Services and Namespaces that a
 kustomization names or holds, and the annotations and labels that it gives to every object, are checked in part: an annotation or label
@@ -41,7 +41,7 @@ A finding (error) is something that could not be checked: text that is no YAML, 
 field that API servers do not know and would drop, if it looks as though it were to say something of topology. What API servers refuse
 by themselves is not reported again.
 
-If there are Nodes in the files, topology keys are compared with their labels. Objects of other kinds are passed over, as are those that
+If there are Nodes in the files, topology keys are compared with their labels. Objects of other kinds are skipped, as are those that
 carry the label vicinity.dev/admission: disabled, and Services of a Namespace in the files that carries it.
 
 The exit status is 0 if nothing is denied, 1 if something is, and 2 if something could not be checked or the command line is wrong.
@@ -118,7 +118,7 @@ func (f *checkFlags) register(flags *pflag.FlagSet) {
 		"`FILE` with a TopologyAdmissionConfiguration, the one that the webhook has. Without it every rule has its own action")
 	flags.BoolVar(&f.strict, "strict", false,
 		"deny what is warned of where a rule is stricter in strict mode, as the file's 'strict: true' does")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "name each file that is passed over, on standard error, and say why")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "name each file that is skipped, on standard error, and say why")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text or json")
 }
 

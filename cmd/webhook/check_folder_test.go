@@ -74,7 +74,7 @@ func TestAFolderAsPeopleHaveItIsCheckedAndItsOtherFilesAreCounted(t *testing.T) 
 	inFolder(t, deployed())
 	got := webhookCommand(t, "", "check", "-f", "deploy")
 	wantFindings(t, got, findingsOfDeployed...)
-	const summary = "1 object checked, 3 patches in part, 2 denied, 0 warnings; 1 passed over; 16 files passed over: " +
+	const summary = "1 object checked, 3 patches in part, 2 denied, 0 warnings; 1 skipped; 16 files skipped: " +
 		"2 kustomizations, 3 patches, " +
 		"6 inputs of kustomizations, 5 files of Helm charts"
 	wantEnd(t, got, 1, summary)
@@ -82,12 +82,12 @@ func TestAFolderAsPeopleHaveItIsCheckedAndItsOtherFilesAreCounted(t *testing.T) 
 	told := webhookCommand(t, "", "check", "-v", "-f", "deploy", "deploy/shop/values.yaml")
 	for file, reason := range map[string]string{
 		"deploy/shop/values-prod.yaml":   "a file of a Helm chart; check what 'helm template' prints",
-		"deploy/prod/replicas.yaml":      "a patch that no rule is about",
-		"deploy/operations.yaml":         "a patch that no rule is about",
+		"deploy/prod/replicas.yaml":      "a patch that no rule checks",
+		"deploy/operations.yaml":         "a patch that no rule checks",
 		"deploy/base/kustomization.yaml": "a kustomization; check what 'kubectl kustomize' prints",
-		"deploy/prod/conf/log.yaml":      "read by a kustomization above it, and no manifest",
+		"deploy/prod/conf/log.yaml":      "input of a kustomization, not a manifest",
 	} {
-		if line := file + ": passed over: " + reason + "\n"; !strings.Contains(told.stderr, line) {
+		if line := file + ": skipped: " + reason + "\n"; !strings.Contains(told.stderr, line) {
 			t.Errorf("-v says:\n%s\nand not %q", told.stderr, line)
 		}
 	}
@@ -111,7 +111,7 @@ func skippedIn(t *testing.T, args ...string) map[string]string {
 	for _, file := range document.Skipped {
 		roles[file.File] = file.Role
 		if file.Reason == "" {
-			t.Errorf("%s is passed over without a reason", file.File)
+			t.Errorf("%s is skipped without a reason", file.File)
 		}
 	}
 	if document.Summary.FilesSkipped != len(roles) {
@@ -143,7 +143,7 @@ func TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom(t *testing.T) {
 }
 
 func TestAnUnknownKindStaysAnError(t *testing.T) {
-	const advice = "; a file that is not a manifest can be passed over with --exclude (error)"
+	const advice = "; a file that is not a manifest can be skipped with --exclude (error)"
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  []string
@@ -199,7 +199,7 @@ labels:
     service.kubernetes.io/topology-mode: Auto
 `})
 	got := webhookCommand(t, "", "check", "d")
-	wantEnd(t, got, 2, "0 objects checked, 5 patches in part, 2 denied, 2 warnings, 1 error; 1 file passed over: 1 kustomization")
+	wantEnd(t, got, 2, "0 objects checked, 5 patches in part, 2 denied, 2 warnings, 1 error; 1 file skipped: 1 kustomization")
 	var lines []string
 	for line := range strings.Lines(got.stdout) {
 		place, _, _ := strings.Cut(line, ": Invalid value")
@@ -230,7 +230,7 @@ func TestAResourceIsAnObject(t *testing.T) {
 	})
 	got := webhookCommand(t, "", "check", "d", "flux")
 	wantFindings(t, got, "d/a.yaml:7: Service shop/web: ... (deny)", "flux/a.yaml:7: Service shop/api: ... (deny)")
-	wantEnd(t, got, 1, "2 objects checked, 2 denied, 0 warnings; 1 passed over; 1 file passed over: 1 kustomization")
+	wantEnd(t, got, 1, "2 objects checked, 2 denied, 0 warnings; 1 skipped; 1 file skipped: 1 kustomization")
 }
 
 func TestWhatIsExcludedIsSkipped(t *testing.T) {
@@ -256,7 +256,7 @@ func TestWhatIsExcludedIsSkipped(t *testing.T) {
 		for _, args := range [][]string{{"deploy"}, files} {
 			got := skippedIn(t, append(args, "--exclude", pattern)...)
 			if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); names != want {
-				t.Errorf("%v without %s: %q are passed over, want %q", args, pattern, names, want)
+				t.Errorf("%v without %s: %q are skipped, want %q", args, pattern, names, want)
 			}
 		}
 	}
@@ -268,8 +268,8 @@ func TestExcludedFilesAreNotReadAndCountedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := webhookCommand(t, "", "check", "-v", "-f", "d", "d/a.yaml", "--exclude", "a.yaml", "--exclude", "d/dang*")
-	wantEnd(t, got, 0, "d/dangling.yaml: passed over: excluded by d/dang*\nd/a.yaml: passed over: excluded by a.yaml\n"+
-		"1 object checked, 0 denied, 0 warnings; 2 files passed over: 2 excluded")
+	wantEnd(t, got, 0, "d/dangling.yaml: skipped: excluded by d/dang*\nd/a.yaml: skipped: excluded by a.yaml\n"+
+		"1 object checked, 0 denied, 0 warnings; 2 files skipped: 2 excluded")
 	wrong := webhookCommand(t, "", "check", "d", "--exclude", "[a", "--exclude", "")
 	isRefused := strings.Contains(wrong.stderr, `--exclude "[a" is not a pattern`) &&
 		strings.Contains(wrong.stderr, `--exclude "" is not a pattern`)

@@ -143,22 +143,22 @@ func TestEveryFindingHasItsLocationAndTheStatusFollows(t *testing.T) {
 		},
 		"other kinds": {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: 5\n---\napiVersion: v1\nkind: ConfigMap\n", nil, nil,
-			0, "0 objects checked, 0 denied, 0 warnings; 2 passed over",
+			0, "0 objects checked, 0 denied, 0 warnings; 2 skipped",
 		},
 		"a Service that is opted out": {
 			strings.Replace(serviceText("web", badKeys), "  annotations", "  labels: {vicinity.dev/admission: disabled}\n  annotations", 1), nil,
-			nil, 0, "0 objects checked, 0 denied, 0 warnings; 1 passed over",
+			nil, 0, "0 objects checked, 0 denied, 0 warnings; 1 skipped",
 		},
 		"a Namespace that is opted out, after its Service": {
 			serviceText("web", badKeys) + "---\napiVersion: v1\nkind: Namespace\n" +
 				"metadata: {name: shop, labels: {vicinity.dev/admission: disabled}}\n", nil,
-			nil, 0, "0 objects checked, 0 denied, 0 warnings; 2 passed over",
+			nil, 0, "0 objects checked, 0 denied, 0 warnings; 2 skipped",
 		},
 		"a Node that lacks the label, after the Service": {
 			serviceText("web", "example.com/rack,*") + "---\napiVersion: v1\nkind: Node\n" +
 				"metadata: {name: n1, labels: {topology.kubernetes.io/zone: a}}\n", nil,
 			[]string{`a.yaml:7: Service shop/web: metadata.annotations[vicinity.dev/topology-keys]: ... [SVC030] (warn)`},
-			0, "1 object checked, 0 denied, 1 warning; 1 passed over",
+			0, "1 object checked, 0 denied, 1 warning; 1 skipped",
 		},
 		"a client that is among the files": {
 			balancedText("shop/api") + "---\n" + serviceText("api", "*"), nil, nil, 0, "2 objects checked, 0 denied, 0 warnings",
@@ -296,7 +296,7 @@ func TestOddFilesAreReadAsTheyAre(t *testing.T) {
 
 func TestNothingOnStandardInputIsNothingThatWasChecked(t *testing.T) {
 	got := webhookCommand(t, " \n", "check", "-f", "-")
-	wantFindings(t, got, "<stdin>: there is nothing on standard input (error)")
+	wantFindings(t, got, "<stdin>: standard input is empty (error)")
 	wantEnd(t, got, 2, "0 objects checked, 0 denied, 0 warnings, 1 error")
 }
 
@@ -328,7 +328,7 @@ func TestWhatCannotBeReadIsReportedAndTheRestIsChecked(t *testing.T) {
 	got := webhookCommand(t, "", "check", "missing.yaml", "empty", "links", "good.yaml", "good.yaml/x", "/proc/self/mem")
 	wantFindings(t, got,
 		"missing.yaml: cannot be read: no such file or directory (error)",
-		"empty: there is no .yaml, .yml or .json file in this folder (error)",
+		"empty: no .yaml, .yml or .json files in this folder (error)",
 		"links/dangling.yaml: cannot be read: no such file or directory (error)",
 		"links/self.yaml: cannot be read: too many levels of symbolic links (error)",
 		"good.yaml:7: Service shop/good: "+hardFinding+" ... (warn)",
@@ -394,7 +394,7 @@ func TestAWrongCommandLineOfCheckIsReportedWithItsUsage(t *testing.T) {
 		want string
 	}{
 		"no file":              {nil, "-f FILE is required"},
-		"a bad format":         {[]string{"-f", "a", "-o", "xml"}, `--output "xml" is none of: text, json`},
+		"a bad format":         {[]string{"-f", "a", "-o", "xml"}, `--output "xml" must be one of: text, json`},
 		"standard input twice": {[]string{"-f", "-", "-"}, "-f - is given twice"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,7 +91,7 @@ func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 
 	// The API server stops. Each replica logs that once.
 	d.town.api.KillAPIServer()
-	const away, back = "the Lease that says who leads cannot be used", "the Lease that says who leads can be used again"
+	const away, back = "failed to access the election Lease", "access to the election Lease recovered"
 	replicas := []*site.Process{stopped, other}
 	for _, replica := range replicas {
 		replica.Log.WaitFor(t, away)

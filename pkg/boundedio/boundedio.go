@@ -16,7 +16,7 @@ type Error struct{ Limit int64 }
 
 // Error returns a message with the limit.
 func (e Error) Error() string {
-	return fmt.Sprintf("it has more than %d bytes, the most that are read", e.Limit)
+	return fmt.Sprintf("larger than the limit of %d bytes", e.Limit)
 }
 
 // ReadAll reads to the end. It fails with an Error if there are more than limit bytes.

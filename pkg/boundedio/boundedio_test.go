@@ -22,10 +22,10 @@ func TestReadingEndsAtTheLimit(t *testing.T) {
 			t.Errorf("limit %d: %q, %v", limit, text, err)
 		}
 		if text, err = ReadFile(name, limit); string(text) != want || errors.As(err, new(Error)) != (want == "") {
-			t.Errorf("limit %d: %q of the file, %v", limit, text, err)
+			t.Errorf("limit %d, file: %q, %v", limit, text, err)
 		}
 	}
-	const want = "read /dev/zero: it has more than 1000 bytes, the most that are read"
+	const want = "read /dev/zero: larger than the limit of 1000 bytes"
 	if text, err := ReadFile("/dev/zero", 1000); len(text) > 0 || err == nil || err.Error() != want {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
@@ -56,7 +56,7 @@ func TestAPageIsBoundedInSizeTimeAndHost(t *testing.T) {
 		err    string
 	}{
 		{"/page", 5, http.StatusOK, "12345", ""}, {"/failed", 5, http.StatusServiceUnavailable, "why\n", ""},
-		{"/page", 4, http.StatusOK, "", "it has more than 4 bytes"}, {"/moved", 1000, http.StatusFound, "", ""},
+		{"/page", 4, http.StatusOK, "", "larger than the limit of 4 bytes"}, {"/moved", 1000, http.StatusFound, "", ""},
 		{"/slow", 1 << 30, http.StatusOK, "", "deadline exceeded"},
 	} {
 		status, body, err := Get(t.Context(), *server.Client(), server.URL+test.page, test.limit, time.Second)

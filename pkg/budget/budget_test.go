@@ -37,6 +37,6 @@ func TestTheMemoryIsBounded(t *testing.T) {
 		b.Spend(now, client(number))
 	}
 	if got := b.clients.Len(); got != maxClients {
-		t.Errorf("%d clients are remembered, want %d", got, maxClients)
+		t.Errorf("%d clients are stored, want %d", got, maxClients)
 	}
 }

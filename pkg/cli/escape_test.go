@@ -37,7 +37,7 @@ func TestACommandCannotPrintWhatControlsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestAMistakeIsALineWhateverItNames: each error is a line, and none forges another one.
+// TestAMistakeIsALineWhateverItNames checks that each error is one line, whatever text it contains.
 func TestAMistakeIsALineWhateverItNames(t *testing.T) {
 	var stdout, stderr strings.Builder
 	wrapped := fmt.Errorf("three: %w", errors.Join(errors.New("a"), errors.New("b")))

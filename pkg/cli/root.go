@@ -51,7 +51,7 @@ Flags:
 // unknownCommand runs for the root itself. It returns an error for a missing or an unknown command.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return UsageError{errors.New("the command must come first, one of: " + strings.Join(commandNames(root), ", "))}
+		return UsageError{errors.New("missing command; must be one of: " + strings.Join(commandNames(root), ", "))}
 	}
 	message := fmt.Sprintf("unknown command %q", args[0])
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
@@ -99,5 +99,5 @@ func Choice(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return fmt.Errorf("--%s %q is none of: %s", flag, value, strings.Join(allowed, ", "))
+	return fmt.Errorf("--%s %q must be one of: %s", flag, value, strings.Join(allowed, ", "))
 }

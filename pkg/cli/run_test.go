@@ -61,7 +61,7 @@ func TestASignalEndsACommandUnlessItDrains(t *testing.T) {
 			}
 			lines := bufio.NewScanner(output)
 			if !lines.Scan() || lines.Text() != "waiting" {
-				t.Fatalf("it says %q", lines.Text())
+				t.Fatalf("first line %q", lines.Text())
 			}
 			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
@@ -71,10 +71,10 @@ func TestASignalEndsACommandUnlessItDrains(t *testing.T) {
 				said = append(said, lines.Text())
 			}
 			if err := command.Wait(); err == nil || err.Error() != want {
-				t.Errorf("it ends with %v, want %s", err, want)
+				t.Errorf("exit: %v, want %s", err, want)
 			}
 			if got := strings.Join(said, " "); (got == "draining") != (kind == "drains") {
-				t.Errorf("after the signal it says %q", got)
+				t.Errorf("output after the signal: %q", got)
 			}
 		})
 	}

@@ -21,6 +21,6 @@ func TestThePartThatFailsEndsTheOthers(t *testing.T) {
 		t.Errorf("got error %v, want %v", err, failure)
 	}
 	if len(waited) != 2 {
-		t.Errorf("%d of 2 other parts were waited for", len(waited))
+		t.Errorf("RunAll waited for %d of the other 2 parts", len(waited))
 	}
 }

@@ -52,8 +52,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderGivesEachNamespaceItsPart of the capacity, for random inputs: an n-th minus its largest item, or all that it
-// wants.
+// TestOrderGivesEachNamespaceItsPart checks random inputs: each Namespace gets at least an n-th of the capacity minus
+// its largest item, or all that it wants.
 func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
 	const room = 1000
 	random := rand.New(rand.NewPCG(1, 2))
@@ -76,14 +76,14 @@ func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
 		}
 		for namespace, wants := range wanted {
 			if part := min(wants, room/len(wanted)-largest[namespace]); got[namespace] < part {
-				t.Errorf("%s got %d of %d that it wants, at least %d is its part: %v", namespace, got[namespace], wants, part, wanted)
+				t.Errorf("%s got %d of the %d that it wants, want at least %d: %v", namespace, got[namespace], wants, part, wanted)
 			}
 		}
 	}
 }
 
-// TestScheduleServesAllEqually: three Namespaces that always have queued work are served equally, whatever the weights
-// of their items. One that is added later is served equally from then on.
+// TestScheduleServesAllEqually checks three Namespaces that always have queued work, with items of different weights.
+// One that is added later is served equally from then on.
 func TestScheduleServesAllEqually(t *testing.T) {
 	var queue fair.Queue
 	got := map[string]int{}
@@ -103,7 +103,7 @@ func TestScheduleServesAllEqually(t *testing.T) {
 	clear(got)
 	serve(4000, things("a1=1 d1=10"))
 	if difference := got["a"] - got["d"]; difference < -100 || difference > 100 {
-		t.Errorf("a got %d, and d, which came later, %d", got["a"], got["d"])
+		t.Errorf("a got %d, d (added later) %d", got["a"], got["d"])
 	}
 }
 
@@ -114,14 +114,14 @@ func TestScheduleKeepsTheOrderOfOneNamespaceAndOfEquals(t *testing.T) {
 	}
 	queue.OnServed(fair.Share{Namespace: "b", Weight: 5})
 	if got := names(fair.Schedule(&queue, things("a1=1 a2=1 a3=9 b2=1"), of)); got != "a1 a2 a3 b2" {
-		t.Errorf("after b had its turn: %s", got)
+		t.Errorf("after b was served: %s", got)
 	}
 	if got := fair.Schedule(&queue, nil, of); len(got) > 0 {
-		t.Errorf("of nothing there is %v", got)
+		t.Errorf("no items, got %v", got)
 	}
 }
 
-// TestQuotasEndUpEqual in any order of arrival, and no Namespace releases a slot twice without need.
+// TestQuotasEndUpEqual checks random orders of arrival, and that no more slots are released than needed.
 func TestQuotasEndUpEqual(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
@@ -140,7 +140,7 @@ func TestQuotasEndUpEqual(t *testing.T) {
 					}
 				}
 				if !quota.Acquire(namespace) {
-					t.Fatal("no place although one was given back")
+					t.Fatal("no free slot after a release")
 				}
 				held[namespace]++
 			} else if quota.Used(namespace) > held[namespace] {
@@ -149,11 +149,11 @@ func TestQuotasEndUpEqual(t *testing.T) {
 		}
 		for namespace, count := range held {
 			if count != number/namespaces || quota.Used(namespace) != count || quota.Free() != 0 {
-				t.Errorf("%s has %d of %d places: %v", namespace, count, number, held)
+				t.Errorf("%s has %d of %d slots: %v", namespace, count, number, held)
 			}
 		}
 		if given > number {
-			t.Errorf("%d places were given up, of %d", given, number)
+			t.Errorf("%d slots were released, of %d", given, number)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func readIt(t *testing.T, path string) File {
 	file, err := Read(path, func() error {
 		text, err := os.ReadFile(path)
 		if strings.Contains(string(text), "wrong") {
-			err = errors.New("it says " + string(text))
+			err = errors.New("invalid text: " + string(text))
 		}
 		return err
 	})
@@ -75,13 +75,13 @@ func TestANewTextEndsTheWatch(t *testing.T) {
 
 	file.write("two")
 	if err := end(t, ended); !errors.Is(err, ErrUpdated) || !strings.Contains(err.Error(), file.path()) {
-		t.Errorf("the watch ends with %v", err)
+		t.Errorf("Watch() = %v", err)
 	}
 }
 
-// TestAChangedLinkOnTheWayToAFileIsNoticedSoon although the directory in which the path ends does not change.
+// TestAChangedLinkOnTheWayToAFileIsNoticedSoon checks links above the directory of the file, which does not change.
 func TestAChangedLinkOnTheWayToAFileIsNoticedSoon(t *testing.T) {
-	for name, path := range map[string]string{"a link above it": "current/file.conf", "a link that it leads through": "file.conf"} {
+	for name, path := range map[string]string{"a link above it": "current/file.conf", "a link that it resolves through": "file.conf"} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			for _, text := range []string{"one", "two"} {
@@ -97,10 +97,10 @@ func TestAChangedLinkOnTheWayToAFileIsNoticedSoon(t *testing.T) {
 			began := time.Now()
 			must.Succeed(t, os.Rename(filepath.Join(root, "elsewhere/next"), filepath.Join(root, "elsewhere/current")))
 			if err := end(t, ended); !errors.Is(err, ErrUpdated) {
-				t.Errorf("the watch ends with %v", err)
+				t.Errorf("Watch() = %v", err)
 			}
 			if took := time.Since(began); took > 30*time.Second { // a second on an idle machine
-				t.Errorf("it took %s", took)
+				t.Errorf("the change was detected after %s", took)
 			}
 		})
 	}
@@ -111,15 +111,15 @@ func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
 	log, ended, _ := watchIt(t, file.path())
 
 	file.write("wrong")
-	log.WaitFor(t, `keeping the last good one" file=`+file.path()+` error="it says wrong"`)
+	log.WaitFor(t, `keeping the last good one" file=`+file.path()+` error="invalid text: wrong"`)
 	select {
 	case err := <-ended:
-		t.Fatalf("the wrong text ended the watch: %v", err)
+		t.Fatalf("an invalid text ended the watch: %v", err)
 	default:
 	}
 	file.write("two")
 	if err := end(t, ended); !errors.Is(err, ErrUpdated) {
-		t.Errorf("the watch ends with %v", err)
+		t.Errorf("Watch() = %v", err)
 	}
 }
 
@@ -132,16 +132,18 @@ func TestWhyAFileCannotBeUsedIsReportedOnceAndSoIsThatItCanBe(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- read.Watch(ctx, slog.New(slog.DiscardHandler)) }()
 
-	for _, step := range []struct{ write, want string }{{"wrong", "it says wrong"}, {"wrong again", "it says wrong again"}, {"one", ""}} {
+	for _, step := range []struct{ write, want string }{
+		{"wrong", "invalid text: wrong"}, {"wrong again", "invalid text: wrong again"}, {"one", ""},
+	} {
 		file.write(step.write)
 		err := wait.Receive(t, step.write+" is reported", reported)
 		if err == nil && step.want != "" || err != nil && err.Error() != step.want {
-			t.Errorf("%q is reported with %v", step.write, err)
+			t.Errorf("report for %q: %v", step.write, err)
 		}
 	}
 	cancel()
 	if err := end(t, ended); err != nil || len(reported) > 0 {
-		t.Errorf("the watch ends with %v, and %d more were reported", err, len(reported))
+		t.Errorf("Watch() = %v, and %d more reports", err, len(reported))
 	}
 }
 
@@ -150,12 +152,12 @@ func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
 	read := readIt(t, file.path())
 	file.write("two")
 	if err := read.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, ErrUpdated) {
-		t.Errorf("the watch ends with %v", err)
+		t.Errorf("Watch() = %v", err)
 	}
 }
 
-// TestATextThatIsTakenBackWhileItIsCheckedIsNoChange: the check reads the file itself, and finds the old text, which is
-// valid.
+// TestATextThatIsTakenBackWhileItIsCheckedIsNoChange checks that a result about other content is discarded: the check
+// reads the file itself, and finds the old text, which is valid.
 func TestATextThatIsTakenBackWhileItIsCheckedIsNoChange(t *testing.T) {
 	file := mount(t)
 	read := readIt(t, file.path())
@@ -208,6 +210,6 @@ func TestTheWatchEndsWithItsContext(t *testing.T) {
 	_, ended, stop := watchIt(t, file.path())
 	stop()
 	if err := end(t, ended); err != nil {
-		t.Errorf("the watch ends with %v", err)
+		t.Errorf("Watch() = %v", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestAClientThatKeepsConnectionsCutsOffItself and no other: it holds the maximum number of connections and opens more,
-// each idle, while another client sends requests and keeps its connection.
+// TestAClientThatKeepsConnectionsCutsOffItself checks that a client which holds the maximum number of idle connections,
+// and opens more, loses its own. Another client keeps its connection.
 func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,13 +50,13 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 		}
 	}
 	if opened != 1 {
-		t.Errorf("the other client had to open %d connections", opened)
+		t.Errorf("the other client opened %d connections, want 1", opened)
 	}
 	for number, connection := range greedy[:2*maxConnections] {
 		_ = connection.SetReadDeadline(time.Now().Add(wait.Timeout))
 		_, err := connection.Read(make([]byte, 1))
 		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("connection %d of the greedy client is answered or still open: %v", number, err)
+			t.Fatalf("connection %d of the greedy client is still open: %v", number, err)
 		}
 	}
 }
@@ -80,6 +80,6 @@ func request(t *testing.T, client *http.Client, server net.Addr) {
 	}
 	defer response.Body.Close()
 	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "ok" {
-		t.Fatalf("the answer is %q, %v", body, err)
+		t.Fatalf("response %q, %v", body, err)
 	}
 }

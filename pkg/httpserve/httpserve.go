@@ -37,7 +37,7 @@ func Again(ctx context.Context, log *slog.Logger, failed string, serve func() er
 		}
 		if text := err.Error(); text != logged {
 			logged = text
-			log.Error(failed+"; trying again", "error", err, "retryIn", listenAgain)
+			log.Error(failed+"; retrying", "error", err, "retryIn", listenAgain)
 		}
 		select {
 		case <-ctx.Done():
@@ -56,7 +56,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 
 	select {
 	case err := <-ended:
-		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
+		return fmt.Errorf("serve HTTP on %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
 	// Shutdown needs a context that outlives ctx.
@@ -65,12 +65,12 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	if err := server.Shutdown(grace); err != nil {
 		// A request is still active, but the program ends, so its connection is closed.
 		if err := server.Close(); err != nil {
-			return fmt.Errorf("closing the HTTP connections of %s: %w", listener.Addr(), err)
+			return fmt.Errorf("close the HTTP connections of %s: %w", listener.Addr(), err)
 		}
 	}
 	// If ctx ended before the server started, it closes the listener only now.
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
+		return fmt.Errorf("serve HTTP on %s: %w", listener.Addr(), err)
 	}
 	return nil
 }

@@ -53,8 +53,8 @@ func get(t *testing.T, url string) (string, error) {
 	return string(body), err
 }
 
-// TestAllAddressesAreThoseOfBothFamilies: Go treats 0.0.0.0 and :: the same, even without IPv6. So one address in the
-// manifests serves load balancers of either family.
+// TestAllAddressesAreThoseOfBothFamilies checks that Go treats 0.0.0.0 and :: the same, even without IPv6. So one
+// address in the manifests serves load balancers of either family.
 func TestAllAddressesAreThoseOfBothFamilies(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
 		listener, err := net.Listen("tcp", address)
@@ -92,10 +92,10 @@ func TestServeRespondsUntilItsContextEnds(t *testing.T) {
 		t.Errorf("body (-want +got):\n%s", diff)
 	}
 	if err := stop(); err != nil {
-		t.Errorf("the end of the context is an error: %v", err)
+		t.Errorf("Serve() = %v", err)
 	}
 	if body, err := get(t, url); err == nil {
-		t.Errorf("still answers %q", body)
+		t.Errorf("still responds with %q", body)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestARunningResponseFinishes(t *testing.T) {
 	close(finish)
 
 	if diff := cmp.Diff("finished", <-answered); diff != "" {
-		t.Errorf("answer (-want +got):\n%s", diff)
+		t.Errorf("response (-want +got):\n%s", diff)
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -144,7 +144,7 @@ func TestAResponseThatNeverFinishesIsCut(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-cut; err == nil {
-		t.Error("the client got an answer that the handler did not give")
+		t.Error("the client got a response that the handler did not send")
 	}
 }
 
@@ -168,14 +168,14 @@ func TestWhatGoesWrongWithOneClientIsLogged(t *testing.T) {
 	go func() { done <- Serve(ctx, listener, panics, slog.New(slog.NewTextHandler(&lines, nil))) }()
 
 	if _, err := get(t, "http://"+listener.Addr().String()); err == nil {
-		t.Error("the broken handler answered")
+		t.Error("the broken handler responded")
 	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if !strings.Contains(lines.String(), "level=WARN") || !strings.Contains(lines.String(), "a broken handler") {
-		t.Errorf("the log does not say so: %q", lines.String())
+		t.Errorf("the log lacks the panic: %q", lines.String())
 	}
 }
 
@@ -185,7 +185,7 @@ func TestEveryWaitForAClientIsBounded(t *testing.T) {
 		"header": server.ReadHeaderTimeout, "read": server.ReadTimeout, "write": server.WriteTimeout, "idle": server.IdleTimeout,
 	} {
 		if bound <= 0 {
-			t.Errorf("%s: %s means unbounded to net/http", name, bound)
+			t.Errorf("%s: timeout %s is unbounded", name, bound)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestAContextThatHasEndedAlreadyClosesTheListener(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the listener is open still: %v", err)
+		t.Errorf("the listener is still open: %v", err)
 	}
 }
 

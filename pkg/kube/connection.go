@@ -71,10 +71,10 @@ func (c Connection) address() (*rest.Config, error) {
 	if c.Kubeconfig == "" && c.Server == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("no cluster is named, and this is not a pod: give a kubeconfig")
+			return nil, errors.New("no cluster specified, and this is not a pod: give a kubeconfig")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the credentials of this pod's ServiceAccount: %w; give a kubeconfig instead", err)
+			return nil, fmt.Errorf("read the credentials of this pod's ServiceAccount: %w; give a kubeconfig instead", err)
 		}
 		return config, nil
 	}
@@ -86,7 +86,7 @@ func (c Connection) kubectlLoader() (*rest.Config, error) {
 	rules, overrides := c.kubeconfig()
 	loaded, err := rules.Load()
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	files := cmp.Or(c.Kubeconfig, strings.Join(rules.Precedence, string(filepath.ListSeparator)))
 	if err := c.checkContext(loaded, files); err != nil {
@@ -94,10 +94,10 @@ func (c Connection) kubectlLoader() (*rest.Config, error) {
 	}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no cluster is named: give a kubeconfig, set KUBECONFIG, or write ~/.kube/config")
+		return nil, errors.New("no cluster specified: give a kubeconfig, set KUBECONFIG, or write ~/.kube/config")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return config, nil
 }
@@ -112,7 +112,7 @@ func (c Connection) kubeconfig() (*clientcmd.ClientConfigLoadingRules, *clientcm
 func (c Connection) Namespace() (string, error) {
 	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.kubeconfig()).Namespace()
 	if err != nil {
-		return "", fmt.Errorf("reading the kubeconfig: %w", err)
+		return "", fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return namespace, nil
 }
@@ -123,7 +123,7 @@ func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
 	loaded, err := rules.Load()
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig %q: %w", c.Kubeconfig, err)
+		return nil, fmt.Errorf("read kubeconfig %q: %w", c.Kubeconfig, err)
 	}
 	if err := c.checkContext(loaded, c.Kubeconfig); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*loaded, loaded.CurrentContext, overrides, rules).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig %q: %w", c.Kubeconfig, err)
+		return nil, fmt.Errorf("read kubeconfig %q: %w", c.Kubeconfig, err)
 	}
 	return config, nil
 }

@@ -73,10 +73,10 @@ func TestConnectionThatCannotBeMadeReportsWhatToDo(t *testing.T) {
 		given Connection
 		want  string
 	}{
-		"nothing is given outside of a cluster": {Connection{}, "give a kubeconfig"},
-		"the kubeconfig is missing":             {Connection{Kubeconfig: missing}, missing},
-		"the kubeconfig is none":                {Connection{Kubeconfig: writeKubeconfig(t, "{")}, "reading kubeconfig"},
-		"the kubeconfig is empty":               {Connection{Kubeconfig: writeKubeconfig(t, "")}, "no configuration has been provided"},
+		"no settings outside of a cluster": {Connection{}, "give a kubeconfig"},
+		"the kubeconfig is missing":        {Connection{Kubeconfig: missing}, missing},
+		"an invalid kubeconfig":            {Connection{Kubeconfig: writeKubeconfig(t, "{")}, "read kubeconfig"},
+		"the kubeconfig is empty":          {Connection{Kubeconfig: writeKubeconfig(t, "")}, "no configuration has been provided"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := test.given.Config(); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -86,7 +86,7 @@ func TestConnectionThatCannotBeMadeReportsWhatToDo(t *testing.T) {
 	}
 }
 
-// TestABrokenContextIsNamed: the file, the context, and the missing part, in every function.
+// TestABrokenContextIsNamed checks that errors contain the file, the context, and the missing part.
 func TestABrokenContextIsNamed(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	replaced := func(old, with string) string { return strings.Replace(kubeconfig, old, with, 1) }
@@ -104,7 +104,7 @@ func TestABrokenContextIsNamed(t *testing.T) {
 			`: context "x" names the cluster "d", which is missing; there is "c"`},
 		"no clusters": {replaced("[{name: c,", "[] # "), Connection{},
 			`: context "x" names the cluster "c", which is missing; there is none`},
-		"a context of nothing": {replaced("cluster: c,", ""), Connection{},
+		"an empty context": {replaced("cluster: c,", ""), Connection{},
 			`: context "x" names no cluster`},
 		"no server": {replaced(`server: "https://192.0.2.1:6443"`, ""), Connection{},
 			`: context "x" names the cluster "c", which has no server`},
@@ -129,7 +129,7 @@ func TestABrokenContextIsNamed(t *testing.T) {
 	}
 }
 
-// TestAServerNeedsNoContext of the kubeconfig. This has always been so.
+// TestAServerNeedsNoContext checks that a kubeconfig without a context is valid together with a server address.
 func TestAServerNeedsNoContext(t *testing.T) {
 	for _, asKubectl := range []bool{true, false} {
 		text := strings.Replace(strings.Replace(kubeconfig, "current-context: x", "", 1), "clusters:", "extensions: [] #", 1)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestThePeerAddressesOfTheAPIServerAreTracked, by its address and by its name, even without a reply.
+// TestThePeerAddressesOfTheAPIServerAreTracked checks an address and a name, also without a reply.
 func TestThePeerAddressesOfTheAPIServerAreTracked(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	at, err := url.Parse(server.URL)
@@ -27,9 +27,9 @@ func TestThePeerAddressesOfTheAPIServerAreTracked(t *testing.T) {
 		want  netip.AddrPort
 		fails bool
 	}{
-		"an address":           {server.URL, addr, false},
-		"a name":               {"http://localhost:" + at.Port(), addr, false},
-		"nothing that answers": {silent.URL, netip.MustParseAddrPort(strings.TrimPrefix(silent.URL, "http://")), true},
+		"an address":    {server.URL, addr, false},
+		"a name":        {"http://localhost:" + at.Port(), addr, false},
+		"a closed port": {silent.URL, netip.MustParseAddrPort(strings.TrimPrefix(silent.URL, "http://")), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &rest.Config{Host: test.host}
@@ -48,24 +48,24 @@ func TestThePeerAddressesOfTheAPIServerAreTracked(t *testing.T) {
 				}
 			}
 			if got := dialled.Addrs(); !slices.Contains(got, test.want) {
-				t.Errorf("it is reached at %v, want %v among them", got, test.want)
+				t.Errorf("Addrs() = %v, want %v among them", got, test.want)
 			}
 			for _, got := range dialled.Addrs() {
 				if got.Port() != test.want.Port() || !got.Addr().IsLoopback() {
-					t.Errorf("it is reached at %v too", got)
+					t.Errorf("unexpected address %v", got)
 				}
 			}
 			select {
 			case <-dialled.Changed():
 			default:
-				t.Error("no signal says that there is an address")
+				t.Error("Changed() was not notified")
 			}
 		})
 	}
 	server.Close()
 }
 
-// TestWhatIsRememberedIsBounded because a name may resolve to others each time.
+// TestWhatIsRememberedIsBounded checks the limit, because a name may resolve to other addresses each time.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	dialled := NewPeerTracker(&rest.Config{})
 	addr := netip.MustParseAddr("192.0.2.1")
@@ -74,6 +74,6 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		addr = addr.Next()
 	}
 	if got := dialled.Addrs(); len(got) != maxServers || got[len(got)-1].Addr() != addr.Prev() {
-		t.Errorf("%d addresses are remembered, up to %v", len(got), got[len(got)-1])
+		t.Errorf("%d addresses are stored, up to %v", len(got), got[len(got)-1])
 	}
 }

@@ -31,7 +31,7 @@ func Get(ctx context.Context, client rest.Interface, namespace, name string) (Re
 	case apierrors.IsNotFound(err):
 		return Renewal{}, nil
 	case err != nil:
-		return Renewal{}, fmt.Errorf("reading Lease %s/%s: %w", namespace, name, err)
+		return Renewal{}, fmt.Errorf("read Lease %s/%s: %w", namespace, name, err)
 	case lease.Spec.RenewTime == nil:
 		return Renewal{}, nil
 	}

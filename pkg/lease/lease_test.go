@@ -50,11 +50,11 @@ func TestWhetherALeaseIsFreshIsDecidedByOurOwnClock(t *testing.T) {
 			{0, minute, 0, true}, {20 * second, 5 * second, 15 * second, true}, {20 * second, 25 * second, 15 * second, true},
 			{20 * second, -day, day + minute, false}, {20 * second, 20*second - day, 20 * second, true},
 		},
-		"no answer for three hours": {
+		"no response for three hours": {
 			{0, 0, 0, true}, {20 * second, 0, 20 * second, true}, {3 * hour, 0, 80 * second, true},
 			{20 * second, 3*hour + 30*second, 10 * second, true},
 		},
-		"no answer, and not renewed for the last two": {{0, 0, 0, true}, {3 * hour, hour, 2 * hour, false}},
+		"no response, and not renewed for the last two hours": {{0, 0, 0, true}, {3 * hour, hour, 2 * hour, false}},
 		"never there": {{0, none, none, false}, {20 * second, none, none, false}},
 		"deleted, or forbidden": {
 			{0, 0, 0, true}, {20 * second, none, 0, true}, {20 * second, none, none, false}, {20 * second, 0, minute, true},

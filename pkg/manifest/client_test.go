@@ -39,19 +39,19 @@ func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
 		into any
 		want []string
 	}{
-		"nothing unknown": {service + "spec: {clusterIP: 10.96.0.1}\n", &corev1.Service{}, nil},
-		"a new field":     {service + "spec: {newIn138: x}\n", &corev1.Service{}, []string{"(spec.newIn138)"}},
-		"one that holds known": {
+		"no unknown field": {service + "spec: {clusterIP: 10.96.0.1}\n", &corev1.Service{}, nil},
+		"a new field":      {service + "spec: {newIn138: x}\n", &corev1.Service{}, []string{"(spec.newIn138)"}},
+		"one that contains known fields": {
 			service + "spec: {newIn138: {type: x, loadBalancerSourceRange: []}}\n", &corev1.Service{}, []string{"(spec.newIn138)"},
 		},
-		"one beside the spec": {slice + "newField: 3\n", &discoveryv1.EndpointSlice{}, []string{"(newField)"}},
-		"one of the status":   {node + "status: {newThing: {a: b}}\n", &corev1.Node{}, []string{"(status.newThing)"}},
-		"one of old times":    {service + "spec: {topologyKeys: ['*']}\n", &corev1.Service{}, []string{"(spec.topologyKeys)"}},
-		"one of metadata":     {service[:len(service)-2] + ", clusterName: a}\n", &corev1.Service{}, []string{"(metadata.clusterName)"}},
+		"one next to the spec": {slice + "newField: 3\n", &discoveryv1.EndpointSlice{}, []string{"(newField)"}},
+		"one of the status":    {node + "status: {newThing: {a: b}}\n", &corev1.Node{}, []string{"(status.newThing)"}},
+		"a removed field":      {service + "spec: {topologyKeys: ['*']}\n", &corev1.Service{}, []string{"(spec.topologyKeys)"}},
+		"one of metadata":      {service[:len(service)-2] + ", clusterName: a}\n", &corev1.Service{}, []string{"(metadata.clusterName)"}},
 		"one of many endpoints": {
 			slice + "endpoints: [{zone: a}, {brandNew: 1}, {brandNew: 2}]\n", &discoveryv1.EndpointSlice{}, []string{"(endpoints[1].brandNew)"},
 		},
-		"in what is not decoded": {
+		"in a field that is not decoded": {
 			node[:len(node)-2] + ", managedFields: [{fieldsV1: {f:spec: {a: 1}}}]}\nnewField: 3\n", &corev1.Node{}, []string{"(newField)"},
 		},
 		"any label and annotation": {
@@ -72,7 +72,7 @@ func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
 			service + "spec: {internal-traffic-policy: Local}\n", &corev1.Service{},
 			[]string{"spec.internal-traffic-policy: unknown field; did you mean spec.internalTrafficPolicy?"},
 		},
-		"a field of the spec beside it": {
+		"a field of the spec next to it": {
 			service + "loadBalancerSourceRanges: [10.0.0.0/8]\n", &corev1.Service{},
 			[]string{"loadBalancerSourceRanges: unknown field; did you mean spec.loadBalancerSourceRanges?"},
 		},
@@ -84,14 +84,14 @@ func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
 			service + "spec: {annotations: {a: b}}\n", &corev1.Service{},
 			[]string{"spec.annotations: unknown field; did you mean metadata.annotations?"},
 		},
-		"a slip in a condition": {
+		"a typo in a condition": {
 			slice + "endpoints: [{conditions: {redy: false}}]\n", &discoveryv1.EndpointSlice{},
 			[]string{"endpoints[0].conditions.redy: unknown field; did you mean endpoints[0].conditions.ready?"},
 		},
-		"a wrong type beside a new field": {
+		"a wrong type next to a new field": {
 			service + "spec: {newIn138: x, ports: [{port: http}]}\n", &corev1.Service{}, []string{"spec.ports.port: must be int32, not string"},
 		},
-		"a field that is set twice in JSON beside a new one": {
+		"a field that is set twice in JSON next to a new one": {
 			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"newIn138":1,"type":"a","type":"b"}}`, &corev1.Service{},
 			[]string{"spec.type: duplicate field", "(spec.newIn138)"},
 		},
@@ -104,13 +104,13 @@ func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, clientLines(test.text, test.into)); diff != "" {
-				t.Errorf("faults (-want +got):\n%s", diff)
+				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestKnownFieldsAreReadNextToAnUnknownOne: the object is valid without it.
+// TestKnownFieldsAreReadNextToAnUnknownOne checks that the object is valid without the unknown field.
 func TestKnownFieldsAreReadNextToAnUnknownOne(t *testing.T) {
 	var service corev1.Service
 	clientLines("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {newIn138: x, clusterIP: 10.96.0.1}\n", &service)
@@ -127,7 +127,7 @@ func TestUnknownFieldsOfOneObjectAreReportedUpToALimit(t *testing.T) {
 	if lines := clientLines(text+"Spec: {}\n", &corev1.Service{}); len(lines) < maxUnknownFields ||
 		len(lines) > 2*maxUnknownFields+maxDuplicates ||
 		lines[0] != "Spec: unknown field; did you mean spec?" {
-		t.Errorf("%d faults, the first: %.100q", len(lines), lines[:min(3, len(lines))])
+		t.Errorf("%d errors, the first: %.100q", len(lines), lines[:min(3, len(lines))])
 	}
 }
 
@@ -160,11 +160,11 @@ func FuzzDecodeAsClient(f *testing.F) {
 		}
 		switch {
 		case (len(strict) == 0) != (len(asClient) == 0):
-			t.Errorf("%s: strictly %v, as a client %v", part.JSON, strict, asClient)
+			t.Errorf("%s: strict errors %v, client errors %v", part.JSON, strict, asClient)
 		case others > 0 && refused == 0:
-			t.Errorf("%s: strictly %v, and as a client only %v", part.JSON, strict, asClient)
+			t.Errorf("%s: strict errors %v, client errors only %v", part.JSON, strict, asClient)
 		case unknown == 0 && foreign > 0:
-			t.Errorf("%s: strictly %v, and as a client %v", part.JSON, strict, asClient)
+			t.Errorf("%s: strict errors %v, client errors %v", part.JSON, strict, asClient)
 		}
 	})
 }

@@ -87,7 +87,7 @@ func endsAfterFirst(text []byte) error {
 		return err
 	}
 	if err := decoder.Decode(&ignored); !errors.Is(err, io.EOF) {
-		return errors.New("yaml: more text behind the end of the document")
+		return errors.New("yaml: text after the end of the document")
 	}
 	return nil
 }

@@ -27,13 +27,13 @@ func packed(t *testing.T, text string, pack func(to io.Writer) (io.WriteCloser, 
 	return file.String()
 }
 
-// zipped is a file of a zip archive, which is closed with it.
+// zipped is a file in a zip archive. Closing it closes the archive.
 type zipped struct {
 	io.Writer
 	io.Closer
 }
 
-// TestAFileThatIsNoTextIsNamedAsWhatItIs in each format.
+// TestAFileThatIsNoTextIsNamedAsWhatItIs checks that the error contains the format of a binary file.
 func TestAFileThatIsNoTextIsNamedAsWhatItIs(t *testing.T) {
 	text := annotated("a/b")
 	for want, file := range map[string]string{

@@ -17,17 +17,17 @@ func TestAListThatIsTakenApartIsReadAsAWholeOne(t *testing.T) {
 		"items last":           "kind: List\napiVersion: v1\nitems:\n" + item + "a\n",
 		"comments and gaps":    "apiVersion: v1\nkind: List\nitems:\n# one\n" + item + "a\n\n# two\n" + item + "b\n",
 		"a field twice":        "apiVersion: v1\nkind: List\nitems:\n" + item + "a\n    name: b\n" + item + "c\n",
-		"no object":            "apiVersion: v1\nkind: List\nitems:\n- a\n" + item + "c\n",
+		"not an object":        "apiVersion: v1\nkind: List\nitems:\n- a\n" + item + "c\n",
 		"an empty item":        "apiVersion: v1\nkind: List\nitems:\n- \n" + item + "c\n",
 		"a text": "apiVersion: v1\nkind: List\nitems:\n" + item +
 			"a\n    annotations:\n      text: |\n        - b\n        items:\n" + item + "c\n",
 		"a list in a list": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: List\n  items:\n  " +
 			strings.ReplaceAll(item, "\n", "\n  ") + "a\n",
-		"no list":     "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nitems:\n- b\n",
+		"not a list":  "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nitems:\n- b\n",
 		"of one kind": "apiVersion: v1\nkind: ServiceList\nitems:\n- metadata:\n    name: a\n- metadata:\n    name: b\n",
 	} {
 		if diff := cmp.Diff(partLines(YAML, wholly(text)), partLines(YAML, text)); diff != "" {
-			t.Errorf("%s (-whole +apart):\n%s", name, diff)
+			t.Errorf("%s (-whole +split):\n%s", name, diff)
 		}
 	}
 }

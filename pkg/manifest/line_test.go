@@ -12,25 +12,25 @@ func TestALineIsThatOfTheField(t *testing.T) {
 		text, field string
 		want        int
 	}{
-		"the object":                     {header + "metadata: {name: a}\n", "", 3},
-		"a field":                        {header + "metadata:\n  name: a\n", "metadata.name", 6},
-		"a field that is not there":      {header + "metadata:\n  name: a\n", "metadata.labels", 5},
-		"nothing of the path is there":   {header + "metadata:\n  name: a\n", "spec.ports[0]", 3},
-		"an annotation with dots":        {header + "metadata:\n  annotations:\n    a.b/c: x\n    a: y\n", "metadata.annotations[a.b/c]", 7},
-		"the same, as the decoder says":  {header + "metadata:\n  annotations:\n    a: y\n    a.b/c: x\n", "metadata.annotations.a.b/c", 8},
-		"a key that another one begins":  {header + "metadata:\n  annotations:\n    ab: y\n    a: x\n", "metadata.annotations.a", 8},
-		"an item":                        {header + "spec:\n  ports:\n  - port: 1\n  -\n    port: 2\n", "spec.ports[1].port", 9},
-		"an item that is not there":      {header + "spec:\n  ports:\n  - port: 1\n", "spec.ports[1].port", 6},
-		"an index that is none":          {header + "spec:\n  ports:\n  - port: 1\n", "spec.ports[x].port", 6},
-		"flow style":                     {header + "metadata: {name: a,\n  labels: {b: c}}\n", "metadata.labels[b]", 6},
-		"behind a text of several lines": {header + "metadata:\n  name: >\n    a\n    b\n  labels: {}\n", "metadata.labels", 9},
-		"a key that is quoted":           {header + "metadata:\n  annotations:\n    \"a/b\": x\n", "metadata.annotations[a/b]", 7},
-		"a field that is set twice":      {header + "metadata:\n  name: a\n  name: b\n", "metadata.name", 7},
-		"an alias":                       {header + "metadata: &m\n  name: a\nother: *m\n", "other.name", 6},
-		"a merge":                        {header + "x: &x\n  b: 1\nspec:\n  <<: *x\n  c: 1\n", "spec.b", 6},
-		"a merge of several":             {header + "x: &x {a: 1}\ny: &y\n  b: 1\nspec:\n  <<: [*x, *y]\n", "spec.b", 7},
-		"a field beside a merge":         {header + "x: &x {b: 1}\nspec:\n  <<: *x\n  b: 2\n", "spec.b", 8},
-		"line breaks of Windows":         {strings.ReplaceAll(header+"metadata:\n  name: a\n", "\n", "\r\n"), "metadata.name", 6},
+		"the object":                          {header + "metadata: {name: a}\n", "", 3},
+		"a field":                             {header + "metadata:\n  name: a\n", "metadata.name", 6},
+		"a missing field":                     {header + "metadata:\n  name: a\n", "metadata.labels", 5},
+		"a missing path":                      {header + "metadata:\n  name: a\n", "spec.ports[0]", 3},
+		"an annotation with dots":             {header + "metadata:\n  annotations:\n    a.b/c: x\n    a: y\n", "metadata.annotations[a.b/c]", 7},
+		"the same, as the decoder reports it": {header + "metadata:\n  annotations:\n    a: y\n    a.b/c: x\n", "metadata.annotations.a.b/c", 8},
+		"a key that is a prefix of another":   {header + "metadata:\n  annotations:\n    ab: y\n    a: x\n", "metadata.annotations.a", 8},
+		"an item":                             {header + "spec:\n  ports:\n  - port: 1\n  -\n    port: 2\n", "spec.ports[1].port", 9},
+		"a missing item":                      {header + "spec:\n  ports:\n  - port: 1\n", "spec.ports[1].port", 6},
+		"an invalid index":                    {header + "spec:\n  ports:\n  - port: 1\n", "spec.ports[x].port", 6},
+		"flow style":                          {header + "metadata: {name: a,\n  labels: {b: c}}\n", "metadata.labels[b]", 6},
+		"after a text of several lines":       {header + "metadata:\n  name: >\n    a\n    b\n  labels: {}\n", "metadata.labels", 9},
+		"a key that is quoted":                {header + "metadata:\n  annotations:\n    \"a/b\": x\n", "metadata.annotations[a/b]", 7},
+		"a field that is set twice":           {header + "metadata:\n  name: a\n  name: b\n", "metadata.name", 7},
+		"an alias":                            {header + "metadata: &m\n  name: a\nother: *m\n", "other.name", 6},
+		"a merge":                             {header + "x: &x\n  b: 1\nspec:\n  <<: *x\n  c: 1\n", "spec.b", 6},
+		"a merge of several":                  {header + "x: &x {a: 1}\ny: &y\n  b: 1\nspec:\n  <<: [*x, *y]\n", "spec.b", 7},
+		"a field next to a merge":             {header + "x: &x {b: 1}\nspec:\n  <<: *x\n  b: 2\n", "spec.b", 8},
+		"line breaks of Windows":              {strings.ReplaceAll(header+"metadata:\n  name: a\n", "\n", "\r\n"), "metadata.name", 6},
 		"JSON": {`{"apiVersion": "v1", "kind": "Service",` + "\n\t" + `"metadata": {` + "\n\t\t" + `"name": "a"}}`,
 			"metadata.name", 3},
 	} {
@@ -59,7 +59,7 @@ func TestALineInAListIsThatOfTheItemsField(t *testing.T) {
 	}
 }
 
-// TestMergesOfMergesEnd: each mapping merges the previous one ten times.
+// TestMergesOfMergesEnd checks that exponential merges end: each mapping merges the previous one ten times.
 func TestMergesOfMergesEnd(t *testing.T) {
 	text := "apiVersion: v1\nkind: Service\na0: &a0 {x: 1}\n"
 	for i := range 9 {

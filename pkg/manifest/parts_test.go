@@ -37,16 +37,16 @@ func TestEveryPartOfAFileIsYielded(t *testing.T) {
 		text   string
 		want   []string
 	}{
-		"nothing":                   {YAML, "", nil},
-		"comments and empty places": {YAML, "# a\n---\n# b\n---\nnull\n...\n", nil},
-		"two documents":             {YAML, web + "---\n" + web, []string{"1  Service shop/web", "4  Service shop/web"}},
-		"a byte order mark":         {YAML, "\xef\xbb\xbf" + web, []string{"1  Service shop/web"}},
+		"nothing":                      {YAML, "", nil},
+		"comments and empty documents": {YAML, "# a\n---\n# b\n---\nnull\n...\n", nil},
+		"two documents":                {YAML, web + "---\n" + web, []string{"1  Service shop/web", "4  Service shop/web"}},
+		"a byte order mark":            {YAML, "\xef\xbb\xbf" + web, []string{"1  Service shop/web"}},
 		"line breaks of Windows": {YAML, strings.ReplaceAll("# a\n"+web+"---\n"+web, "\n", "\r\n"),
 			[]string{"1  Service shop/web", "5  Service shop/web"}},
-		"an object of a kind that is not wanted, whatever it holds": {YAML, "apiVersion: v1\nkind: ServiceAccount\nmetadata: 5\nmetadata: 6\n",
+		"an object of another kind, whatever its content": {YAML, "apiVersion: v1\nkind: ServiceAccount\nmetadata: 5\nmetadata: 6\n",
 			[]string{"1  ServiceAccount /"}},
-		"a list of a kind that is not wanted": {YAML, "apiVersion: v1\nkind: PodList\nitems: 5\n", []string{"1  PodList /"}},
-		"a list of a kind that is wanted": {JSON, "\n" + `{"apiVersion":"v1","kind":"ServiceList","items":[{"metadata":{"name":"web"}}]}`,
+		"a list of another kind": {YAML, "apiVersion: v1\nkind: PodList\nitems: 5\n", []string{"1  PodList /"}},
+		"a list of a kind that is read": {JSON, "\n" + `{"apiVersion":"v1","kind":"ServiceList","items":[{"metadata":{"name":"web"}}]}`,
 			[]string{"2 items[0] Service /web"}},
 		"a list in a list": {YAML, "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: NodeList\n  items:\n  - metadata: {name: n1}\n",
 			[]string{"1 items[0].items[0] Node /n1"}},
@@ -55,19 +55,19 @@ func TestEveryPartOfAFileIsYielded(t *testing.T) {
 			"1 items[0] Pod /", "1 items[1] ! : must be a Kubernetes object, with apiVersion, kind and metadata",
 			"1 items[2] Service! apiVersion: Required value", "1 items[3] Service! metadata.name: must be string, not number",
 		}},
-		"a list with more than a list has": {YAML, "apiVersion: v1\nkind: List\nitem: 5\nitems: []\nitems: []\n", []string{
+		"a list with invalid fields": {YAML, "apiVersion: v1\nkind: List\nitem: 5\nitems: []\nitems: []\n", []string{
 			"1  ! item: unknown field; did you mean items?", "1  ! items: duplicate field"}},
-		"a field of a list called like its items": {JSON, `{"apiVersion":"v1","kind":"List","items[0]":1}`,
+		"a list field with the name of an item": {JSON, `{"apiVersion":"v1","kind":"List","items[0]":1}`,
 			[]string{"1  ! items[0]: unknown field, perhaps of a newer Kubernetes"}},
-		"a document that is no YAML between others": {YAML, web + "---\na: [\n---\n" + web, []string{
+		"an invalid document between others": {YAML, web + "---\na: [\n---\n" + web, []string{
 			"1  Service shop/web", "line 6: did not find expected node content", "6  Service shop/web"}},
-		"JSON that breaks off": {JSON, "{}\n{\"a\":\n", []string{"1  ! kind: Required value", "line 3: unexpected EOF"}},
-		"UTF-16":               {YAML, "\xfe\xff\x00k", []string{"1  ! : the file is UTF-16; save it as UTF-8"}},
-		"a zip archive":        {JSON, "PK\x03\x04\x14\x00", []string{"1  ! : the file is a zip archive; unpack it first, with unzip"}},
+		"truncated JSON": {JSON, "{}\n{\"a\":\n", []string{"1  ! kind: Required value", "line 3: unexpected EOF"}},
+		"UTF-16":         {YAML, "\xfe\xff\x00k", []string{"1  ! : the file is UTF-16; save it as UTF-8"}},
+		"a zip archive":  {JSON, "PK\x03\x04\x14\x00", []string{"1  ! : the file is a zip archive; unpack it first, with unzip"}},
 		"a list with a field that is set twice": {YAML, "# a\n---\n- a: 1\n  a: 2\n- 5\n",
 			[]string{"line 5: cannot unmarshal !!int `5` into yaml.MapItem"}},
-		"a kind that is no text": {YAML, "apiVersion: v1\nkind: 5\n", []string{"1  ! kind: must be string, not number"}},
-		"no name":                {YAML, "apiVersion: v1\nkind: Service\n", []string{"1  Service /"}},
+		"a kind that is not a string": {YAML, "apiVersion: v1\nkind: 5\n", []string{"1  ! kind: must be string, not number"}},
+		"no name":                     {YAML, "apiVersion: v1\nkind: Service\n", []string{"1  Service /"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, partLines(test.format, test.text)); diff != "" {
@@ -111,7 +111,7 @@ func TestDecodeReportsEveryFieldThatIsWrong(t *testing.T) {
 		{{Field: "a", Reason: "must be int, not string"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("faults (-want +got):\n%s", diff)
+		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 }
 
@@ -136,7 +136,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestAFileThatIsTooLargeIsRejected(t *testing.T) {
 	text, err := Read("huge.yaml", endless{})
-	const want = "read huge.yaml: it has more than 268435456 bytes, the most that are read"
+	const want = "read huge.yaml: larger than the limit of 268435456 bytes"
 	if text != nil || err == nil || err.Error() != want {
 		t.Errorf("Read() = %d bytes, %v; want %q", len(text), err, want)
 	}
@@ -166,17 +166,17 @@ func FuzzParts(f *testing.F) {
 		for part := range Parts(format, text, serviceType, nodeType) {
 			isComplete := part.Type.APIVersion != "" && part.Type.Kind != "" && len(part.JSON) > 0
 			if part.Fault == nil && !isComplete {
-				t.Errorf("%+v is no object", part)
+				t.Errorf("%+v is incomplete", part)
 			}
 			if fault := part.Fault; fault != nil && (fault.Reason == "" || fault.Line > most+1) {
-				t.Errorf("%+v has the fault %+v, and the file %d lines", part, fault, most)
+				t.Errorf("%+v has the error %+v, but the file has %d lines", part, fault, most)
 			}
 			if line := part.LineOf(field); part.Line < 1 || line < part.Line || line > most {
 				t.Errorf("%+v: %q is on line %d of %d", part, field, line, most)
 			}
 			var anything map[string]any
 			if faults := part.Decode(&anything); part.Fault == nil && anything == nil && len(faults) == 0 {
-				t.Errorf("%+v decodes to nothing, and no fault is reported", part)
+				t.Errorf("%+v decodes to nothing without an error", part)
 			}
 		}
 	})

@@ -68,11 +68,11 @@ func Scan(dir string) (Tree, error) {
 func (s *scanner) directory(name string) error {
 	full := filepath.Join(s.dir, name)
 	if _, err := os.Stat(full); err != nil {
-		return fmt.Errorf("reading the folder: %w", err)
+		return fmt.Errorf("read the folder: %w", err)
 	}
 	place, err := filepath.EvalSymlinks(full)
 	if err != nil {
-		return fmt.Errorf("reading the folder: %w", err)
+		return fmt.Errorf("read the folder: %w", err)
 	}
 	if s.visited[place] {
 		return nil
@@ -80,7 +80,7 @@ func (s *scanner) directory(name string) error {
 	s.visited[place] = true
 	entries, err := os.ReadDir(full)
 	if err != nil {
-		return fmt.Errorf("reading the folder: %w", err)
+		return fmt.Errorf("read the folder: %w", err)
 	}
 	s.out.Watched = append(s.out.Watched, full)
 	for _, entry := range entries {

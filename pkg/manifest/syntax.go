@@ -58,7 +58,7 @@ const (
 	// indicators are characters that must not begin an unquoted text, or have another meaning there (YAML 1.2, rule
 	// c-indicator).
 	indicators = "*&!|>%@`{}[],?:#-\"'"
-	// maxExplained bounds the text that is parsed again, in bytes, and maxTried how often.
+	// maxExplained bounds the text that is parsed again, in bytes. The other constant bounds how often.
 	maxExplained = 1 << 20
 	maxTried     = 4
 )
@@ -68,7 +68,6 @@ const (
 //
 // It uses the YAML 1.2 library, which reports the line of the opening bracket or quote instead of the line where it
 // should have been closed.
-// it should have been closed.
 func unquoted(text []byte) *ParseError {
 	if len(text) > maxExplained {
 		return nil

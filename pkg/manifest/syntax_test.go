@@ -12,7 +12,7 @@ func annotated(value string) string {
 		"\n    other: x\nspec:\n  ports:\n  - port: 80\n"
 }
 
-// TestAValueThatYAMLTakesForSyntaxIsNamed with any text before and after it, in a document, a List, or braces.
+// TestAValueThatYAMLTakesForSyntaxIsNamed checks values in a document, in a List and in braces, with text around them.
 func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
 	for _, value := range []string{
 		"*", "*, a/b", "*all", "&", "& x", "%", "%x", "@", "@x", "`", "`x`", "| x", "|x", "> x", "{", "{a", "[", "[a", "?", "? x", ":", ": x",
@@ -40,7 +40,7 @@ func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
 		`the value begins with "*", which means something else in YAML; quote it`)
 }
 
-// TestOtherErrorsKeepTheTextOfTheLibrary: with another first letter these would still be errors.
+// TestOtherErrorsKeepTheTextOfTheLibrary checks errors that would remain with another first letter.
 func TestOtherErrorsKeepTheTextOfTheLibrary(t *testing.T) {
 	for text, want := range map[string]string{
 		annotated("a: b"):                                "6 mapping values are not allowed in this context",
@@ -65,7 +65,7 @@ func faultOf(text string) ParseError {
 		}
 	}
 	if len(faults) != 1 {
-		return ParseError{Reason: fmt.Sprintf("%d faults: %v", len(faults), faults)}
+		return ParseError{Reason: fmt.Sprintf("%d errors: %v", len(faults), faults)}
 	}
 	return faults[0]
 }

@@ -24,7 +24,7 @@ func TestOnlyTheFormatHasLinesAndTabs(t *testing.T) {
 	} {
 		var got strings.Builder
 		if _, err := Fprintf(&got, args[0].(string), args[1:]...); err != nil || got.String() != want {
-			t.Errorf("%q is printed as %q (%v), want %q", args, got.String(), err, want)
+			t.Errorf("%q: printed %q (%v), want %q", args, got.String(), err, want)
 		}
 	}
 }
@@ -37,7 +37,7 @@ func TestAShortTextIsCutBetweenCharacters(t *testing.T) {
 		"a\nb\x9b":                            `a\nb\x9b`,
 	} {
 		if got := Truncate(text); got != want {
-			t.Errorf("%q is %q, want %q", text, got, want)
+			t.Errorf("Truncate(%.20q) = %q, want %q", text, got, want)
 		}
 	}
 }
@@ -49,11 +49,11 @@ func TestEscapeRemovesTerminalControls(t *testing.T) {
 		"\x9b1m\xff":               `\x9b1m\xff`, "\ufffd": "\ufffd", "": "",
 	} {
 		if got, rest := Escape([]byte(text)); string(got) != want || len(rest) > 0 {
-			t.Errorf("%q is %q and %q, want %q", text, got, rest, want)
+			t.Errorf("Escape(%q) = %q, %q, want %q", text, got, rest, want)
 		}
 	}
 	if got, rest := Escape([]byte("a→"[:3])); string(got) != "a" || string(rest) != "→"[:2] {
-		t.Errorf("a character without its end is %q and %q", got, rest)
+		t.Errorf("incomplete character: %q, %q", got, rest)
 	}
 }
 
@@ -69,7 +69,7 @@ func FuzzEscape(f *testing.F) {
 		escaped, rest := Escape(encoded)
 		var want, got string
 		if json.Unmarshal(encoded, &want) != nil || json.Unmarshal(escaped, &got) != nil || got != want || len(rest) > 0 {
-			t.Errorf("%q is %q, which means %q", text, escaped, got)
+			t.Errorf("%q: escaped %q, decoded %q", text, escaped, got)
 		}
 		for _, safe := range []string{string(escaped), Text(raw), Text(text), Truncate(raw)} {
 			if found := hostile.Found(safe + "\n"); found != "" && !strings.HasPrefix(strings.TrimSpace(raw), hostile.Line) &&
@@ -77,7 +77,7 @@ func FuzzEscape(f *testing.F) {
 				t.Errorf("%q: %s", safe, found)
 			}
 			if again, _ := Escape([]byte(safe)); string(again) != safe {
-				t.Errorf("%q is escaped again, as %q", safe, again)
+				t.Errorf("%q: escaped twice: %q", safe, again)
 			}
 		}
 	})

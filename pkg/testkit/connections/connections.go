@@ -87,7 +87,7 @@ func OpenCurrent(t testing.TB) (*Table, error) {
 func (table *Table) Insert(c Connection) {
 	table.t.Helper()
 	if err := table.TryInsert(c); err != nil {
-		table.t.Fatalf("inserting a connection from %s to %s: %v", c.Client, c.Dialled, err)
+		table.t.Fatalf("insert a connection from %s to %s: %v", c.Client, c.Dialled, err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Update is set if the files should be written.
-var Update = flag.Bool("update", false, "write what the tests make into the files that they compare it with")
+var Update = flag.Bool("update", false, "write the output of the tests to the golden files")
 
 // File fails the test if the text of a file differs.
 func File(t testing.TB, file, got string) {
@@ -27,7 +27,7 @@ func File(t testing.TB, file, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-file +made); if it should be so, run the test with -update:\n%s", file, diff)
+		t.Errorf("%s (-want +got); to accept the change, run the test with -update:\n%s", file, diff)
 	}
 }
 

@@ -23,15 +23,15 @@ func Found(output string) string {
 	for i, r := range output {
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(output[i:], string(utf8.RuneError)):
-			return fmt.Sprintf("at %d is no UTF-8", i)
+			return fmt.Sprintf("invalid UTF-8 at byte %d", i)
 		case r == '\n', r == '\t':
 		case unicode.In(r, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp):
-			return fmt.Sprintf("at %d is %U", i, r)
+			return fmt.Sprintf("unsafe character at byte %d: %U", i, r)
 		}
 	}
 	for line := range strings.Lines(output) {
 		if strings.HasPrefix(strings.TrimSpace(line), Line) {
-			return fmt.Sprintf("there is a line that somebody else wrote: %q", line)
+			return fmt.Sprintf("forged line: %q", line)
 		}
 	}
 	return ""

@@ -23,7 +23,7 @@ func New(t testing.TB, of string) *Log {
 	l := &Log{}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the log of %s:\n%s", of, l)
+			t.Logf("log of %s:\n%s", of, l)
 		}
 	})
 	return l
@@ -63,7 +63,7 @@ func (l *Log) Lines(text string) []string {
 // WaitFor waits until the log contains a text.
 func (l *Log) WaitFor(t testing.TB, text string) {
 	t.Helper()
-	wait.Success(t, "the log says "+text, func() error {
+	wait.Success(t, "the log contains "+text, func() error {
 		if l.Has(text) {
 			return nil
 		}
@@ -74,7 +74,7 @@ func (l *Log) WaitFor(t testing.TB, text string) {
 // notYet formats the log only if the wait fails.
 type notYet struct{ log *Log }
 
-func (e notYet) Error() string { return "it says:\n" + e.log.String() }
+func (e notYet) Error() string { return "log:\n" + e.log.String() }
 
 // Logger returns a logger that writes key=value lines to the log, from level Info.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }

@@ -30,10 +30,10 @@ func TestLinesAreFoundByTheirText(t *testing.T) {
 	var log logs.Log
 	_, _ = log.Write([]byte("one\ntwo\ntwo and a half\nth"))
 	if got := log.Lines("two"); !slices.Equal(got, []string{"two", "two and a half"}) {
-		t.Errorf("the lines are %q", got)
+		t.Errorf("lines: %q", got)
 	}
 	if got := log.Lines(""); len(got) != 4 || !log.Has("th") || log.Has("three") {
-		t.Errorf("the lines are %q", got)
+		t.Errorf("lines: %q", got)
 	}
 }
 
@@ -57,6 +57,6 @@ func TestATestThatFailsShowsTheLog(t *testing.T) {
 		cleanup()
 	}
 	if len(f.shown) != 2 || f.shown[0] != "the proxy" || !strings.Contains(f.shown[1].(*logs.Log).String(), "beware") {
-		t.Errorf("it shows %v", f.shown)
+		t.Errorf("shown: %v", f.shown)
 	}
 }

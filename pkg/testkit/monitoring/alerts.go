@@ -31,7 +31,7 @@ func (f Files) CheckAlerts(t *testing.T) {
 	tests := read(t, f.ruleTests())
 	all := f.alerts(t)
 	if len(all) < 10 {
-		t.Fatalf("there are only %d alerts", len(all))
+		t.Fatalf("got %d alerts, want at least 10", len(all))
 	}
 	for _, alert := range all {
 		alert.check(t, tests)
@@ -48,7 +48,7 @@ func (f Files) checkRunbook(t *testing.T, all []alert) {
 	t.Helper()
 	_, part, found := strings.Cut(read(t, "runbook.md"), "\n## The "+f.Folder+"\n")
 	if !found {
-		t.Fatalf("the runbook has no part about the %s", f.Folder)
+		t.Fatalf("the runbook has no section for the %s", f.Folder)
 	}
 	part, _, _ = strings.Cut(part, "\n## ")
 	sections := map[string]string{}
@@ -61,17 +61,17 @@ func (f Files) checkRunbook(t *testing.T, all []alert) {
 	for _, alert := range all {
 		text := sections[alert.Alert]
 		if got, want := alert.Annotations["runbook_url"], runbookURL+strings.ToLower(alert.Alert); got != want {
-			t.Errorf("%s: the runbook is at %q, want %q", alert.Alert, got, want)
+			t.Errorf("%s: runbook_url = %q, want %q", alert.Alert, got, want)
 		}
 		for _, part := range []string{"- **Impact**", "\n- **Diagnosis**", "\n- **Mitigation**", "\n- **Resolved when** "} {
 			if !strings.Contains(text, part) {
-				t.Errorf("%s: its section of the runbook has no %q", alert.Alert, part)
+				t.Errorf("%s: the runbook section lacks %q", alert.Alert, part)
 			}
 		}
 	}
 	for name := range sections {
 		if !slices.ContainsFunc(all, func(a alert) bool { return a.Alert == name }) {
-			t.Errorf("the runbook has a section about %s, which is no alert", name)
+			t.Errorf("the runbook has a section for %s, which is not an alert", name)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (a alert) check(t *testing.T, tests string) {
 		t.Errorf("%s: the summary is %q, the description %q", a.Alert, a.Annotations["summary"], a.Annotations["description"])
 	}
 	if a.For == "" {
-		t.Errorf("%s fires at once: one bad scrape wakes the person on call", a.Alert)
+		t.Errorf("%s has no duration: one bad scrape would page", a.Alert)
 	}
 	severity := a.Labels["severity"]
 	if severity != "critical" && severity != "warning" {

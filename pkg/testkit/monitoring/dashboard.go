@@ -47,7 +47,7 @@ func (f Files) CheckDashboard(t *testing.T) {
 		}
 	}
 	if panels < 10 {
-		t.Errorf("there are only %d panels", panels)
+		t.Errorf("got %d panels, want at least 10", panels)
 	}
 	file := filepath.Join(t.TempDir(), "dashboard.yaml")
 	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {

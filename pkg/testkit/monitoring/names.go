@@ -32,7 +32,7 @@ func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []st
 		for _, name := range metricName.FindAllString(read(t, file), -1) {
 			family := histogramSuffix.ReplaceAllString(name, "")
 			if !exist[name] && !exist[family] {
-				t.Errorf("%s names %s, which does not exist", file, name)
+				t.Errorf("%s uses %s, which does not exist", file, name)
 			}
 			if file != f.ruleTests() {
 				named[name], named[family] = true, true
@@ -40,7 +40,7 @@ func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []st
 		}
 	}
 	if len(shown) == 0 {
-		t.Error("nothing is to be shown")
+		t.Error("no metrics to check")
 	}
 	for _, name := range shown {
 		if !named[name] {
@@ -74,11 +74,11 @@ func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
 	for _, file := range []string{f.dashboard(), f.rules()} {
 		found := matcher.FindAllStringSubmatch(strings.ReplaceAll(read(t, file), `\"`, `"`), -1)
 		if len(found) == 0 {
-			t.Errorf("%s asks for no label", file)
+			t.Errorf("%s has no label matcher", file)
 		}
 		for _, label := range found {
 			if !slices.Contains(prometheusLabels, label[1]) && !allMatch(label[2], label[3], values[label[1]]) {
-				t.Errorf("%s: no series has what %s asks for, or leaves out", file, label[0])
+				t.Errorf("%s: no series has the label and value of %s", file, label[0])
 			}
 		}
 	}

@@ -27,7 +27,7 @@ type Namespace struct {
 func New(t testing.TB) *Namespace {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Fatal("this test makes network namespaces and loads nftables rules into them: run it as root")
+		t.Fatal("this test creates network namespaces and loads nftables rules into them: run it as root")
 	}
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Fatal("this test reads its rules back with the nft program, which is missing: install the package nftables")
@@ -42,7 +42,7 @@ func New(t testing.TB) *Namespace {
 		return loopbackUp()
 	})
 	if err != nil {
-		t.Fatalf("making a network namespace: %v", err)
+		t.Fatalf("create network namespace: %v", err)
 	}
 	t.Cleanup(func() { _ = n.handle.Close() })
 	return n
@@ -60,7 +60,7 @@ func (n *Namespace) Do(f func()) {
 		return nil
 	})
 	if err != nil {
-		n.t.Fatalf("entering the test's network namespace: %v", err)
+		n.t.Fatalf("enter the test's network namespace: %v", err)
 	}
 }
 
@@ -110,7 +110,7 @@ func (n *Namespace) run(command *exec.Cmd) (output string, err error) {
 	command.Stdout, command.Stderr = &printed, &complaints
 	n.Do(func() { err = command.Run() })
 	if err != nil {
-		err = fmt.Errorf("running %v: %w: %s", command.Args, err, strings.TrimSpace(complaints.String()))
+		err = fmt.Errorf("run %v: %w: %s", command.Args, err, strings.TrimSpace(complaints.String()))
 	}
 	return printed.String(), err
 }

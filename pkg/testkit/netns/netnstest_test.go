@@ -32,7 +32,7 @@ func TestANamespaceIsApartAndTheThreadComesBack(t *testing.T) {
 	}
 	defer func() { _ = after.Close() }()
 	if !before.Equal(after) {
-		t.Errorf("the test's thread is now in %v, want it back in %v", after, before)
+		t.Errorf("the test's thread is in %v, want %v", after, before)
 	}
 }
 
@@ -46,7 +46,7 @@ func TestSocketsOfANamespaceReachItsLoopback(t *testing.T) {
 		defer func() { _ = listener.Close() }()
 		connection, err := net.Dial("tcp", listener.Addr().String())
 		if err != nil {
-			t.Fatalf("dialling the namespace's own loopback: %v", err)
+			t.Fatalf("dial the loopback of the namespace: %v", err)
 		}
 		_ = connection.Close()
 	})
@@ -55,6 +55,6 @@ func TestSocketsOfANamespaceReachItsLoopback(t *testing.T) {
 func TestTheErrorOfAFailedProgramHasItsOutput(t *testing.T) {
 	output, err := New(t).Try("nft", "list table ip absent")
 	if output != "" || err == nil || !strings.Contains(err.Error(), "No such file") {
-		t.Errorf("listing an absent table gave %q, %v; want nothing and what nft said", output, err)
+		t.Errorf("listing an absent table: %q, %v; want no output and the error of nft", output, err)
 	}
 }

@@ -33,7 +33,7 @@ func Reserve(at netip.Addr) (*Reserved, error) {
 	}
 	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("reserving a port of %s: %w", at, os.NewSyscallError("socket", err))
+		return nil, fmt.Errorf("reserve a port of %s: %w", at, os.NewSyscallError("socket", err))
 	}
 	r := &Reserved{fd: fd}
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
@@ -57,7 +57,7 @@ func Reserve(at netip.Addr) (*Reserved, error) {
 
 func (r *Reserved) failed(at netip.Addr, call string, err error) error {
 	r.Close()
-	return fmt.Errorf("reserving a port of %s: %w", at, os.NewSyscallError(call, err))
+	return fmt.Errorf("reserve a port of %s: %w", at, os.NewSyscallError(call, err))
 }
 
 // Close releases the port.

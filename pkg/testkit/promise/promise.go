@@ -33,7 +33,7 @@ func checkAddrs(t *testing.T, addrs []netip.Addr) {
 	seen := make(map[netip.Addr]bool)
 	for _, addr := range addrs {
 		if !isUnicast(addr) || seen[addr] {
-			t.Errorf("%s among %v", addr, addrs)
+			t.Errorf("invalid or duplicate address %s in %v", addr, addrs)
 		}
 		seen[addr] = true
 	}
@@ -65,7 +65,7 @@ func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family)
 	seen := map[model.Family]bool{}
 	for _, item := range items {
 		if seen[familyOf(item)] {
-			t.Errorf("two of one family in %v", items)
+			t.Errorf("two items of the same family in %v", items)
 		}
 		seen[familyOf(item)] = true
 	}
@@ -79,7 +79,7 @@ func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []
 	skipped := 0
 	for _, finding := range findings {
 		if finding.Kind != kind || finding.Name != name || finding.Reason == "" || !slices.Contains(model.FindingCodes, finding.Code) {
-			t.Errorf("of %s %s it is found: %+v", kind, name, finding)
+			t.Errorf("unexpected finding of %s %s: %+v", kind, name, finding)
 		}
 		if finding.Code != model.PartiallyIgnored {
 			continue // for an annotation every error is reported
@@ -87,12 +87,12 @@ func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []
 		skipped++
 		for _, text := range []string{finding.Field, finding.Reason} {
 			if strings.ContainsAny(text, "\n\r\x1b") || len(text) > sanitize.MaxShort+len("...") {
-				t.Errorf("left out: %q", text)
+				t.Errorf("unsafe or too long text: %q", text)
 			}
 		}
 	}
 	if skipped > maxSentences {
-		t.Errorf("%d parts are left out", skipped)
+		t.Errorf("%d ignored parts are reported, want at most 21", skipped)
 	}
 }
 
@@ -120,11 +120,11 @@ func CheckService(t *testing.T, service *model.Service) {
 	CheckPrefixes(t, service.SourceRanges)
 	for _, prefix := range service.SourceRanges {
 		if prefix.Bits() == 0 {
-			t.Errorf("range %s allows everybody and is no range", prefix)
+			t.Errorf("source range %s allows all clients", prefix)
 		}
 	}
 	if service.HealthCheckNodePort != 0 && !service.ExternalTrafficLocal {
-		t.Errorf("health checks on port %d of a Service without external traffic policy Local", service.HealthCheckNodePort)
+		t.Errorf("health check port %d on a Service without externalTrafficPolicy Local", service.HealthCheckNodePort)
 	}
 	checkFindings(t, "Service", service.Name, service.Findings)
 }
@@ -225,7 +225,7 @@ func CheckServiceCIDR(t *testing.T, prefixes []netip.Prefix) {
 	checkOneEach(t, prefixes, model.FamilyOfPrefix)
 	for _, prefix := range prefixes {
 		if prefix.Bits() == 0 {
-			t.Errorf("range %s takes in every address", prefix)
+			t.Errorf("range %s contains every address", prefix)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
-// TestAReservedPortIsNobodysByChance: if the kernel has two ports to choose from, servers and clients get the other
-// one, or none. A server that names the port gets it, repeatedly, and between servers connections are refused.
+// TestAReservedPortIsNobodysByChance checks that the kernel, with two ports to choose from, assigns the other one or
+// none. A server that names the port gets it, repeatedly, and between servers connections are refused.
 func TestAReservedPortIsNobodysByChance(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::", "::1"} {
 		t.Run(host, func(t *testing.T) {
@@ -34,7 +34,7 @@ func expectNobodyGets(t *testing.T, at netip.Addr) {
 		dialled = reserved
 	}
 	if _, err := net.Dial("tcp", dialled.String()); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("while nobody listens: %v, want it refused", err)
+		t.Errorf("without a server: %v, want connection refused", err)
 	}
 	for _, any := range []string{"[::]:0", "127.0.0.1:0", "[::1]:0"} {
 		for range 20 {
@@ -46,7 +46,7 @@ func expectNobodyGets(t *testing.T, at netip.Addr) {
 				continue
 			}
 			if got := netip.MustParseAddrPort(other.Addr().String()).Port(); got == reserved.Port() && isAt(any, at) {
-				t.Errorf("a server that listens at %s gets it", any)
+				t.Errorf("a server that listens at %s got the port", any)
 			}
 			must.Succeed(t, other.Close())
 		}
@@ -57,7 +57,7 @@ func expectNobodyGets(t *testing.T, at netip.Addr) {
 		client, err := net.Dial("tcp", dialled.String())
 		must.Succeed(t, err)
 		if own := netip.MustParseAddrPort(client.LocalAddr().String()).Port(); own == reserved.Port() {
-			t.Error("a client gets it")
+			t.Error("a client got the port")
 		}
 		must.Succeed(t, client.(*net.TCPConn).SetLinger(0))
 		must.Succeed(t, client.Close())

@@ -96,7 +96,7 @@ func Cases(t testing.TB) []Case {
 	t.Helper()
 	names, err := fs.Glob(files, "cases/*.yaml")
 	if err != nil || len(names) == 0 {
-		t.Fatalf("there are no cases: %v", err)
+		t.Fatalf("no cases: %v", err)
 	}
 	var all []Case
 	for _, name := range names {
@@ -208,7 +208,7 @@ func decode[T any](t testing.TB, object map[string]any) *T {
 	}
 	decoded := new(T)
 	if err := json.Unmarshal(text, decoded); err != nil {
-		t.Fatalf("decoding %s: %v", text, err)
+		t.Fatalf("decode %s: %v", text, err)
 	}
 	return decoded
 }

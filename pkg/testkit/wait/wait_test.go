@@ -27,7 +27,7 @@ func TestAWaitTakesATenthLongerAtMost(t *testing.T) {
 			began := time.Now()
 			wait.Until(t, "the time has come", func() bool { return time.Since(began) >= after })
 			if took := time.Since(began); took < after || took > after+after/10+time.Millisecond {
-				t.Errorf("to wait for what takes %s took %s", after, took)
+				t.Errorf("waiting for %s took %s", after, took)
 			}
 		})
 	}
@@ -45,7 +45,7 @@ func TestATimeoutReportsWhatIsMissing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &failing{TB: t}
 				if begin(f); !strings.HasPrefix(f.why, want) {
-					t.Errorf("it ended with %q", f.why)
+					t.Errorf("ended with %q", f.why)
 				}
 			})
 		})
@@ -61,7 +61,7 @@ func TestWhatComesAtTheLastMomentIsSeen(t *testing.T) {
 		late := make(chan int)
 		go func() { time.Sleep(time.Minute); late <- 7 }()
 		if got := wait.Receive(t, "a number", late); got != 7 {
-			t.Errorf("what comes is %d", got)
+			t.Errorf("received %d, want 7", got)
 		}
 	})
 }

@@ -43,11 +43,11 @@ func follow(
 	// Otherwise a running cache would block the caller here until it has all objects.
 	informer, err := informers.GetInformer(ctx, metadataOf(kind), cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, fmt.Errorf("follow the metadata of %ss: %w", kind, err)
+		return nil, fmt.Errorf("watch metadata of %ss: %w", kind, err)
 	}
 	registration, err := informer.AddEventHandler(handlerOf(put, gone))
 	if err != nil {
-		return nil, fmt.Errorf("follow the metadata of %ss: %w", kind, err)
+		return nil, fmt.Errorf("watch metadata of %ss: %w", kind, err)
 	}
 	return registration.HasSynced, nil
 }

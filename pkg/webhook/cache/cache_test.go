@@ -36,7 +36,7 @@ type byKind struct {
 
 func (b byKind) GetInformer(_ context.Context, of client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	if _, ok := of.(*metav1.PartialObjectMetadata); !ok {
-		return nil, fmt.Errorf("%T is not metadata alone", of)
+		return nil, fmt.Errorf("%T is not PartialObjectMetadata", of)
 	}
 	if found := b.informers[of.GetObjectKind().GroupVersionKind().Kind]; found != nil {
 		return found, nil
@@ -142,7 +142,7 @@ func TestANamespaceThatWasMadeAMomentAgoIsWaitedFor(t *testing.T) {
 		c.namespaces.Add(object("Namespace", "shop"))
 	}()
 	if got := c.Namespace("shop"); !got.IsLoaded {
-		t.Errorf("it is not known: %v", got)
+		t.Errorf("Namespace not loaded: %v", got)
 	}
 }
 
@@ -151,10 +151,10 @@ func TestANamespaceThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
 	c.Cache.namespaces.waitTimeout = 20 * time.Millisecond
 	start := time.Now()
 	if got := c.Namespace("shop"); got.IsLoaded {
-		t.Errorf("it is known: %v", got)
+		t.Errorf("Namespace loaded: %v", got)
 	}
 	if took := time.Since(start); took < 20*time.Millisecond || took > 10*time.Second {
-		t.Errorf("it was waited for during %s", took)
+		t.Errorf("waited for %s", took)
 	}
 }
 
@@ -165,19 +165,19 @@ func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
 	for range maxWaiting {
 		go func() { answers <- c.Namespace("shop") }()
 	}
-	wait.Until(t, "all of them wait", func() bool { return len(waiting) == maxWaiting })
+	wait.Until(t, "all reviews wait", func() bool { return len(waiting) == maxWaiting })
 	if got := c.Namespace("other"); got.IsLoaded { // the call returns
-		t.Errorf("it is known: %v", got)
+		t.Errorf("Namespace loaded: %v", got)
 	}
 	c.namespaces.Add(object("Namespace", "shop"))
 	for range maxWaiting {
 		if got := <-answers; !got.IsLoaded {
-			t.Errorf("one who waited does not know it: %v", got)
+			t.Errorf("Namespace not loaded after waiting: %v", got)
 		}
 	}
 	go c.namespaces.Add(object("Namespace", "other"))
 	if got := c.Namespace("other"); !got.IsLoaded {
-		t.Errorf("no other review waits any more, and yet this one did not wait: %v", got)
+		t.Errorf("the review did not wait, although no other one does: %v", got)
 	}
 }
 
@@ -198,10 +198,10 @@ func TestNodesAreCountedAsTheyComeAndGo(t *testing.T) {
 	c.nodes.Delete(moved)
 	c.nodes.Delete(object("Node", "node-2"))
 	if got := c.Nodes(); got.Zones() != 0 || got.HasKey("rack") {
-		t.Errorf("%d zones, racks %v when all are gone", got.Zones(), got.HasKey("rack"))
+		t.Errorf("%d zones, racks %v after all Nodes were deleted", got.Zones(), got.HasKey("rack"))
 	}
 	if first.Zones() != 1 || first.HasKey("rack") {
-		t.Errorf("what was handed out before has changed: %d zones", first.Zones())
+		t.Errorf("an earlier snapshot has changed: %d zones", first.Zones())
 	}
 }
 
@@ -214,10 +214,10 @@ func TestAChangeThatIsNoneOfLabelsMakesNothingNew(t *testing.T) {
 	heartbeat.ResourceVersion = "2"
 	c.nodes.Update(before, heartbeat)
 	if c.Nodes() != counted {
-		t.Error("the labels were counted anew")
+		t.Error("a heartbeat created a new snapshot")
 	}
 	if allocations := testing.AllocsPerRun(100, func() { c.Nodes(); c.Cache.nodes.put(heartbeat) }); allocations > 0 {
-		t.Errorf("%v allocations for a heartbeat and a look", allocations)
+		t.Errorf("%v allocations for a heartbeat and a read", allocations)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestReadersAndChangesMayMeet(t *testing.T) {
 		defer close(read)
 		for ctx.Err() == nil {
 			if nodes := c.Nodes(); nodes.Zones() > 2 || c.Namespace("shop").IsLoaded && nodes == nil {
-				t.Error("there cannot be so many zones")
+				t.Error("more than two zones, or no snapshot")
 			}
 		}
 	}()
@@ -268,8 +268,8 @@ func TestACacheThatCannotFollowIsAnError(t *testing.T) {
 	namespaces := map[string]*controllertest.FakeInformer{"Namespace": controllertest.NewFakeInformer()}
 	for kind, informers := range map[string]map[string]*controllertest.FakeInformer{"Namespaces": nil, "Nodes": namespaces} {
 		_, err := NewCache(t.Context(), byKind{informers: informers})
-		if !errors.Is(err, errNoInformer) || !strings.Contains(err.Error(), "follow the metadata of "+kind) {
-			t.Errorf("Follow() = %v", err)
+		if !errors.Is(err, errNoInformer) || !strings.Contains(err.Error(), "watch metadata of "+kind) {
+			t.Errorf("NewCache() = %v", err)
 		}
 	}
 }
@@ -281,6 +281,6 @@ func TestADeletionThatWasMissedCounts(t *testing.T) {
 	handler.OnAdd(inZone("node-1", "a"), true)
 	handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "node-1", Obj: inZone("node-1", "a")})
 	if got := nodes.snapshot().Zones(); got != 0 {
-		t.Errorf("%d zones are left", got)
+		t.Errorf("%d zones remain", got)
 	}
 }

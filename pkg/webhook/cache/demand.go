@@ -23,7 +23,7 @@ const demandInterval = time.Minute
 func (f *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) error {
 	client, err := coordinationclient.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("prepare to ask for the Lease of demand: %w", err)
+		return fmt.Errorf("create client for the demand Lease: %w", err)
 	}
 	var seen lease.Observed
 	logged := ""
@@ -36,7 +36,7 @@ func (f *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace
 			f.noDemand.Store(!seen.IsFresh(servicedemand.FreshFor))
 		case err.Error() != logged && ctx.Err() == nil: // once, not with every request
 			logged = err.Error()
-			log.Warn("could not read whether demand is published; what was known stays in force", "error", err)
+			log.Warn("failed to read the demand Lease; keeping the last known state", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// leases is an API server that has one Lease, or none, or is down.
+// leases is an API server that has one Lease or none, or is down.
 type leases struct {
 	status   atomic.Int64 // of the response
 	lease    atomic.Pointer[coordinationv1.Lease]
@@ -62,16 +62,16 @@ func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
 			wait     time.Duration
 			noDemand bool
 		}{
-			{"the API server is away", http.StatusBadGateway, false, 5 * time.Minute, false},
+			{"the API server is down", http.StatusBadGateway, false, 5 * time.Minute, false},
 			{"there is no Lease", http.StatusNotFound, false, 2 * time.Minute, true},
-			{"it is away again", http.StatusBadGateway, false, 5 * time.Minute, true},
+			{"the API server is down again", http.StatusBadGateway, false, 5 * time.Minute, true},
 			{"a Lease that was never renewed", http.StatusOK, false, 2 * time.Minute, true},
 			{"a Lease", http.StatusOK, true, 2 * time.Minute, false},
-			{"it is away after that", http.StatusBadGateway, true, 2 * servicedemand.FreshFor, false},
-			{"nobody renewed it meanwhile", http.StatusOK, false, 2 * time.Minute, true},
+			{"the API server is down after that", http.StatusBadGateway, true, 2 * servicedemand.FreshFor, false},
+			{"it was not renewed", http.StatusOK, false, 2 * time.Minute, true},
 			{"it is renewed", http.StatusOK, true, servicedemand.FreshFor - 2*time.Minute, false},
-			{"that was long ago", http.StatusOK, false, 4 * time.Minute, true},
-			{"it may not be read", http.StatusForbidden, false, 5 * time.Minute, true},
+			{"the renewal expired", http.StatusOK, false, 4 * time.Minute, true},
+			{"reading is forbidden", http.StatusForbidden, false, 5 * time.Minute, true},
 		} {
 			if server.lease.Load() == nil {
 				server.lease.Store(&coordinationv1.Lease{})
@@ -83,19 +83,19 @@ func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
 			time.Sleep(step.wait)
 			synctest.Wait()
 			if got := c.HasNoDemandPublisher(); got != step.noDemand {
-				t.Errorf("%s: nobody publishes: %v", step.title, got)
+				t.Errorf("%s: HasNoDemandPublisher() = %v", step.title, got)
 			}
 		}
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("following ends with %v", err)
+			t.Errorf("FollowDemand() = %v", err)
 		}
 		passed := 5 + 2 + 5 + 2 + 2 + 120 + 2 + 58 + 4 + 5
 		if asked := server.requests.Load(); asked < int64(passed) || asked > int64(passed)+1 {
-			t.Errorf("it was asked %d times in %d minutes", asked, passed)
+			t.Errorf("%d requests in %d minutes", asked, passed)
 		}
-		if count := strings.Count(log.String(), "could not read whether demand is published"); count != 4 {
-			t.Errorf("the log says %d times that it could not be read, want once for each time that it began:\n%s", count, log)
+		if count := strings.Count(log.String(), "failed to read the demand Lease"); count != 4 {
+			t.Errorf("%d log lines about failed reads, want one for each outage:\n%s", count, log)
 		}
 	})
 }

@@ -42,7 +42,7 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 func keepMetadata(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return nil, fmt.Errorf("keep the metadata of an object: it is a %T, and not metadata", object)
+		return nil, fmt.Errorf("strip object: got %T, want PartialObjectMetadata", object)
 	}
 	return &metav1.PartialObjectMetadata{
 		TypeMeta: full.TypeMeta,

@@ -24,6 +24,6 @@ func TestFollowingBeginsWhileNoAPIServerResponds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cluster.HasSynced() || cluster.Nodes() != nil || cluster.Namespace("shop").IsLoaded {
-		t.Error("it knows what was never listed")
+		t.Error("the cache has state that was never listed")
 	}
 }

@@ -24,7 +24,7 @@ const (
 func (f *Cache) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return fmt.Errorf("prepare to ask for the version of Kubernetes: %w", err)
+		return fmt.Errorf("create discovery client: %w", err)
 	}
 	logged := ""
 	for {
@@ -51,10 +51,10 @@ func (f *Cache) FollowVersion(ctx context.Context, config *rest.Config, log *slo
 
 func (f *Cache) warn(log *slog.Logger, err error) {
 	if known := f.Version(); known != nil {
-		log.Warn("could not read the version of Kubernetes; assuming the last known one", "known", known.String(), "error", err)
+		log.Warn("failed to get the version of Kubernetes; assuming the last known one", "known", known.String(), "error", err)
 		return
 	}
-	log.Warn("could not read the version of Kubernetes; Services get no default trafficDistribution until it is known", "error", err)
+	log.Warn("failed to get the version of Kubernetes; Services get no default trafficDistribution until it is known", "error", err)
 }
 
 func fetchVersion(ctx context.Context, api rest.Interface) (*version.Version, error) {
@@ -62,15 +62,15 @@ func fetchVersion(ctx context.Context, api rest.Interface) (*version.Version, er
 	defer cancel()
 	text, err := api.Get().AbsPath("/version").DoRaw(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the version of Kubernetes: %w", err)
+		return nil, fmt.Errorf("get the version of Kubernetes: %w", err)
 	}
 	var response apiversion.Info
 	if err := json.Unmarshal(text, &response); err != nil {
-		return nil, fmt.Errorf("read the version of Kubernetes: %w", err)
+		return nil, fmt.Errorf("parse the version of Kubernetes: %w", err)
 	}
 	found, err := supportedVersion(response)
 	if err != nil {
-		return nil, fmt.Errorf("read the version of Kubernetes: %w", err)
+		return nil, fmt.Errorf("parse the version of Kubernetes: %w", err)
 	}
 	return found, nil
 }

@@ -27,7 +27,7 @@ func (v *versions) RoundTrip(r *http.Request) (*http.Response, error) {
 	v.requests.Add(1)
 	recorder := httptest.NewRecorder()
 	if response := v.response.Load(); r.URL.Path != "/version" || response == nil {
-		http.Error(recorder, "no server is here", http.StatusBadGateway)
+		http.Error(recorder, "bad gateway", http.StatusBadGateway)
 	} else {
 		recorder.Header().Set("Content-Type", "application/json")
 		_, _ = recorder.WriteString(*response)
@@ -54,7 +54,7 @@ func TestTheVersionIsPolledUntilItIsAvailableAndAfter(t *testing.T) {
 			{says: `{"gitVersion": "v1.33.4-gke.1234567"}`, wait: 2 * time.Second, want: "1.33.4"},
 			{says: `{"gitVersion": "v1.36.3", "emulationMajor": "1", "emulationMinor": "33"}`, wait: 2 * time.Minute, want: "1.33"},
 			{says: `{"gitVersion": "v1.34.0+k3s1"}`, wait: 2 * time.Minute, want: "1.34.0"},
-			{says: `{"gitVersion": "who knows"}`, wait: 10 * time.Minute, want: "1.34.0"},
+			{says: `{"gitVersion": "invalid"}`, wait: 10 * time.Minute, want: "1.34.0"},
 			{says: `[]`, wait: 10 * time.Minute, want: "1.34.0"},
 			{says: `{"gitVersion": "v1.35.1"}`, wait: 2 * time.Minute, want: "1.35.1"},
 		} {
@@ -68,19 +68,19 @@ func TestTheVersionIsPolledUntilItIsAvailableAndAfter(t *testing.T) {
 			}
 		}
 		if asked := server.requests.Load(); asked < 20 || asked > 60 {
-			t.Errorf("it was asked for %d times in half an hour", asked)
+			t.Errorf("%d requests in half an hour", asked)
 		}
-		if count := strings.Count(log.String(), "could not read the version"); count != 3 {
-			t.Errorf("the log says %d times that it could not be read, want once for each reason:\n%s", count, log)
+		if count := strings.Count(log.String(), "failed to get the version"); count != 3 {
+			t.Errorf("%d log lines about failed requests, want one for each reason:\n%s", count, log)
 		}
 		for _, known := range []string{"until it is known", "known=1.34.0"} {
 			if !strings.Contains(log.String(), known) {
-				t.Errorf("the log does not say %s:\n%s", known, log)
+				t.Errorf("the log lacks %q:\n%s", known, log)
 			}
 		}
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("following ends with %v", err)
+			t.Errorf("FollowVersion() = %v", err)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 	template.Subject = pkix.Name{CommonName: "Vicinity webhook CA", SerialNumber: now.UTC().Format(time.RFC3339)}
 	certificate, key, err := sign(&template, nil)
 	if err != nil {
-		return nil, fmt.Errorf("make a CA: %w", err)
+		return nil, fmt.Errorf("create CA: %w", err)
 	}
 	return &authority{certificate, key}, nil
 }
@@ -49,12 +49,12 @@ func (a *authority) issue(now time.Time, lifetime time.Duration, names []string)
 	}
 	certificate, key, err := sign(&template, a)
 	if err != nil {
-		return nil, fmt.Errorf("issue a certificate: %w", err)
+		return nil, fmt.Errorf("issue certificate: %w", err)
 	}
 	leaf := &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
 	for _, name := range names { // an invalid name would be retried forever
 		if _, err := (bundle{a.Certificate}).verify(leaf, name, now); err != nil {
-			return nil, fmt.Errorf("issue a certificate: it would not do for %q: %w", name, err)
+			return nil, fmt.Errorf("issue certificate: not valid for %q: %w", name, err)
 		}
 	}
 	return leaf, nil

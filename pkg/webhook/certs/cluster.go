@@ -79,8 +79,8 @@ func (s Settings) names() map[string]string {
 	return names
 }
 
-// readConfigurations reads the existing ones. One may be missing: its manifest has not been applied yet, or was
-// deleted. One that cannot be read is returned as unknown.
+// readConfigurations reads the existing webhook configurations. One may be missing: its manifest has not been applied
+// yet, or was deleted. One that cannot be read is returned as unknown.
 func (s *SelfSigned) readConfigurations(ctx context.Context) (all []configuration, err error) {
 	for resource, name := range s.settings.names() {
 		read, readErr := s.readConfiguration(ctx, resource, name)
@@ -142,7 +142,7 @@ func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bund
 	}
 	body, err := json.Marshal(operations)
 	if err != nil {
-		return false, fmt.Errorf("encode a patch: %w", err)
+		return false, fmt.Errorf("encode patch: %w", err)
 	}
 	name := s.settings.names()[seen.resource]
 	err = s.webhooks.Patch(types.JSONPatchType).Resource(seen.resource).Name(name).Body(body).Do(request).Error()
@@ -177,7 +177,7 @@ func (s *SelfSigned) watch(ctx context.Context, client rest.Interface, namespace
 		s.changed.Notify()
 		for change := range changes.ResultChan() { // it closes with the context
 			if change.Type == watch.Error {
-				s.settings.Log.Debug("certificates: a watch ended", "object", name, "error", apierrors.FromObject(change.Object))
+				s.settings.Log.Debug("certificates: watch ended", "object", name, "error", apierrors.FromObject(change.Object))
 				return false, nil
 			}
 			s.changed.Notify()

@@ -42,7 +42,7 @@ type content struct {
 func readContent(data map[string][]byte) *content {
 	c := &content{trusted: readBundle(data[bundleKey])}
 	if !bytes.Equal(bytes.TrimSpace(c.trusted.encode()), bytes.TrimSpace(data[bundleKey])) {
-		c.errs = append(c.errs, bundleKey+": it has more in it than CAs in PEM, each once")
+		c.errs = append(c.errs, bundleKey+": contains data other than CAs in PEM, or a duplicate")
 	}
 	var err error
 	if c.signer, err = readSigner(data[authorityKey], c.trusted); err != nil {
@@ -61,12 +61,12 @@ func readContent(data map[string][]byte) *content {
 func readSigner(text []byte, trusted bundle) (*authority, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != keyBlock {
-		return nil, errors.New("there is no PEM of a private key in PKCS #8")
+		return nil, errors.New("no PKCS #8 private key in PEM")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, signs := parsed.(crypto.Signer)
 	if err != nil || !signs {
-		return nil, errors.New("it is not a private key in PKCS #8 that can sign")
+		return nil, errors.New("not a PKCS #8 private key that can sign")
 	}
 	for _, certificate := range trusted {
 		public, compares := certificate.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
@@ -74,7 +74,7 @@ func readSigner(text []byte, trusted bundle) (*authority, error) {
 			return &authority{certificate, key}, nil
 		}
 	}
-	return nil, fmt.Errorf("it is the key of no CA in %s", bundleKey)
+	return nil, fmt.Errorf("private key does not match any CA in %s", bundleKey)
 }
 
 // data returns the data of a Secret with this content.
@@ -83,7 +83,7 @@ func (c *content) data() (map[string][]byte, error) {
 	for name, key := range map[string]crypto.PrivateKey{authorityKey: c.signer.Key, leafKeyKey: c.leaf.PrivateKey} {
 		encoded, err := x509.MarshalPKCS8PrivateKey(key)
 		if err != nil {
-			return nil, fmt.Errorf("encode %s: it is of an unknown kind", name)
+			return nil, fmt.Errorf("encode %s: unsupported key type", name)
 		}
 		data[name] = encode(keyBlock, encoded)
 	}

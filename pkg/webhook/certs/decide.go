@@ -27,7 +27,7 @@ type configuration struct {
 	unknown bool
 }
 
-// action is the action of a step.
+// action is what a step does.
 type action string
 
 // The actions.
@@ -54,14 +54,14 @@ type step struct {
 // one concerns the Secret, and it may be a pause.
 func (v view) decide(settings Settings) []step {
 	if v.content == nil {
-		return []step{{do: createSecret, reason: "there is none"}}
+		return []step{{do: createSecret, reason: "it does not exist"}}
 	}
 	var steps []step
 	want := string(v.content.trusted.encode())
 	for _, configuration := range v.configurations {
 		// A Secret without a CA is repaired first.
 		if want != "" && !configuration.unknown && slices.ContainsFunc(configuration.bundles, func(have string) bool { return have != want }) {
-			steps = append(steps, step{do: patchBundle, configuration: configuration, reason: "its caBundle is not what the Secret says"})
+			steps = append(steps, step{do: patchBundle, configuration: configuration, reason: "its caBundle differs from the Secret"})
 		}
 	}
 	return append(steps, v.secretStep(settings))

@@ -48,7 +48,7 @@ func TestTheNextStepIsDecided(t *testing.T) {
 		reason string
 		until  time.Time // of the last step
 	}{
-		"there is no Secret": {view: view{now: someday}, want: []action{createSecret}, reason: "there is none"},
+		"there is no Secret": {view: view{now: someday}, want: []action{createSecret}, reason: "it does not exist"},
 		"the Secret is empty": {
 			view: view{now: someday, content: &content{}, configurations: trusting(bundle{old.Certificate})},
 			want: []action{addCA}, reason: "no CA with its key",
@@ -77,13 +77,13 @@ func TestTheNextStepIsDecided(t *testing.T) {
 			view: view{now: someday, content: &settled, configurations: []configuration{{resource: "one", unknown: true}}},
 			want: []action{pause}, reason: "nothing is due", until: someday.Add(20 * someDays),
 		},
-		"the CA is due, and a caBundle is repaired all the same": {
+		"the CA is due, and a caBundle is also repaired": {
 			view: view{now: someday.Add(61 * someDays), content: &settled, configurations: trusting(nil)},
 			want: []action{patchBundle, addCA}, reason: "the CA expires at",
 		},
 		"the CA has expired": {
 			view: view{now: someday.Add(91 * someDays), content: &settled, configurations: trusting(settled.trusted)},
-			want: []action{addCA}, reason: "the CA cannot be used: it expired at",
+			want: []action{addCA}, reason: "the CA cannot be used: expired at",
 		},
 		"a new CA is not trusted": {
 			view: view{now: someday, content: &early, configurations: trusting(bundle{fresh.Certificate})},
@@ -134,7 +134,7 @@ func TestTheNextStepIsDecided(t *testing.T) {
 			}
 			last := steps[len(steps)-1]
 			if !strings.Contains(last.reason, c.reason) {
-				t.Errorf("reason %q, want it to say %q", last.reason, c.reason)
+				t.Errorf("reason %q, want it to contain %q", last.reason, c.reason)
 			}
 			if !last.until.Equal(c.until) {
 				t.Errorf("until %s, want %s", last.until, c.until)
@@ -162,7 +162,7 @@ func TestTrustLastsAsLongAsEveryConfigurationTrustsTheCAThatSigns(t *testing.T) 
 		configurations []configuration
 		want           time.Time
 	}{
-		"all trust it still":               {now, append(both, both...), someday},
+		"all still trust it":               {now, append(both, both...), someday},
 		"one does not":                     {now, append(both, other...), time.Time{}},
 		"one cannot be read":               {now, append(both, configuration{unknown: true}), time.Time{}},
 		"another CA signs":                 {&content{trusted: now.trusted, signer: old}, both, later},
@@ -177,7 +177,7 @@ func TestTrustLastsAsLongAsEveryConfigurationTrustsTheCAThatSigns(t *testing.T) 
 		})
 	}
 	if got := (trust{}).observe(later, now, both).since; !got.Equal(later) {
-		t.Errorf("what begins to be trusted is so since %s, want %s", got, later)
+		t.Errorf("newly trusted since %s, want %s", got, later)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestANewCAJoinsTheOldOneAndTheCertificateStaysIfItCan(t *testing.T) {
 	next, err := view{now: now, content: before}.after(addCA, oneSetting)
 	must(t, err)
 	if len(next.trusted) != 2 || next.trusted[0] != next.signer.Certificate || !next.trusted[1].Equal(old.Certificate) || next.leaf != leaf {
-		t.Errorf("%d CAs, want a new one that signs before the old one, and the old certificate", len(next.trusted))
+		t.Errorf("%d CAs, want a new one that signs, then the old one, and the old certificate", len(next.trusted))
 	}
 	if want := now.Add(30*someDays + 2*time.Second); !next.olderUntil(oneSetting).Equal(want) {
 		t.Errorf("the old one is kept until %s, want %s", next.olderUntil(oneSetting), want)
@@ -197,7 +197,7 @@ func TestANewCAJoinsTheOldOneAndTheCertificateStaysIfItCan(t *testing.T) {
 		t.Errorf("%d CAs (%v), want the new one alone", len(last.trusted), err)
 	}
 	for name, spoilt := range map[string]*content{
-		"no Secret": nil, "nothing in it": {}, "a CA that did not sign": {trusted: bundle{old.Certificate}, leaf: reissued(t, next.signer, now)},
+		"no Secret": nil, "an empty Secret": {}, "another CA": {trusted: bundle{old.Certificate}, leaf: reissued(t, next.signer, now)},
 	} {
 		after, err := view{now: now, content: spoilt}.after(createSecret, oneSetting)
 		must(t, err)
@@ -222,31 +222,31 @@ func TestAnInvalidSecretIsRejectedAndReportedWithoutAnyKey(t *testing.T) {
 		"a key of another certificate": {leafKeyKey, other[leafKeyKey], "tls.crt: tls: private key does not match public key"},
 		"no key":                       {leafKeyKey, nil, "tls.crt: tls: failed to find any PEM data in key input"},
 		"garbage for a certificate":    {leafKey, []byte("garbage"), "tls.crt: tls: failed to find any PEM data in certificate input"},
-		"the key of no CA":             {authorityKey, good[leafKeyKey], "ca.key: it is the key of no CA in ca.crt"},
-		"garbage for a CA's key":       {authorityKey, []byte("garbage"), "ca.key: there is no PEM of a private key in PKCS #8"},
-		"a CA's key that is cut off": {
-			authorityKey, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: it is not a private key in PKCS #8",
+		"the key of no CA":             {authorityKey, good[leafKeyKey], "ca.key: private key does not match any CA in ca.crt"},
+		"garbage for a CA's key":       {authorityKey, []byte("garbage"), "ca.key: no PKCS #8 private key in PEM"},
+		"a truncated key of a CA": {
+			authorityKey, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: not a PKCS #8 private key",
 		},
-		"a certificate that is no CA": {bundleKey, good[leafKey], "ca.crt: it has more in it than CAs"},
-		"a key among the CAs":         {bundleKey, slices.Concat(good[authorityKey], good[bundleKey]), "ca.crt: it has more in it than CAs"},
-		"text behind the CAs":         {bundleKey, slices.Concat(good[bundleKey], []byte("behind")), "ca.crt: it has more in it than CAs"},
+		"a certificate that is no CA": {bundleKey, good[leafKey], "ca.crt: contains data other than CAs"},
+		"a key among the CAs":         {bundleKey, slices.Concat(good[authorityKey], good[bundleKey]), "ca.crt: contains data other than CAs"},
+		"text behind the CAs":         {bundleKey, slices.Concat(good[bundleKey], []byte("behind")), "ca.crt: contains data other than CAs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := maps.Clone(good)
 			data[c.key] = c.text
 			errs := strings.Join(readContent(data).errs, "; ")
 			if !strings.Contains(errs, c.want) {
-				t.Errorf("errs: %q, want %q", errs, c.want)
+				t.Errorf("errors: %q, want %q", errs, c.want)
 			}
 			for _, key := range []string{authorityKey, leafKeyKey} {
 				if text := strings.Split(string(good[key]), "\n")[1]; strings.Contains(errs, text) {
-					t.Errorf("a key is among the errs: %s", errs)
+					t.Errorf("the errors contain a key: %s", errs)
 				}
 			}
 		})
 	}
 	if errs := readContent(good).errs; errs != nil {
-		t.Errorf("errs of a good Secret: %q", errs)
+		t.Errorf("errors of a valid Secret: %q", errs)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestACertificateIsWhatAnAPIServerExpects(t *testing.T) {
 		}
 	}
 	if _, err := (bundle{ca.Certificate}).verify(leaf, "webhook.elsewhere.svc", someday); err == nil {
-		t.Error("it is good for another name too")
+		t.Error("the certificate is also valid for another name")
 	}
 }
 
@@ -281,6 +281,6 @@ func TestANameThatNoCertificateCanHaveIsRejected(t *testing.T) {
 	settings := oneSetting
 	settings.Names = []string{"127.0.0.1"} // an address is not a DNS name
 	if _, err := (view{now: someday}).after(createSecret, settings); err == nil {
-		t.Error("a certificate is issued that is never good enough")
+		t.Error("a certificate was issued that is not valid for its name")
 	}
 }

@@ -69,7 +69,7 @@ func (f *Files) read(ctx context.Context) error {
 	if expires := firstExpiry(pair.Certificate[1:]); !expires.IsZero() {
 		f.settings.Observer.AuthorityExpires(expires)
 	}
-	f.settings.Log.Info("certificates: serving a new one", "serial", pair.Leaf.SerialNumber.Text(16), "expires", pair.Leaf.NotAfter)
+	f.settings.Log.Info("certificates: serving a new certificate", "serial", pair.Leaf.SerialNumber.Text(16), "expires", pair.Leaf.NotAfter)
 	return f.failures.report(ctx, ReadFiles, object, err)
 }
 

@@ -129,17 +129,17 @@ func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 
 	_, otherCertificate, _ := pair(t, time.Now())
 	folder.update(otherCertificate, key)
-	wait.Until(t, "the failure of a key that does not fit", func() bool { return reported.failures("does not match") > 0 })
+	wait.Until(t, "the failure of a mismatched key", func() bool { return reported.failures("does not match") > 0 })
 	if !serves(second) {
-		t.Error("the pair before the one that does not fit is not served any more")
+		t.Error("the previous pair is no longer served")
 	}
 
 	_, certificate, key = pair(t, time.Now().Add(-100*someDays))
 	before := reported.served()
 	folder.update(certificate, key)
-	wait.Until(t, "the failure of the pair that has expired", func() bool { return reported.failures("it expired at") > 0 })
+	wait.Until(t, "the failure of the pair that has expired", func() bool { return reported.failures("expired at") > 0 })
 	if !serves(second) || reported.served() != before {
-		t.Error("a pair that has expired is served instead of a good one")
+		t.Error("an expired pair replaced a valid one")
 	}
 
 	third, certificate, key := pair(t, time.Now())
@@ -150,7 +150,7 @@ func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 	case err := <-ended:
 		must(t, err)
 	case <-time.After(waitTimeout):
-		t.Error("Run goes on after its context has ended")
+		t.Error("Run did not return after its context ended")
 	}
 }
 
@@ -159,7 +159,7 @@ func TestFilesThatCannotBeServedAreRejectedAtTheStart(t *testing.T) {
 	_, _, key := pair(t, time.Now())
 	folder := &mounted{t: t, dir: t.TempDir()}
 	folder.update(certificate, key)
-	for name, path := range map[string]string{"that do not fit": folder.path("tls.crt"), "that do not exist": folder.path("none")} {
+	for name, path := range map[string]string{"that do not match": folder.path("tls.crt"), "that do not exist": folder.path("none")} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewFiles(t.Context(), FilesSettings{
 				Certificate: path, Key: folder.path("tls.key"), Log: quietLog(), Observer: &observed{},
@@ -181,9 +181,9 @@ func TestFilesThatHaveExpiredAreServedAtTheStartAndReported(t *testing.T) {
 	})
 	must(t, err)
 	if got, err := files.GetCertificate(nil); err != nil || got.Leaf.NotAfter.After(time.Now()) {
-		t.Errorf("served: %v, %v; want the certificate that has expired, for there is no better one", got, err)
+		t.Errorf("served: %v, %v; want the expired certificate, because there is no other", got, err)
 	}
-	if reported.failures("it expired at") != 1 || reported.served() != 1 {
-		t.Errorf("%d failures and %d certificates were reported, want one of each", reported.failures("it expired at"), reported.served())
+	if reported.failures("expired at") != 1 || reported.served() != 1 {
+		t.Errorf("%d failures and %d certificates were reported, want one of each", reported.failures("expired at"), reported.served())
 	}
 }

@@ -50,15 +50,15 @@ type SelfSigned struct {
 // NewSelfSigned returns a certificate that is stored in the cluster of a client configuration. It sends no request yet.
 func NewSelfSigned(config *rest.Config, settings Settings) (*SelfSigned, error) {
 	if settings.Namespace == "" || settings.Secret == "" {
-		return nil, errors.New("certificates need a Secret: its namespace and its name")
+		return nil, errors.New("namespace and name of the Secret are required")
 	}
 	core, err := corev1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for Secrets: %w", err)
+		return nil, fmt.Errorf("create client for Secrets: %w", err)
 	}
 	webhooks, err := admissionclient.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for webhook configurations: %w", err)
+		return nil, fmt.Errorf("create client for webhook configurations: %w", err)
 	}
 	return &SelfSigned{
 		settings: settings,
@@ -115,7 +115,7 @@ func (s *SelfSigned) reconcileOnce(ctx context.Context) (until time.Time, err er
 	seen.trustedSince = s.trust.since
 	for _, step := range seen.decide(s.settings) {
 		if step.do == pause {
-			s.settings.Log.Debug("certificates: nothing to do now", "reason", step.reason, "until", step.until)
+			s.settings.Log.Debug("certificates: no step is due", "reason", step.reason, "until", step.until)
 			until = minTime(until, step.until)
 			continue
 		}
@@ -159,7 +159,7 @@ func (s *SelfSigned) serve(now time.Time, content *content) {
 	leaf := content.leaf.Leaf
 	s.settings.Observer.CertificateExpires(leaf.NotAfter)
 	s.settings.Observer.AuthorityExpires(authority.NotAfter)
-	s.settings.Log.Info("certificates: serving a new one",
+	s.settings.Log.Info("certificates: serving a new certificate",
 		"serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter, "caExpires", authority.NotAfter)
 }
 

@@ -254,7 +254,7 @@ func (w *world) trusts(text string, r *replica) error {
 	}
 	found := w.verified[key]
 	if found.err == nil && w.now.After(found.until) {
-		return fmt.Errorf("its CA expired at %s, and now it is %s", found.until, w.now)
+		return fmt.Errorf("its CA expired at %s, now is %s", found.until, w.now)
 	}
 	return found.err
 }
@@ -278,10 +278,10 @@ func (w *world) settle() {
 
 func TestReplicasThatRaceAndCrashAreTrustedAtEveryMoment(t *testing.T) {
 	for name, chances := range map[string]chances{
-		"nothing goes wrong":           {},
-		"replicas are killed":          {crash: 30},
-		"replicas stand still":         {standStill: 20},
-		"both, and resets by a GitOps": {crash: 20, standStill: 10, reset: 5},
+		"no faults":                         {},
+		"replicas are killed":               {crash: 30},
+		"replicas pause":                    {standStill: 20},
+		"both, and resets by a GitOps tool": {crash: 20, standStill: 10, reset: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3) {
@@ -303,12 +303,12 @@ func TestReplicasThatRaceAndCrashAreTrustedAtEveryMoment(t *testing.T) {
 func (w *world) checkEnd(t *testing.T, seed uint64) {
 	t.Helper()
 	if len(w.authority) < 3 {
-		t.Errorf("seed %d: %d CAs in all of the time, want 3 or more", seed, len(w.authority))
+		t.Errorf("seed %d: %d CAs in total, want at least 3", seed, len(w.authority))
 	}
 	content := readContent(w.secret.data)
 	for _, configuration := range w.configurations {
 		if configuration.eventsText() != string(content.trusted.encode()) {
-			t.Errorf("seed %d: the %s configuration does not say what the Secret says", seed, configuration.name)
+			t.Errorf("seed %d: the caBundle of the %s configuration differs from the Secret", seed, configuration.name)
 		}
 	}
 	for i, r := range w.replicas {
@@ -316,9 +316,9 @@ func (w *world) checkEnd(t *testing.T, seed uint64) {
 		case r.served == nil:
 			t.Errorf("seed %d: replica %d serves nothing", seed, i)
 		case !r.served.Leaf.Equal(content.leaf.Leaf):
-			t.Errorf("seed %d: replica %d serves something else than the Secret has", seed, i)
+			t.Errorf("seed %d: replica %d does not serve the certificate in the Secret", seed, i)
 		case w.now.After(r.served.Leaf.NotAfter):
-			t.Errorf("seed %d: replica %d serves something that has expired", seed, i)
+			t.Errorf("seed %d: replica %d serves an expired certificate", seed, i)
 		}
 	}
 }
@@ -328,7 +328,7 @@ func TestTheSimulationNoticesWhatIsDoneWrong(t *testing.T) {
 		sabotage sabotage
 		chances  chances
 	}{
-		"a patch that tests nothing":              {sabotage{unguarded: true}, chances{standStill: 50, reset: 20}},
+		"a patch without a precondition":          {sabotage{unguarded: true}, chances{standStill: 50, reset: 20}},
 		"a certificate before its CA has settled": {sabotage{hasty: true}, chances{crash: 20}},
 		"a CA that is dropped at once":            {sabotage{forgetful: true}, chances{standStill: 30}},
 	} {
@@ -341,7 +341,7 @@ func TestTheSimulationNoticesWhatIsDoneWrong(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nothing was noticed")
+			t.Error("the fault was not detected")
 		})
 	}
 }

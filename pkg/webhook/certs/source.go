@@ -36,7 +36,7 @@ type Observer interface {
 	CertificateFailed(operation Operation, err error)
 }
 
-// Operation is an operation that may fail.
+// Operation names an operation that may fail.
 type Operation string
 
 // The operations.
@@ -50,7 +50,7 @@ const (
 	ReadFiles          Operation = "read_files" // or the files do
 )
 
-// Operations returns all of them, for counters that start at zero.
+// Operations returns all operations, for counters that start at zero.
 func Operations() []Operation {
 	return []Operation{ReadSecret, WriteSecret, ReadConfiguration, PatchConfiguration, Watch, UseSecret, ReadFiles}
 }
@@ -78,9 +78,9 @@ func (s *served) set(certificate *tls.Certificate) bool {
 func valid(certificate *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(certificate.NotBefore):
-		return fmt.Errorf("it is not valid before %s", certificate.NotBefore.Format(time.RFC3339))
+		return fmt.Errorf("not valid before %s", certificate.NotBefore.Format(time.RFC3339))
 	case now.After(certificate.NotAfter):
-		return fmt.Errorf("it expired at %s", certificate.NotAfter.Format(time.RFC3339))
+		return fmt.Errorf("expired at %s", certificate.NotAfter.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (f *failures) report(ctx context.Context, operation Operation, object strin
 	}
 	key := string(operation) + " " + object
 	if text != "" && text != f.last[key] {
-		f.log.Error("certificates: an operation failed; trying again", "operation", string(operation), "object", object, "error", err)
+		f.log.Error("certificates: operation failed; retrying", "operation", string(operation), "object", object, "error", err)
 	}
 	f.last[key] = text
 	return err

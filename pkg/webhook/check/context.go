@@ -83,9 +83,9 @@ func (s *fileContext) readKustomization(folder string) {
 		}
 		s.named[path] = classification{kustomizationFile, "a kustomization; check what 'kubectl kustomize' prints"}
 		for file, role := range parsed.files() {
-			reason := "read by a kustomization above it, and no manifest"
+			reason := "input of a kustomization, not a manifest"
 			if role == patchFile {
-				reason = "a patch that no rule is about"
+				reason = "a patch that no rule checks"
 			}
 			s.named[filepath.Join(folder, file)] = classification{role, reason}
 		}

@@ -70,7 +70,7 @@ func (c *Files) filesOf(name string) []string {
 		}
 	}
 	if len(tree.Files) == 0 && len(tree.Unreadable) == 0 {
-		c.addError(location{file: name}, "", "there is no .yaml, .yml or .json file in this folder")
+		c.addError(location{file: name}, "", "no .yaml, .yml or .json files in this folder")
 	}
 	files := make([]string, 0, len(tree.Files))
 	for _, file := range tree.Files {
@@ -121,7 +121,7 @@ func readAny(name string, stdin io.Reader) ([]byte, error) {
 func (c *Files) readStdin(text []byte) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		// In a pipeline only the last command's exit status counts: the previous command may have failed.
-		c.addError(location{file: stdinName}, "", "there is nothing on standard input")
+		c.addError(location{file: stdinName}, "", "standard input is empty")
 		return
 	}
 	c.readText(stdinName, text)

@@ -95,7 +95,7 @@ type common struct {
 	values map[string]any
 }
 
-// common returns them, in the order in which they are usually written.
+// common returns the annotations and labels for every object, in the order in which they are usually written.
 func (k *kustomization) common() []common {
 	all := []common{{"commonAnnotations", "annotations", k.CommonAnnotations}, {"commonLabels", "labels", k.CommonLabels}}
 	for i, label := range k.Labels {

@@ -68,7 +68,7 @@ func (c *Files) readText(name string, text []byte) {
 		at := location{file: name, part: &part}
 		switch {
 		case part.Fault != nil && isJSONPatch(part.JSON):
-			c.skip(name, classification{patchFile, "a patch that no rule is about"})
+			c.skip(name, classification{patchFile, "a patch that no rule checks"})
 		case part.Fault != nil:
 			explainTemplate(part.Fault, text)
 			c.addError(at, part.Fault.Field, part.Fault.Reason+noManifest(at))
@@ -109,7 +109,7 @@ func noManifest(at location) string {
 	if at.file == stdinName || at.part.JSON == nil || at.part.Path != "" || at.part.Type != (manifest.Type{}) {
 		return ""
 	}
-	return "; a file that is not a manifest can be passed over with --exclude"
+	return "; a file that is not a manifest can be skipped with --exclude"
 }
 
 func (c *Files) readService(at location) {

@@ -44,7 +44,7 @@ type finding struct {
 	Message   string       `json:"message"`
 }
 
-// summary contains the counts.
+// summary contains the counts of a report.
 type summary struct {
 	Checked  int `json:"checked"`  // objects
 	Skipped  int `json:"skipped"`  // objects of other kinds, and those that were opted out
@@ -185,7 +185,7 @@ func (r *Report) WriteText(stdout, stderr io.Writer, verbose bool) error {
 	}
 	if verbose {
 		for _, file := range r.Skipped {
-			sanitize.Fprintf(stderr, "%s: passed over: %s\n", sanitize.Truncate(file.File), file.Reason)
+			sanitize.Fprintf(stderr, "%s: skipped: %s\n", sanitize.Truncate(file.File), file.Reason)
 		}
 	}
 	sanitize.Fprintf(stderr, "%s\n", r.Summary)
@@ -225,10 +225,10 @@ func (s summary) String() string {
 		text += ", " + sanitize.Count(s.Errors, "error")
 	}
 	if s.Skipped > 0 {
-		text += fmt.Sprintf("; %d passed over", s.Skipped)
+		text += fmt.Sprintf("; %d skipped", s.Skipped)
 	}
 	if s.FilesSkipped > 0 {
-		text += fmt.Sprintf("; %s passed over: %s", sanitize.Count(s.FilesSkipped, "file"), strings.Join(s.byRole(), ", "))
+		text += fmt.Sprintf("; %s skipped: %s", sanitize.Count(s.FilesSkipped, "file"), strings.Join(s.byRole(), ", "))
 	}
 	return text
 }

@@ -48,7 +48,7 @@ type followed struct {
 func follow(t *testing.T, text string) *followed {
 	t.Helper()
 	f := &followed{
-		mounted: mount(t, text), log: logs.New(t, "what follows the file"),
+		mounted: mount(t, text), log: logs.New(t, "the file watcher"),
 		updates: make(chan *rules.Settings, 100), failures: make(chan error, 100), ended: make(chan error, 1),
 	}
 	file, err := Read(f.path())
@@ -66,7 +66,7 @@ func follow(t *testing.T, text string) *followed {
 
 func next[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
-	return wait.Receive(t, "something is reported", from)
+	return wait.Receive(t, "a report", from)
 }
 
 func TestAFileIsReadWithItsSettings(t *testing.T) {
@@ -86,7 +86,7 @@ func TestAnErrorNamesTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), path+":3: strict: must be bool") {
-		t.Errorf("with a wrong file: %v", err)
+		t.Errorf("with an invalid file: %v", err)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestAChangeIsReportedAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T)
 		t.Errorf("the failures were logged %d times, want once each", got)
 	}
 	if len(f.updates) > 0 || len(f.failures) > 0 {
-		t.Errorf("%d updates and %d failures too many", len(f.updates), len(f.failures))
+		t.Errorf("%d unexpected updates and %d unexpected failures", len(f.updates), len(f.failures))
 	}
 }
 
@@ -120,7 +120,7 @@ func TestAMistakeThatIsTakenBackIsReported(t *testing.T) {
 	f := follow(t, header+"strict: true\n")
 	f.write("nothing")
 	if err := next(t, f.failures); err == nil {
-		t.Error("there is no failure")
+		t.Error("no failure was reported")
 	}
 	f.write(header + "strict: true\n")
 	if got := next(t, f.updates); !got.Strict {
@@ -159,7 +159,7 @@ func TestTheSameTextInANewFileIsNotReported(t *testing.T) {
 	f.write(header + "strict: true\n")
 	next(t, f.updates)
 	if len(f.updates) > 0 || len(f.failures) > 0 {
-		t.Errorf("%d updates and %d failures too many", len(f.updates), len(f.failures))
+		t.Errorf("%d unexpected updates and %d unexpected failures", len(f.updates), len(f.failures))
 	}
 }
 
@@ -182,6 +182,6 @@ func TestFollowingEndsWithItsContext(t *testing.T) {
 	f := follow(t, header)
 	f.stop()
 	if err := next(t, f.ended); err != nil {
-		t.Errorf("following ends with %v", err)
+		t.Errorf("Follow() = %v", err)
 	}
 }

@@ -37,14 +37,14 @@ func Parse(name string, text []byte) (*rules.Settings, error) {
 		}
 		switch fault := part.Fault; {
 		case fault != nil && fault.Line > 0:
-			return nil, problem{fault.Line, "this is not YAML: " + fault.Reason}.in(name)
+			return nil, problem{fault.Line, "invalid YAML: " + fault.Reason}.in(name)
 		case read != nil:
-			return nil, wrong("", "this is a second document, and there must be one")
+			return nil, wrong("", "a second document; only one is allowed")
 		case part.Type.Kind == "ConfigMap":
 			return nil, wrong("kind",
-				"kind: this is a ConfigMap; what is needed is the text under its key config.yaml, as a pod sees it that mounts it")
+				"kind: this is a ConfigMap; use the text under its key config.yaml, as in a pod that mounts it")
 		case part.Type != wanted:
-			return nil, wrong("kind", "this is apiVersion %q, kind %q; the configuration has apiVersion %q and kind %q",
+			return nil, wrong("kind", "got apiVersion %q, kind %q; want apiVersion %q, kind %q",
 				part.Type.APIVersion, part.Type.Kind, APIVersion, Kind)
 		case fault != nil:
 			return nil, wrong(fault.Field, "%s: %s", fault.Field, fault.Reason)
@@ -117,7 +117,7 @@ type defaults struct {
 	WithSessionAffinity bool    `json:"withSessionAffinity"`
 }
 
-// settings returns the settings of a document, and the errors in it.
+// settings returns the settings in a document, and its errors.
 func (d *document) settings() (*rules.Settings, field.ErrorList) {
 	settings := Default()
 	settings.Strict, settings.ProxyName, settings.DNSByTopology = d.Strict, d.ProxyName, d.DNSByTopology
@@ -136,7 +136,7 @@ func (d *document) settings() (*rules.Settings, field.ErrorList) {
 	return settings, append(wrong, errs...)
 }
 
-// chosen returns the default; nil if there is none.
+// chosen returns the configured default; nil if there is none.
 func (d *defaults) chosen() (chosen *rules.Default, wrong field.ErrorList) {
 	var before *field.Path
 	for _, one := range [...]struct {
@@ -153,7 +153,7 @@ func (d *defaults) chosen() (chosen *rules.Default, wrong field.ErrorList) {
 		case one.value == nil:
 			continue
 		case before != nil:
-			wrong = append(wrong, field.Forbidden(at, fmt.Sprintf("there can be one default, and %s is set", before)))
+			wrong = append(wrong, field.Forbidden(at, fmt.Sprintf("only one default is allowed, and %s is set", before)))
 			continue
 		}
 		before, chosen = at, &rules.Default{Setting: one.setting, Value: *one.value}
@@ -197,7 +197,7 @@ func unknownRuleError(name string) string {
 	case exists && (rule.Kind == "Service" || rule.Kind == "Namespace"):
 		return ""
 	case exists:
-		return fmt.Sprintf("the webhook does not see %ss; this rule is one of the policies in manifests/webhook-cel, and is set there", rule.Kind)
+		return fmt.Sprintf("the webhook does not review %ss; configure this rule in its policy in manifests/webhook-cel", rule.Kind)
 	}
 	var names []string
 	for _, rule := range rules.Rules() {

@@ -27,7 +27,7 @@ func TestWhatAFileContains(t *testing.T) {
 		},
 		"an empty document after it": {"---\n# nothing\n", rules.Settings{ExcludedNamespaces: system}},
 		"strict":                     {"strict: true\n", rules.Settings{Strict: true, ExcludedNamespaces: system}},
-		"rules, and off is a word": {
+		"rules, with off unquoted": {
 			"rules: {SVC027: off, SVC001: warn, NS001: 'deny'}\n",
 			rules.Settings{Actions: map[rules.ID]rules.Action{
 				"SVC027": rules.Off, "SVC001": rules.Warn, "NS001": rules.Deny,
@@ -92,10 +92,10 @@ func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 		},
 		"a rule that the webhook does not have": {
 			"rules: {EPS001: off}\n",
-			[]string{`3: rules.EPS001: Unsupported value: "EPS001": the webhook does not see EndpointSlices; ` +
-				`this rule is one of the policies in manifests/webhook-cel, and is set there`},
+			[]string{`3: rules.EPS001: Unsupported value: "EPS001": the webhook does not review EndpointSlices; ` +
+				`configure this rule in its policy in manifests/webhook-cel`},
 		},
-		"a wrong action": {
+		"an invalid action": {
 			"rules:\n  SVC027: Warn\n",
 			[]string{`4: rules.SVC027: Unsupported value: "Warn": must be one of: deny, warn, off; did you mean warn?`},
 		},
@@ -128,9 +128,9 @@ func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 		"a field set twice":     {"strict: true\n\nstrict: true\n", []string{`5: strict: duplicate field`}},
 		"two defaults": {
 			"defaults:\n  topologyMode: Auto\n  topologyKeys: \"*\"\n",
-			[]string{`5: defaults.topologyKeys: Forbidden: there can be one default, and defaults.topologyMode is set`},
+			[]string{`5: defaults.topologyKeys: Forbidden: only one default is allowed, and defaults.topologyMode is set`},
 		},
-		"a wrong mode": {
+		"an invalid mode": {
 			"defaults: {topologyMode: auto}\n",
 			[]string{`3: defaults.topologyMode: Unsupported value: "auto": must be one of: Auto, Disabled, vicinity.dev/balanced; ` +
 				`did you mean Auto?`},
@@ -139,35 +139,35 @@ func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 			"defaults: {topologyMode: None}\n",
 			[]string{`3: defaults.topologyMode: Unsupported value: "None": must be one of: Auto, Disabled`},
 		},
-		"a wrong distribution": {
+		"an invalid distribution": {
 			"defaults: {trafficDistribution: PreferZone}\n",
 			[]string{`3: defaults.trafficDistribution: Unsupported value: "PreferZone": must be one of: PreferSameZone, PreferSameNode`},
 		},
-		"bad keys": {
+		"invalid keys": {
 			"defaults:\n  topologyKeys: \"*, a b\"\n",
 			[]string{`4: defaults.topologyKeys: Invalid value: "*, a b": entry 1 "*" matches every endpoint, so the keys after it would never be ` +
 				`tried; move it to the end. entry 2 "a b" is not a label key: `},
 		},
-		"keys that are none": {
-			"defaults: {topologyKeys: None}\n", []string{`3: defaults.topologyKeys: Invalid value: "None": None is no list of keys`},
+		"keys that are None": {
+			"defaults: {topologyKeys: None}\n", []string{`3: defaults.topologyKeys: Invalid value: "None": None is not a list of keys`},
 		},
 		"keys as a list": {
 			"defaults: {topologyKeys: [a]}\n", []string{`3: defaults.topologyKeys: must be string, not array`},
 		},
-		"defaults that are a word":    {"defaults: Auto\n", []string{`3: defaults: must be an object, not string`}},
-		"what is neither true nor no": {"strict: maybe\n", []string{`3: strict: must be bool, not string`}},
-		"a text for true": {
+		"defaults that are a string": {"defaults: Auto\n", []string{`3: defaults: must be an object, not string`}},
+		"neither true nor false":     {"strict: maybe\n", []string{`3: strict: must be bool, not string`}},
+		"a string for a bool": {
 			"defaults: {onUpdate: 'true'}\n", []string{`3: defaults.onUpdate: must be bool, not string`},
 		},
-		"no list of Namespaces": {
+		"a string for a list of Namespaces": {
 			"excludedNamespaces: kube-system\n", []string{`3: excludedNamespaces: must be []string, not string`},
 		},
-		"no name of a Namespace": {
+		"an invalid name of a Namespace": {
 			"excludedNamespaces:\n  - kube-system\n  - Kube_System\n",
 			[]string{`5: excludedNamespaces[1]: Invalid value: "Kube_System": a lowercase RFC 1123 label must consist of`},
 		},
 		"a number among Namespaces": {"excludedNamespaces: [1]\n", []string{`3: excludedNamespaces: must be string, not number`}},
-		"no label value":            {"proxyName: a b\n", []string{`3: proxyName: Invalid value: "a b": a valid label must be`}},
+		"an invalid label value":    {"proxyName: a b\n", []string{`3: proxyName: Invalid value: "a b": a valid label must be`}},
 		"several mistakes, in the order of their lines": {
 			"rules: {SVC999: off}\nproxyname: x\nproxyName: []\n",
 			[]string{`3: rules.SVC999: Unsupported value: "SVC999": there is no such rule`, `5: proxyName: must be string`},
@@ -179,19 +179,19 @@ func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
 				`5: strictt: unknown field; did you mean strict?`,
 			},
 		},
-		"a second document": {"---\n" + header, []string{`4: this is a second document, and there must be one`}},
-		"no YAML":           {"rules: {\n", []string{`4: this is not YAML: did not find expected node content`}},
-		"a list that is not closed": {
-			"rules: {SVC001: off\nproxyName: a\n", []string{`4: this is not YAML: did not find expected ',' or '}'`},
+		"a second document": {"---\n" + header, []string{`4: a second document; only one is allowed`}},
+		"invalid YAML":      {"rules: {\n", []string{`4: invalid YAML: did not find expected node content`}},
+		"an unclosed mapping": {
+			"rules: {SVC001: off\nproxyName: a\n", []string{`4: invalid YAML: did not find expected ',' or '}'`},
 		},
-		"a field that is not in line": {
-			"rules:\n  SVC001: off\n SVC002: off\n", []string{`5: this is not YAML: did not find expected key`},
+		"a field with too little indentation": {
+			"rules:\n  SVC001: off\n SVC002: off\n", []string{`5: invalid YAML: did not find expected key`},
 		},
-		"a field too far to the right": {
-			"rules:\n  SVC001: off\n   SVC002: off\n", []string{`5: this is not YAML: mapping values are not allowed in this context`},
+		"a field with too much indentation": {
+			"rules:\n  SVC001: off\n   SVC002: off\n", []string{`5: invalid YAML: mapping values are not allowed in this context`},
 		},
-		"a tab": {"rules:\n\tSVC001: off\n", []string{`4: this is not YAML: found character that cannot start any token`}},
-		"a name that is hardly one": {
+		"a tab": {"rules:\n\tSVC001: off\n", []string{`4: invalid YAML: found character that cannot start any token`}},
+		"an unprintable field name": {
 			"\"a\\nb\\u0007\": 1\n", []string{`3: a\nb\a: unknown field`},
 		},
 	} {
@@ -224,18 +224,18 @@ func TestADocumentThatIsSomethingElseIsRejectedAsThat(t *testing.T) {
 	}{
 		"nothing":       {"", []string{`1: the file is empty`}},
 		"only comments": {"# nothing\n", []string{`1: the file is empty`}},
-		"no fields":     {"- a\n", []string{`1: this is apiVersion "", kind ""; `}},
+		"no fields":     {"- a\n", []string{`1: got apiVersion "", kind ""; `}},
 		"a ConfigMap": {
 			"apiVersion: v1\nkind: ConfigMap\ndata: {}\n",
-			[]string{`2: kind: this is a ConfigMap; what is needed is the text under its key config.yaml, as a pod sees it that mounts it`},
+			[]string{`2: kind: this is a ConfigMap; use the text under its key config.yaml, as in a pod that mounts it`},
 		},
 		"another version": {
 			"kind: TopologyAdmissionConfiguration\napiVersion: vicinity.dev/v1\nstrict: maybe\n",
-			[]string{`1: this is apiVersion "vicinity.dev/v1", kind "TopologyAdmissionConfiguration"; the configuration has apiVersion ` +
-				`"vicinity.dev/v1alpha1" and kind "TopologyAdmissionConfiguration"`},
+			[]string{`1: got apiVersion "vicinity.dev/v1", kind "TopologyAdmissionConfiguration"; want apiVersion ` +
+				`"vicinity.dev/v1alpha1", kind "TopologyAdmissionConfiguration"`},
 		},
 		"no version and no kind": {
-			"strict: true\n", []string{`1: this is apiVersion "", kind ""; `},
+			"strict: true\n", []string{`1: got apiVersion "", kind ""; `},
 		},
 		"a kind set twice": {
 			header + "kind: TopologyAdmissionConfiguration\n", []string{`3: kind: duplicate field`},
@@ -306,17 +306,17 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			for line := range strings.SplitSeq(err.Error(), "\n") {
 				if !strings.HasPrefix(line, "config.yaml:") {
-					t.Errorf("a line of the error names no place: %q", line)
+					t.Errorf("an error line has no position: %q", line)
 				}
 			}
 			return
 		}
 		if settings.Default != nil && settings.Default.Check() != nil {
-			t.Errorf("a default that cannot be used was read: %v", settings.Default)
+			t.Errorf("an invalid default was accepted: %v", settings.Default)
 		}
 		for id := range settings.Actions {
 			if _, exists := rules.RuleOf(id); !exists {
-				t.Errorf("there is no rule %s", id)
+				t.Errorf("rule %s does not exist", id)
 			}
 		}
 	})

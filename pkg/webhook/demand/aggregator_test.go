@@ -65,7 +65,7 @@ func expectOff(t *testing.T, round demand.Round, by float64, zone string) {
 	t.Helper()
 	report := round.Services["shop/web"]
 	if math.Abs(report.MaxSkew-by) > 0.02*by || report.MostSkewedZone != zone {
-		t.Errorf("off by %.3f in zone %q, want %.3f in %q (parts %v)", report.MaxSkew, report.MostSkewedZone, by, zone, report.Parts)
+		t.Errorf("skew %.3f in zone %q, want %.3f in %q (shares %v)", report.MaxSkew, report.MostSkewedZone, by, zone, report.Parts)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestHowWrongTheAssumptionIs(t *testing.T) {
 	f.zone("a", 36) // 144 + 4 + 2 of 150
 	expectOff(t, f.run(20*time.Minute), 144./150/0.4, "a")
 	if rate := f.run(30 * time.Minute).Services["shop/web"].ConnectionsPerMinute; math.Abs(rate-9000) > 100 {
-		t.Errorf("%.0f connections a minute, want 9000", rate)
+		t.Errorf("%.0f connections per minute, want 9000", rate)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestMissingNodesAreImputedWithTheirZonesMean(t *testing.T) {
 		expectOff(t, round, want, "b")
 	}
 	if round := f.run(interval); round.Reporting != 23 || round.Nodes != 27 {
-		t.Errorf("%d of %d nodes are heard, want 23 of 27", round.Reporting, round.Nodes)
+		t.Errorf("%d of %d nodes reported, want 23 of 27", round.Reporting, round.Nodes)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestAZoneBelowQuorumKeepsItsShare(t *testing.T) {
 	before := f.run(time.Hour).Decided["shop/web"]
 	f.web.Published = before.Parts
 	if part := before.Parts["b"]; math.Abs(part-100./112) > 0.01 {
-		t.Fatalf("zone b asks %.3f", part)
+		t.Fatalf("share of zone b: %.3f", part)
 	}
 	for _, name := range []string{"b-0", "b-1", "b-2"} {
 		f.missing[name] = true
@@ -127,22 +127,22 @@ func TestAZoneBelowQuorumKeepsItsShare(t *testing.T) {
 	during := f.run(5 * time.Hour)
 	now := during.Decided["shop/web"]
 	if during.NoQuorum || fmt.Sprint(during.ZonesBelowQuorum) != "[b]" || during.Reporting != 13 {
-		t.Errorf("paused: %t; silent are %q of 16 nodes, %d heard", during.NoQuorum, during.ZonesBelowQuorum, during.Reporting)
+		t.Errorf("no quorum: %t; zones below quorum: %q; %d of 16 nodes reported", during.NoQuorum, during.ZonesBelowQuorum, during.Reporting)
 	}
 	if now.Reason != demand.Unchanged || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.01 {
-		t.Errorf("zone b asks %.3f after %.3f: %+v", now.Parts["b"], before.Parts["b"], now.Decision)
+		t.Errorf("share of zone b: %.3f after %.3f: %+v", now.Parts["b"], before.Parts["b"], now.Decision)
 	}
 	f.zone("a", 19) // while zone c has 8
 	now = f.run(2 * time.Hour).Decided["shop/web"]
 	others := now.Parts["a"] + now.Parts["c"]
 	if math.Abs(now.Parts["a"]/others-76./84) > 0.02 || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.02 {
-		t.Errorf("zones ask %v", now.Parts)
+		t.Errorf("shares: %v", now.Parts)
 	}
 	for name := range f.missing {
 		f.missing[name] = false
 	}
 	if now = f.run(2 * time.Hour).Decided["shop/web"]; math.Abs(now.Parts["b"]-400./484) > 0.02 {
-		t.Errorf("once it is heard again, zone b asks %.3f, want %.3f", now.Parts["b"], 400./484)
+		t.Errorf("once it reports again, share of zone b: %.3f, want %.3f", now.Parts["b"], 400./484)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestAZoneThatNeverReportedHasTheDefaultDemand(t *testing.T) {
 	f.zone("b", 9)
 	parts := f.run(3 * time.Hour).Services["shop/web"].Parts
 	if math.Abs(parts["c"]-1./9) > 0.01 || math.Abs(parts["b"]-8./9*0.9) > 0.02 {
-		t.Errorf("zones ask %v", parts)
+		t.Errorf("shares: %v", parts)
 	}
 }
 
@@ -168,10 +168,10 @@ func TestNothingIsEstimatedForMissingReports(t *testing.T) {
 		f.missing[name] = true
 	}
 	if during := f.run(15 * time.Minute); !during.NoQuorum || len(during.Decided) > 0 {
-		t.Errorf("paused: %t, to be published: %v", during.NoQuorum, during.Decided)
+		t.Errorf("no quorum: %t, decided: %v", during.NoQuorum, during.Decided)
 	}
 	if after := f.run(15 * time.Minute); len(after.Services) != 0 {
-		t.Errorf("after half an hour it is said: %v", after.Services)
+		t.Errorf("after half an hour, reports remain: %v", after.Services)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestWhatDoesNotExistIsNotFollowed(t *testing.T) {
 		round = f.follower.Aggregate(f.now, f.nodes, f.services)
 	}
 	if len(round.Services) != 1 || math.IsInf(round.Services["shop/web"].ConnectionsPerMinute, 0) {
-		t.Errorf("followed are %v", round.Services)
+		t.Errorf("tracked: %v", round.Services)
 	}
 }
 

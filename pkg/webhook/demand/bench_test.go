@@ -14,7 +14,7 @@ import (
 func BenchmarkRound(b *testing.B) {
 	const services = 1000
 	for _, asked := range []int{50, services} {
-		b.Run(fmt.Sprintf("each node asks %d of %d Services", asked, services), func(b *testing.B) {
+		b.Run(fmt.Sprintf("each node connects to %d of %d Services", asked, services), func(b *testing.B) {
 			f := newFleet(2000, 2000, 1000)
 			f.report(asked, services) // the first round has no duration
 			published := func(string) (demand.Service, bool) { return demand.Service{ShouldPublish: true}, true }
@@ -24,7 +24,7 @@ func BenchmarkRound(b *testing.B) {
 				f.report(asked, services)
 				b.StartTimer()
 				if round := f.follower.Aggregate(f.now, f.nodes, published); len(round.Decided) != services {
-					b.Fatalf("%d Services are decided, want %d", len(round.Decided), services)
+					b.Fatalf("%d decisions, want %d", len(round.Decided), services)
 				}
 			}
 			var memory runtime.MemStats

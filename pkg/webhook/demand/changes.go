@@ -31,7 +31,7 @@ func (r objectChange) object() *servicedemand.ServiceDemand {
 	return r.before
 }
 
-// change returns its cost and its priority.
+// change returns the cost and the priority of the write.
 func (r objectChange) change() change {
 	object := r.object()
 	text, _ := json.Marshal(object) //nolint:errchkjson // of numbers and strings
@@ -109,7 +109,7 @@ func (s *state) unmanaged() map[string]string {
 	said := map[string]string{}
 	for name, object := range s.objects {
 		if !isManaged(object) {
-			said[name] = fmt.Sprintf("somebody else wrote it, for it lacks the label %s=%s: it stays as it is", managedBy, publisher)
+			said[name] = fmt.Sprintf("not written by the webhook, because it lacks the label %s=%s; leaving it unchanged", managedBy, publisher)
 		}
 	}
 	return said

@@ -12,14 +12,14 @@ type coverage string
 
 const (
 	coverageFull     coverage = ""
-	coverageDegraded coverage = "some proxies do not answer; their nodes count as the mean of their zones"
-	coverageZoneLost coverage = "less than half of a zone's nodes are heard; the zone keeps its part of what is asked"
-	coverageLow      coverage = "too few nodes are heard" + unlessItEnds
-	coverageNone     coverage = "nothing new is known: less than half of all nodes are heard" + unlessItEnds
+	coverageDegraded coverage = "some proxies did not report; their nodes count as the mean of their zones"
+	coverageZoneLost coverage = "fewer than half of the nodes in a zone reported; keeping the zone's last share"
+	coverageLow      coverage = "too few nodes reported" + unlessItEnds
+	coverageNone     coverage = "fewer than half of all nodes reported; not updating the estimate" + unlessItEnds
 )
 
 // unlessItEnds describes the consequence.
-const unlessItEnds = "; unless that ends, what is published no longer counts in " + servicedemand.FreshForText
+const unlessItEnds = "; unless more report, published demand expires in " + servicedemand.FreshForText
 
 // coverageOf returns the coverage of a round.
 func coverageOf(round Round, silence PullErrors) coverage {
@@ -44,13 +44,13 @@ func (l *leader) logCoverage(round Round, silence PullErrors) {
 		reporting := fmt.Sprintf("%d of %s", round.Reporting, sanitize.Count(round.Nodes, "node"))
 		switch now {
 		case coverageFull:
-			l.options.Log.Info("measuring demand: all proxies answer", "heard", reporting)
+			l.options.Log.Info("measuring demand: all proxies report", "reporting", reporting)
 		case coverageZoneLost:
 			l.options.Log.Warn("measuring demand: "+string(now), "zone", round.ZonesBelowQuorum[0], "zonesBelowQuorum",
-				len(round.ZonesBelowQuorum), "heard", reporting,
+				len(round.ZonesBelowQuorum), "reporting", reporting,
 				"error", silence.Sample)
 		case coverageDegraded, coverageLow, coverageNone:
-			l.options.Log.Warn("measuring demand: "+string(now), "heard", reporting, "silent", silence.Nodes, "error", silence.Sample)
+			l.options.Log.Warn("measuring demand: "+string(now), "reporting", reporting, "failed", silence.Nodes, "error", silence.Sample)
 		}
 	}
 }

@@ -64,17 +64,17 @@ type Reason string
 
 // The reasons of decisions.
 const (
-	InsufficientData Reason = "too few connections"       // the assumed demand is as good; nothing is published
-	First            Reason = "nothing was said before"   // to be published
-	Changed          Reason = "differs from what is said" // to be published
-	Unchanged        Reason = "as is said"                // the published shares stay
-	BelowThreshold   Reason = "connections became few"    // the published shares are to be deleted
+	InsufficientData Reason = "too few connections"        // nothing is published
+	First            Reason = "not published yet"          // to be published
+	Changed          Reason = "differs from published"     // to be published
+	Unchanged        Reason = "same as published"          // the published shares stay
+	BelowThreshold   Reason = "too few connections by now" // the published shares are to be deleted
 )
 
 // Decision is the result of a sample.
 type Decision struct {
 	Reason Reason
-	// Parts are the shares of connections by zone; they sum to 1. Nil with InsufficientData and BelowThreshold.
+	// Parts are the fractions of connections by zone; they sum to 1. Nil with InsufficientData and BelowThreshold.
 	Parts map[string]float64
 	// ConnectionsPerMinute is the rate of the last minutes.
 	ConnectionsPerMinute float64

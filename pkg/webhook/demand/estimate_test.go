@@ -117,7 +117,7 @@ func shapes() map[string]map[string]float64 {
 	}
 }
 
-// skewedTo returns four fifths for one zone, and the rest for all others in proportion to their endpoints.
+// skewedTo returns a share of 80 % for one zone; the others share the rest in proportion to their endpoints.
 func skewedTo(zones map[string]float64, crowd string) map[string]float64 {
 	parts := map[string]float64{}
 	for zone, part := range zones {
@@ -139,7 +139,7 @@ func mixed(one, other map[string]float64, part float64) map[string]float64 {
 func TestDemandAtRest(t *testing.T) {
 	for shape, endpoints := range shapes() {
 		for rate, most := range map[float64]float64{500: 1.25, 20: 1.30, 2: 1.40, 0.2: 1.60} {
-			t.Run(fmt.Sprintf("%s, %g a second", shape, rate), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %g per second", shape, rate), func(t *testing.T) {
 				highest, early, late := 0.0, 0, 0.0
 				for seed := range uint64(9) {
 					w, asked := newWorld(seed, endpoints, endpoints), skewedTo(endpoints, "b")
@@ -152,12 +152,12 @@ func TestDemandAtRest(t *testing.T) {
 					late = max(late, float64(w.publishedSince(time.Hour))/5)
 					early = max(early, len(w.publishedAt)-w.publishedSince(40*time.Minute))
 				}
-				t.Logf("busiest %.3f; said %d times in 40 minutes, %.1f an hour later", highest, early, late)
+				t.Logf("busiest %.3f; published %d times in 40 minutes, then %.1f times an hour", highest, early, late)
 				if highest > most {
-					t.Errorf("the busiest endpoint gets %.3f of the mean, want %.2f at most", highest, most)
+					t.Errorf("the busiest endpoint gets %.3f of the mean, want at most %.2f", highest, most)
 				}
 				if early > 5 || late > 2 {
-					t.Errorf("said %d times in 40 minutes and %.1f an hour later, want 5 and 2 at most", early, late)
+					t.Errorf("published %d times in 40 minutes, then %.1f times an hour; want at most 5 and 2", early, late)
 				}
 			})
 		}
@@ -188,7 +188,7 @@ func TestManyZonesAreAsQuietAsFew(t *testing.T) {
 			{"ten zones two thirds", ten, map[float64]float64{500: 1.25, 20: 1.45, 1: 1.65}},
 		} {
 			for rate, most := range c.most {
-				t.Run(fmt.Sprintf("%d zones, %s, %g a second", zones, c.name, rate), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%d zones, %s, %g per second", zones, c.name, rate), func(t *testing.T) {
 					w, highest := newWorld(1, endpoints, assumed), 0.0
 					for w.now < 2*time.Hour {
 						w.step(rate, c.asks)
@@ -198,9 +198,9 @@ func TestManyZonesAreAsQuietAsFew(t *testing.T) {
 					}
 					late := w.publishedSince(time.Hour)
 					early := len(w.publishedAt) - w.publishedSince(40*time.Minute)
-					t.Logf("busiest %.3f; said %d times in 40 minutes, %d times in the second hour", highest, early, late)
+					t.Logf("busiest %.3f; published %d times in 40 minutes, %d times in the second hour", highest, early, late)
 					if highest > most || early > 5 || late > 3 {
-						t.Errorf("busiest %.3f; said %d times in 40 minutes, %d times in the second hour; want %.2f, 5 and 3 at most",
+						t.Errorf("busiest %.3f; published %d times in 40 minutes, %d times in the second hour; want at most %.2f, 5 and 3",
 							highest, early, late, most)
 					}
 				})
@@ -211,7 +211,7 @@ func TestManyZonesAreAsQuietAsFew(t *testing.T) {
 
 func TestClientsJumpToAnotherZone(t *testing.T) {
 	for rate, intervals := range map[float64]int{500: 2, 20: 3} {
-		t.Run(fmt.Sprintf("%g a second", rate), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%g per second", rate), func(t *testing.T) {
 			for shape, endpoints := range shapes() {
 				for seed := range uint64(9) {
 					w := newWorld(seed, endpoints, endpoints)
@@ -225,7 +225,7 @@ func TestClientsJumpToAnotherZone(t *testing.T) {
 						changed = w.step(rate, jumped).ChangePoint || changed
 					}
 					if !changed {
-						t.Errorf("%s, seed %d: no change was found", shape, seed)
+						t.Errorf("%s, seed %d: no change-point was detected", shape, seed)
 					}
 					if busiest := w.busiest(jumped); busiest > 1.25+0.05*float64(intervals-2) {
 						t.Errorf("%s, seed %d: the busiest endpoint gets %.3f of the mean", shape, seed, busiest)
@@ -237,7 +237,7 @@ func TestClientsJumpToAnotherZone(t *testing.T) {
 }
 
 func TestDayAndNight(t *testing.T) {
-	// A fifth of a percentage point is ignored: a twelfth of the demand of a zone with one of 43 endpoints.
+	// Differences below 0.2 percentage points are ignored: 1/12 of the demand of a zone with one of 43 endpoints.
 	mosts := map[string]float64{"4-4-3": 1.28, "6-1-1": 1.28, "40-1-1-1": 1.36}
 	for shape, endpoints := range shapes() {
 		t.Run(shape, func(t *testing.T) {
@@ -262,9 +262,9 @@ func TestDayAndNight(t *testing.T) {
 					above++
 				}
 			}
-			t.Logf("busiest %.3f, above 1.28 in %d intervals; said %d times", highest, above, len(w.publishedAt))
+			t.Logf("busiest %.3f, above 1.28 in %d intervals; published %d times", highest, above, len(w.publishedAt))
 			if highest > mosts[shape] || above > 24*120/20 || len(w.publishedAt) > 400 {
-				t.Errorf("busiest %.3f, above 1.28 in %d intervals of 2880, said %d times; want %.2f, a twentieth and 400 at most",
+				t.Errorf("busiest %.3f, above 1.28 in %d intervals of 2880, published %d times; want at most %.2f, 144 and 400",
 					highest, above, len(w.publishedAt), mosts[shape])
 			}
 		})
@@ -280,7 +280,7 @@ func TestAZoneThatStoppedReportingExpires(t *testing.T) {
 		w.step(20, map[string]float64{"b": 1})
 	}
 	if got := w.published["a"]; got > 0.01 {
-		t.Errorf("zone a has not asked for an hour, and has a part of %.3f", got)
+		t.Errorf("zone a has had no connections for an hour, and has a share of %.3f", got)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestFewConnectionsAreNotPublished(t *testing.T) {
 		w.step(1./300, map[string]float64{"b": 1})
 	}
 	if len(w.publishedAt) != 0 || w.reasons[demand.InsufficientData] != 240 {
-		t.Errorf("said at %v, reasons %v; want too few, 240 times", w.publishedAt, w.reasons)
+		t.Errorf("published at %v, reasons %v; want InsufficientData 240 times", w.publishedAt, w.reasons)
 	}
 }
 
@@ -300,16 +300,16 @@ func TestWhatBecameFewIsWithdrawn(t *testing.T) {
 		w.step(1, skewedTo(thirds(), "b"))
 	}
 	if w.reasons[demand.First] != 1 {
-		t.Fatalf("reasons %v, want one first", w.reasons)
+		t.Fatalf("reasons %v, want First once", w.reasons)
 	}
 	for w.now < 8*time.Hour {
 		w.step(0, thirds())
 	}
 	if w.reasons[demand.BelowThreshold] != 1 || w.reasons[demand.First] != 1 {
-		t.Errorf("reasons %v, want one end and no second beginning", w.reasons)
+		t.Errorf("reasons %v, want BelowThreshold once and First once", w.reasons)
 	}
 	if !maps.Equal(w.published, thirds()) {
-		t.Errorf("in force is %v, want what is assumed", w.published)
+		t.Errorf("published: %v, want the assumed shares", w.published)
 	}
 }
 
@@ -321,7 +321,7 @@ func TestASuccessorContinuesFromWhatWasPublished(t *testing.T) {
 		w.step(500, skewedTo(thirds(), "b"))
 	}
 	if w.reasons[demand.BelowThreshold] != 0 || w.reasons[demand.First] != 0 || len(w.publishedAt) > 2 {
-		t.Errorf("said at %v, reasons %v; want what was said to stay", w.publishedAt, w.reasons)
+		t.Errorf("published at %v, reasons %v; want the published shares to stay", w.publishedAt, w.reasons)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestADecisionThatWasNotWrittenIsMadeAgain(t *testing.T) {
 	for range 3 {
 		d := e.Add(sample, map[string]float64{"a": 0.5, "b": 0.5})
 		if d.Reason != demand.First || d.Skew < 1.7 || d.Skew > 1.8 {
-			t.Errorf("reason %q, off by %.2f; want the first one, off by 1.8", d.Reason, d.Skew)
+			t.Errorf("reason %q, skew %.2f; want First, skew 1.8", d.Reason, d.Skew)
 		}
 	}
 }
@@ -340,7 +340,7 @@ func TestASampleWithoutDurationIsIgnored(t *testing.T) {
 	var e demand.Estimator
 	d := e.Add(demand.Sample{Zones: map[string]float64{"a": 1000}}, map[string]float64{"a": 1})
 	if d.Reason != demand.InsufficientData || d.ConnectionsPerMinute != 0 {
-		t.Errorf("decision %+v, want too few", d)
+		t.Errorf("decision %+v, want InsufficientData", d)
 	}
 }
 
@@ -358,7 +358,7 @@ func TestASuccessorWithLowCoveragePublishesNothing(t *testing.T) {
 				w.step(rate, said)
 			}
 			if len(w.publishedAt) > 0 {
-				t.Errorf("%v connections a second, seed %d: said at %v that zone a asks %.2f, and what was said is still so",
+				t.Errorf("%v connections/s, seed %d: published at %v a share of %.2f for zone a, although the published one is still right",
 					rate, seed, w.publishedAt, w.published["a"])
 			}
 		}

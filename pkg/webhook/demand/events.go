@@ -85,9 +85,9 @@ func (a *skewReporter) report(ctx context.Context, now time.Time, round Round, s
 
 // eventNote returns the problem and its fix. A zone's name is a label value, and has 63 bytes at most.
 func eventNote(report Report) string {
-	return fmt.Sprintf("%s make %.0f %% of the %.0f new connections a minute, and the bound on load is planned for %.0f %%: "+
-		"endpoints near them may get %.1f times what it allows. Name the clients with the annotation %s, or set %s=%s; "+
-		"or label the Nodes that ask more with %s.", zoneClients(report.MostSkewedZone),
+	return fmt.Sprintf("%s open %.0f %% of %.0f new connections per minute, but the load bound assumes %.0f %%: "+
+		"endpoints near them may get %.1f times what it allows. Fix: list the client Services in %s, set %s=%s, "+
+		"or label the Nodes with more clients with %s.", zoneClients(report.MostSkewedZone),
 		100*report.Parts[report.MostSkewedZone], report.ConnectionsPerMinute,
 		100*report.Assumed[report.MostSkewedZone], report.MaxSkew, policy.ClientsAnnotation,
 		policy.DemandSourceAnnotation, policy.Measured, policy.DemandLabel)

@@ -36,19 +36,19 @@ func TestAnOwnerIsNotifiedOnceAfterHalfAnHour(t *testing.T) {
 		round   Round
 		want    string
 	}{
-		{"as assumed, nearly", 60, offBy(2, 6000), "[]"},
+		{"nearly as assumed", 60, offBy(2, 6000), "[]"},
 		{"few connections", 60, offBy(9, 100), "[]"},
-		{"off for half an hour: at 120 + 30, and not again", 200, offBy(2.7, 6000), "[150]"},
+		{"skewed for half an hour: at 120 + 30, and not again", 200, offBy(2.7, 6000), "[150]"},
 		{"better for a while", 5, offBy(1.5, 6000), "[]"},
-		{"off again: at 325 + 30", 60, offBy(2.7, 6000), "[355]"},
+		{"skewed again: at 325 + 30", 60, offBy(2.7, 6000), "[355]"},
 		{"the Service is gone", 1, Round{}, "[]"},
 	} {
 		if got := fmt.Sprint(pass(c.minutes, c.round)); got != c.want {
-			t.Errorf("%s: told at minute %s, want %s", c.name, got, c.want)
+			t.Errorf("%s: due at minute %s, want %s", c.name, got, c.want)
 		}
 	}
 	if len(a.since)+len(a.notified) != 0 {
-		t.Errorf("of a Service that is gone it is known: %v, %v", a.since, a.notified)
+		t.Errorf("state of a deleted Service remains: %v, %v", a.since, a.notified)
 	}
 }
 
@@ -67,26 +67,26 @@ func TestManyOwnersAreNotifiedInBatches(t *testing.T) {
 		told = append(told, len(due))
 	}
 	if fmt.Sprint(told) != "[10 10 5 0]" {
-		t.Errorf("%v are told in four rounds", told)
+		t.Errorf("due in four rounds: %v", told)
 	}
 }
 
 func TestTheEventReportsTheProblemAndTheRemedy(t *testing.T) {
-	const want = "Clients in zone zone-b make 80 % of the 6000 new connections a minute, and the bound on load is planned for 30 %: " +
-		"endpoints near them may get 2.7 times what it allows. Name the clients with the annotation vicinity.dev/clients, or " +
-		"set vicinity.dev/demand-source=measured; or label the Nodes that ask more with vicinity.dev/demand-weight."
+	const want = "Clients in zone zone-b open 80 % of 6000 new connections per minute, but the load bound assumes 30 %: " +
+		"endpoints near them may get 2.7 times what it allows. Fix: list the client Services in vicinity.dev/clients, " +
+		"set vicinity.dev/demand-source=measured, or label the Nodes with more clients with vicinity.dev/demand-weight."
 	report := offBy(2.7, 6000).Services["shop/web"]
 	if got := eventNote(report); got != want {
-		t.Errorf("the advice is\n%s\nwant\n%s", got, want)
+		t.Errorf("note:\n%s\nwant\n%s", got, want)
 	}
 	report.MostSkewedZone = ""
-	if got := eventNote(report); !strings.HasPrefix(got, "Clients on Nodes without a zone make ") {
-		t.Errorf("the advice is %s", got)
+	if got := eventNote(report); !strings.HasPrefix(got, "Clients on Nodes without a zone open ") {
+		t.Errorf("note: %s", got)
 	}
 }
 
 func TestCoverage(t *testing.T) {
-	silent := PullErrors{1, errors.New("no answer")}
+	silent := PullErrors{1, errors.New("timeout")}
 	for want, c := range map[coverage]struct {
 		round   Round
 		silence PullErrors

@@ -40,9 +40,9 @@ func latency(load float64) float64 {
 }
 
 var loops = []loop{
-	{"they wait for answers", func(load float64) float64 { return (thinking + idle) / (thinking + latency(load)) }, false},
-	{"they wait for a time", func(load float64) float64 { return (thinking + idle) / (thinking + min(latency(load), requestTimeout)) }, false},
-	{"they try again twice", func(load float64) float64 {
+	{"clients wait for responses", func(load float64) float64 { return (thinking + idle) / (thinking + latency(load)) }, false},
+	{"clients time out", func(load float64) float64 { return (thinking + idle) / (thinking + min(latency(load), requestTimeout)) }, false},
+	{"clients retry twice", func(load float64) float64 {
 		refused := max(0, 1-1/max(load, 1))
 		return 1 + refused + refused*refused
 	}, true},
@@ -128,7 +128,7 @@ func TestLoopsComeToRest(t *testing.T) {
 						got := w.loop(l, parts, load*8*capacity)
 						t.Logf("%+v", got)
 						if !(got.busiest <= busiest) || got.published > late || got.moves > moves {
-							t.Errorf("seed %d, in the last half hour: %+v, want %.2f, %d and %.4f at most", seed, got, busiest, late, moves)
+							t.Errorf("seed %d, in the last half hour: %+v, want at most %.2f, %d and %.4f", seed, got, busiest, late, moves)
 						}
 					}
 				})

@@ -50,8 +50,8 @@ func newObject(
 	}
 	object.Zones = zoneShares(found.Parts)
 	if len(object.Zones) > servicedemand.MaxZones {
-		return nil, fmt.Errorf("describe what is asked of Service %s/%s: %d zones ask, and an object has at most %d; "+
-			"its demand is assumed until fewer ask: name its clients, or give several sites one zone",
+		return nil, fmt.Errorf("build the ServiceDemand of Service %s/%s: %d zones, at most %d allowed; "+
+			"using assumed demand: list its clients, or merge zones",
 			service.Namespace, service.Name, len(object.Zones), servicedemand.MaxZones)
 	}
 	object.NodesReporting, object.NodesTotal = int32(round.Reporting), int32(round.Nodes) //nolint:gosec // numbers of nodes

@@ -33,12 +33,12 @@ func TestZoneSharesSumToAMillion(t *testing.T) {
 		for _, zone := range zones {
 			asks += zone.DemandPPM
 			if exact := parts[zone.Zone] * servicedemand.PPM; math.Abs(float64(zone.DemandPPM)-exact) >= 1 {
-				t.Fatalf("zone %s asks %d, and %.3f exactly", zone.Zone, zone.DemandPPM, exact)
+				t.Fatalf("zone %s: %d ppm, exactly %.3f", zone.Zone, zone.DemandPPM, exact)
 			}
 		}
 		isSorted := slices.IsSortedFunc(zones, func(a, b servicedemand.Zone) int { return strings.Compare(a.Zone, b.Zone) })
 		if asks != servicedemand.PPM || !isSorted {
-			t.Fatalf("together %d are asked: %v", asks, zones)
+			t.Fatalf("the sum is %d, or zones are not sorted: %v", asks, zones)
 		}
 	}
 }
@@ -105,11 +105,11 @@ func TestAnObjectHasTheEstimate(t *testing.T) {
 	}
 	got := written(t, "1")
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the object (-want +got):\n%s", diff)
+		t.Errorf("object (-want +got):\n%s", diff)
 	}
 	said := publishedIn(got)
 	if diff := cmp.Diff(map[string]float64{"a": 0.25, "": 0.75}, said); diff != "" {
-		t.Errorf("what it says (-want +got):\n%s", diff)
+		t.Errorf("shares (-want +got):\n%s", diff)
 	}
 }
 
@@ -141,13 +141,13 @@ func TestWhatIsWritten(t *testing.T) {
 		{"as before", seen(map[string]string{"web": "1"}, written(t, "1")), found(Unchanged, 1), ""},
 		{"something else", seen(map[string]string{"web": "1"}, written(t, "1")), found(Changed, 3), "update 3"},
 		{"the end", seen(map[string]string{"web": "1"}, written(t, "1")), found(BelowThreshold, 1), "delete 1"},
-		{"of an earlier Service of that name", seen(map[string]string{"web": "2"}, written(t, "1")), found(First, 2), "delete +Inf"},
-		{"the Service is gone", seen(nil, written(t, "1")), Report{}, "delete +Inf"},
-		{"of a webhook of another version", seen(map[string]string{"web": "1"}, another), found(First, 2), "delete +Inf"},
-		{"its owner no longer asks for it", unasked, Report{}, "delete +Inf"},
-		{"somebody else's", seen(map[string]string{"web": "1"}, foreign), found(First, 2), ""},
-		{"too many zones", seen(map[string]string{"web": "1"}), many, "at most 512"},
-		{"too many zones now", seen(map[string]string{"web": "1"}, written(t, "1")), differs(many), "delete 4; at most 512"},
+		{"written for an earlier Service of that name", seen(map[string]string{"web": "2"}, written(t, "1")), found(First, 2), "delete +Inf"},
+		{"the Service was deleted", seen(nil, written(t, "1")), Report{}, "delete +Inf"},
+		{"written by another version of the webhook", seen(map[string]string{"web": "1"}, another), found(First, 2), "delete +Inf"},
+		{"no longer requested", unasked, Report{}, "delete +Inf"},
+		{"unmanaged", seen(map[string]string{"web": "1"}, foreign), found(First, 2), ""},
+		{"too many zones", seen(map[string]string{"web": "1"}), many, "at most 512 allowed"},
+		{"too many zones now", seen(map[string]string{"web": "1"}, written(t, "1")), differs(many), "delete 4; at most 512 allowed"},
 	} {
 		rewrites, err := c.seen.changes(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
 		var got []string
@@ -156,7 +156,7 @@ func TestWhatIsWritten(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %g", operation[[2]bool{r.before != nil, r.after != nil}], r.skew))
 		}
 		if err != nil {
-			_, cause, _ := strings.Cut(err.Error(), "has ")
+			_, cause, _ := strings.Cut(err.Error(), "zones, ")
 			cause, _, _ = strings.Cut(cause, ";")
 			got = append(got, cause)
 		}
@@ -164,8 +164,8 @@ func TestWhatIsWritten(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	if said := seen(nil, foreign).unmanaged(); len(said) != 1 || !strings.Contains(said["shop/web"], "it stays") {
-		t.Errorf("of somebody else's object it is said: %v", said)
+	if said := seen(nil, foreign).unmanaged(); len(said) != 1 || !strings.Contains(said["shop/web"], "unchanged") {
+		t.Errorf("unmanaged objects: %v", said)
 	}
 }
 
@@ -178,10 +178,10 @@ func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
 		large.Zones = append(large.Zones, servicedemand.Zone{Zone: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), DemandPPM: 7000})
 	}
 	if got := small.change().bytes; got < 850 || got > 1400 {
-		t.Errorf("a small one has %d bytes", got)
+		t.Errorf("a small object has %d bytes", got)
 	}
 	if got := (objectChange{after: large}).change().bytes; got < 8000 || got > 10000 {
-		t.Errorf("a large one has %d bytes", got)
+		t.Errorf("a large object has %d bytes", got)
 	}
 }
 
@@ -223,10 +223,10 @@ func TestSettingsAreReadOnceInARound(t *testing.T) {
 	}
 	for range 2 {
 		if settings.publishesDemand(web) || !settings.publishesDemand(db) || !settings.isComparable(web) {
-			t.Error("their settings are not theirs")
+			t.Error("wrong settings")
 		}
 	}
 	if reads[web] != 1 || reads[db] != 1 {
-		t.Errorf("they were read %v times", reads)
+		t.Errorf("settings were parsed %v times", reads)
 	}
 }

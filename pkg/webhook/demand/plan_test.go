@@ -53,17 +53,17 @@ func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
 	changes := slices.Concat(changesFor("crowd", 900, 20), changesFor("quiet", 90, 1.1), changesFor("tiny", 10, 1.1))
 	written, bytes, times, last := anHour(time.Minute, proxies, changes)
 	if all := bytes * proxies; all > bytesPerSecond*3600+850*proxies || all < bytesPerSecond*3600*9/10 {
-		t.Errorf("an hour has %.2f GB over all proxies, want 3.6 at most, and nearly that", float64(all)/1e9)
+		t.Errorf("%.2f GB per hour over all proxies, want nearly 3.6", float64(all)/1e9)
 	}
 	t.Logf("%d writes in an hour, %d bytes for each proxy", len(times), bytes)
 	// Ten Services soon reach their own limit: ten times, and then once every five minutes. The others share the rest
 	// evenly.
 	crowd, quiet, tiny := byNamespace(written, "crowd"), byNamespace(written, "quiet"), byNamespace(written, "tiny")
 	if tiny < 150 || tiny > 200 || crowd-quiet > 10 || quiet-crowd > 10 {
-		t.Errorf("written were %d, %d and %d, want 150 to 200 of the last and as many of the first as of the second", crowd, quiet, tiny)
+		t.Errorf("written: %d, %d and %d, want 150 to 200 of the last, and equal numbers of the others", crowd, quiet, tiny)
 	}
 	if last.Changes < 900 || last.Longest < 50*time.Minute {
-		t.Errorf("waiting are %d, the longest for %s", last.Changes, last.Longest)
+		t.Errorf("backlog: %d, the longest for %s", last.Changes, last.Longest)
 	}
 	if !slices.IsSortedFunc(times, time.Time.Compare) {
 		t.Error("writes are not in the order of their times")
@@ -75,7 +75,7 @@ func TestSmallClustersWriteTenASecondAtMost(t *testing.T) {
 	var p fairQueue
 	writes, waiting := p.plan(midnight, 30*time.Second, 3, changesFor("shop", 1000, 2))
 	if len(writes) != 300 || waiting.Changes != 700 || waiting.Longest != 0 {
-		t.Errorf("%d are written in 30 s, %d wait for %s; want 300 and 700, for 0 s", len(writes), waiting.Changes, waiting.Longest)
+		t.Errorf("%d written in 30 s, %d queued for %s; want 300 and 700, for 0 s", len(writes), waiting.Changes, waiting.Longest)
 	}
 	for i := range writes[1:] {
 		if gap := writes[i+1].at.Sub(writes[i].at); gap < time.Second/writesPerSecond {
@@ -115,7 +115,7 @@ func TestTheFarthestOffComesFirst(t *testing.T) {
 		order = append(order, w.key())
 	}
 	if got := fmt.Sprint(order); got != "[a/worst b/web-000 b/web-001 a/web-000]" {
-		t.Errorf("the order is %s", got)
+		t.Errorf("order: %s", got)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestALateNamespaceIsServed(t *testing.T) {
 		now = now.Add(time.Minute)
 	}
 	if difference := written["early"] - written["late"]; difference < -2 || difference > 2 || written["late"] < 60 {
-		t.Errorf("written were %v, want as many of each", written)
+		t.Errorf("written: %v, want equal numbers", written)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless(t *testing.T) {
 	}
 	// Each takes 135 s.
 	if fmt.Sprint(counts) != "[1 0 1 0 1 0]" {
-		t.Errorf("the rounds write %v", counts)
+		t.Errorf("writes per round: %v", counts)
 	}
 }
 
@@ -164,6 +164,6 @@ func TestAPlannerForgets(t *testing.T) {
 	p.plan(midnight.Add(2*time.Hour), time.Minute, 3, changesFor("c", 1, 2))
 	p.plan(midnight.Add(4*time.Hour), time.Minute, 3, nil)
 	if len(p.written)+len(p.queuedSince) > 0 || !reflect.DeepEqual(p.virtualTime, fair.Queue{}) {
-		t.Errorf("it remembers %v, %v and %v", p.written, p.queuedSince, p.virtualTime)
+		t.Errorf("state remains: %v, %v and %v", p.written, p.queuedSince, p.virtualTime)
 	}
 }

@@ -77,7 +77,7 @@ type Observer interface {
 func Run(ctx context.Context, config *rest.Config, options Options) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make a client for the Lease, the token and Events of demand: %w", err)
+		return fmt.Errorf("create client for the Lease, the token and Events of demand: %w", err)
 	}
 	return election.Run(ctx, election.Options{
 		Leases: clients.CoordinationV1(), Namespace: options.Namespace, Lease: electionLease, Identity: options.Identity,
@@ -151,13 +151,13 @@ func strip(object any) (any, error) {
 func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := discoveryv1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("describe the types: %w", err)
+		return fmt.Errorf("add types to scheme: %w", err)
 	}
 	if err := corev1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("describe Services: %w", err)
+		return fmt.Errorf("add Services to scheme: %w", err)
 	}
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		return fmt.Errorf("describe metadata: %w", err)
+		return fmt.Errorf("add metadata to scheme: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil) // the default mapper queries the API server, which may be down
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
@@ -166,15 +166,15 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"), meta.RESTScopeNamespace) // needed if Namespaces are set
 	objects, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: cacheOptions(l.options.Proxies)})
 	if err != nil {
-		return fmt.Errorf("make a cache: %w", err)
+		return fmt.Errorf("create cache: %w", err)
 	}
 	for object := range cacheOptions(l.options.Proxies) {
 		if _, err := objects.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("follow objects: %w", err)
+			return fmt.Errorf("watch objects: %w", err)
 		}
 	}
 	if _, err := l.publishing.list(ctx); err != nil && !errors.Is(err, errNotListed) {
-		return fmt.Errorf("follow ServiceDemands: %w", err)
+		return fmt.Errorf("watch ServiceDemands: %w", err)
 	}
 	ended := make(chan error, 2)
 	go func() { ended <- objects.Start(ctx) }()
@@ -206,11 +206,11 @@ func (l *leader) report(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 	case err == nil && l.failure != "":
 		l.failure = ""
-		l.options.Log.Info("measuring demand works again")
+		l.options.Log.Info("measuring demand recovered")
 	case err != nil:
 		l.options.Observer.MeasureFailed()
 		if err.Error() != l.failure {
-			l.options.Log.Error("measuring demand failed; trying again", "error", err)
+			l.options.Log.Error("measuring demand failed; retrying", "error", err)
 		}
 		l.failure = err.Error()
 	}

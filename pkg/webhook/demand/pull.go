@@ -79,7 +79,7 @@ func (p *Puller) Pull(
 			defer mutex.Unlock()
 			if err != nil {
 				silence.Nodes++
-				silence.Sample = fmt.Errorf("ask the proxy of node %s at %s what it counted: %w", target.Node, p.at(target), err)
+				silence.Sample = fmt.Errorf("get demand from the proxy of node %s at %s: %w", target.Node, p.at(target), err)
 				return
 			}
 			reporting(target.Node, page)
@@ -122,7 +122,7 @@ func (p *Puller) pull(ctx context.Context, token string, target Target) (demanda
 	}
 	page, err := demandapi.Parse(body)
 	if err != nil {
-		return demandapi.Page{}, fmt.Errorf("read the page: %w", err)
+		return demandapi.Page{}, fmt.Errorf("parse the page: %w", err)
 	}
 	p.mutex.Lock()
 	p.cursors[target.Node] = page.Cursor

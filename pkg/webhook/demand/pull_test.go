@@ -48,29 +48,29 @@ func TestAPullShowsTheTokenAndTheCursor(t *testing.T) {
 			reporting = append(reporting, fmt.Sprint(node, page.Counts))
 		})
 		if silence != (demand.PullErrors{}) || fmt.Sprint(reporting) != "[a-0map[shop/web:7]]" {
-			t.Errorf("heard %v, silence %v", reporting, silence)
+			t.Errorf("reports %v, errors %v", reporting, silence)
 		}
 	}
 	want := "[GET /demand?after= Bearer secret GET /demand?after=c1 Bearer secret]"
 	if fmt.Sprint(asked) != want {
-		t.Errorf("asked %v, want %s", asked, want)
+		t.Errorf("requests %v, want %s", asked, want)
 	}
 }
 
 func TestAnInvalidResponseIsAnErrorThatNamesTheNode(t *testing.T) {
 	for name, response := range map[string]http.HandlerFunc{
-		"refused": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) },
-		"no page": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
-		"endless": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) },
+		"forbidden":  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) },
+		"not a page": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"endless":    func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) },
 		"redirection": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://127.0.0.2/", http.StatusFound)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			silence := proxies(t, response).Pull(t.Context(), "secret", loopback, 0,
-				func(string, demandapi.Page) { t.Error("something was heard") })
+				func(string, demandapi.Page) { t.Error("unexpected report") })
 			if silence.Nodes != 1 || silence.Sample == nil || !strings.Contains(silence.Sample.Error(), "node a-0 at 127.0.0.1:") {
-				t.Errorf("silence %v, want one that names the node", silence)
+				t.Errorf("errors %v, want one with the node", silence)
 			}
 		})
 	}
@@ -102,10 +102,10 @@ func TestUnresponsiveNodesDelayNobody(t *testing.T) {
 		last = time.Since(began)
 	})
 	if reporting != count/3 || silence.Nodes != count-reporting {
-		t.Errorf("%d nodes were heard, and %d silent, of %d", reporting, silence.Nodes, count)
+		t.Errorf("%d nodes reported, and %d failed, of %d", reporting, silence.Nodes, count)
 	}
 	if all := time.Since(began); last > all-2*time.Second { // the unresponsive ones have five seconds each
-		t.Errorf("the last answer was there after %s, and the round ended after %s", last, all)
+		t.Errorf("the last response arrived after %s, and the round ended after %s", last, all)
 	}
 }
 
@@ -143,15 +143,15 @@ func TestReportsOfProxiesAreSummedUp(t *testing.T) {
 			follower.AddReport(node, now, page)
 		})
 		if silence.Nodes > 0 {
-			t.Fatalf("%d of %d are silent: %v", silence.Nodes, count, silence.Sample)
+			t.Fatalf("%d of %d requests failed: %v", silence.Nodes, count, silence.Sample)
 		}
 		round = follower.Aggregate(now, nodes, func(string) (demand.Service, bool) { return demand.Service{}, true })
 	}
 	report := round.Services["shop/web-7"]
 	if round.Reporting != count || len(round.Services) != 50 || asked.Load() != 3*count {
-		t.Errorf("%d nodes were heard, %d Services are known, %d requests were answered", round.Reporting, len(round.Services), asked.Load())
+		t.Errorf("%d nodes reported, %d Services, %d requests", round.Reporting, len(round.Services), asked.Load())
 	}
 	if report.MostSkewedZone != "zone-1" || math.Abs(report.MaxSkew-4./7*4) > 0.01 {
-		t.Errorf("off by %.3f in %s, want %.3f in zone-1", report.MaxSkew, report.MostSkewedZone, 4./7*4)
+		t.Errorf("skew %.3f in %s, want %.3f in zone-1", report.MaxSkew, report.MostSkewedZone, 4./7*4)
 	}
 }

@@ -41,7 +41,7 @@ type reconciler struct {
 func newReconciler(config *rest.Config, options Options, leases coordinationclient.LeasesGetter) (*reconciler, error) {
 	scheme := runtime.NewScheme()
 	if err := servicedemand.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("describe ServiceDemands: %w", err)
+		return nil, fmt.Errorf("add ServiceDemands to scheme: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil) // the default mapper queries the API server, which may be down
 	mapper.Add(servicedemand.Group.WithKind(servicedemand.Kind), meta.RESTScopeNamespace)
@@ -51,11 +51,11 @@ func newReconciler(config *rest.Config, options Options, leases coordinationclie
 	inJSON.QPS, inJSON.Burst = 2*writesPerSecond, 2*writesPerSecond
 	objects, err := cache.New(inJSON, cache.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
-		return nil, fmt.Errorf("make a cache of ServiceDemands: %w", err)
+		return nil, fmt.Errorf("create cache of ServiceDemands: %w", err)
 	}
 	writer, err := client.New(inJSON, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
-		return nil, fmt.Errorf("make a client for ServiceDemands: %w", err)
+		return nil, fmt.Errorf("create client for ServiceDemands: %w", err)
 	}
 	return &reconciler{
 		identity: options.Identity, leases: leases.Leases(options.Namespace), objects: objects, writer: writer,
@@ -64,7 +64,7 @@ func newReconciler(config *rest.Config, options Options, leases coordinationclie
 }
 
 // errNotListed means that the list of ServiceDemands is not complete yet.
-var errNotListed = errors.New("they are not listed yet")
+var errNotListed = errors.New("cache not synced")
 
 // read returns the existing objects by namespace/name, after all writes of the last round. It returns false until they
 // are listed.
@@ -72,7 +72,7 @@ func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.Servic
 	r.writing.Wait()
 	all, err := r.list(ctx)
 	if err != nil && ctx.Err() == nil && !r.loggedUnreadable {
-		r.log.Warn("publishing demand waits until ServiceDemands can be listed: is the component demand applied?", "error", err)
+		r.log.Warn("publishing demand: cannot list ServiceDemands yet; apply the component demand if it is missing", "error", err)
 	}
 	r.loggedUnreadable = err != nil
 	objects := make(map[string]*servicedemand.ServiceDemand, len(all))
@@ -160,7 +160,7 @@ func (r *reconciler) write(ctx context.Context, key string, w objectChange) {
 		// Another client wrote the object; the cache will show its version.
 	default:
 		r.observer.MeasureFailed()
-		r.logOnce(ctx, key, slog.LevelError, fmt.Sprintf("%s it: %v", operation, err))
+		r.logOnce(ctx, key, slog.LevelError, fmt.Sprintf("%s: %v", operation, err))
 	}
 }
 
@@ -168,6 +168,6 @@ func (r *reconciler) write(ctx context.Context, key string, w objectChange) {
 func (r *reconciler) logOnce(ctx context.Context, key string, level slog.Level, text string) {
 	if r.logged[key] != text {
 		r.logged[key] = text
-		r.log.Log(ctx, level, "publishing demand: a ServiceDemand is not as it should be", "object", key, "reason", text)
+		r.log.Log(ctx, level, "publishing demand: ServiceDemand not updated", "object", key, "reason", text)
 	}
 }

@@ -71,7 +71,7 @@ func (o *recordedEvents) MeasureFailed() {
 // error.
 func TestARejectionIsLoggedOnceAndStopsNoOtherWrite(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "servicedemands"}, "b")
-	api := &server{rejects: map[string]error{"a": errors.New("no more than that"), "b": exists}}
+	api := &server{rejects: map[string]error{"a": errors.New("rejected by quota"), "b": exists}}
 	log, observer := logs.New(t, "the publisher"), &recordedEvents{}
 	r := &reconciler{writer: api, observer: observer, log: log.Logger(), logged: map[string]string{}}
 	s, round := seen(nil), Round{Decided: map[string]Report{}}
@@ -87,23 +87,23 @@ func TestARejectionIsLoggedOnceAndStopsNoOtherWrite(t *testing.T) {
 	}
 	slices.Sort(api.created)
 	if got := fmt.Sprint(api.created); got != "[c c c d d d]" || observer.published != 6 || observer.failed != 3 {
-		t.Errorf("created were %s, %d told, and %d failures", got, observer.published, observer.failed)
+		t.Errorf("created %s, %d observed, %d failures", got, observer.published, observer.failed)
 	}
-	if lines := log.Lines("object="); len(lines) != 1 || !strings.Contains(lines[0], "no more than that") {
-		t.Errorf("the log says %q", lines)
+	if lines := log.Lines("object="); len(lines) != 1 || !strings.Contains(lines[0], "rejected by quota") {
+		t.Errorf("log lines: %q", lines)
 	}
 	if fmt.Sprint(observer.waiting) != "[{0 0s} {0 0s} {0 0s}]" {
-		t.Errorf("waiting were %v", observer.waiting)
+		t.Errorf("backlogs: %v", observer.waiting)
 	}
 	// After a success, another rejection is logged.
 	api.rejects = nil
 	must.Succeed(t, r.publish(t.Context(), began.Add(3*time.Minute), time.Minute, 10, s, round))
 	r.writing.Wait()
-	api.rejects = map[string]error{"a": errors.New("no more than that")}
+	api.rejects = map[string]error{"a": errors.New("rejected by quota")}
 	must.Succeed(t, r.publish(t.Context(), began.Add(4*time.Minute), time.Minute, 10, s, round))
 	r.writing.Wait()
 	if lines := log.Lines("object="); len(lines) != 2 {
-		t.Errorf("after another refusal the log says %q", lines)
+		t.Errorf("log lines after another rejection: %q", lines)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestAWriteThatIsDueLaterEndsWithTheLead(t *testing.T) {
 	end()
 	r.writing.Wait()
 	if len(api.created) > 0 {
-		t.Errorf("created were %v", api.created)
+		t.Errorf("created: %v", api.created)
 	}
 }
 

@@ -37,7 +37,7 @@ func (t *token) get(ctx context.Context, now time.Time) (string, error) {
 		t.current, t.ends = response.Status.Token, response.Status.ExpirationTimestamp.Time
 		t.renew = now.Add(t.ends.Sub(now) / 2)
 	case !now.Before(t.ends):
-		return "", fmt.Errorf("get a token of the account %s, which proxies are shown: %w", t.account, err)
+		return "", fmt.Errorf("get a token of the ServiceAccount %s: %w", t.account, err)
 	}
 	return t.current, nil
 }

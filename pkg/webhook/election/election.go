@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) error {
 			},
 		})
 		if err != nil {
-			return fmt.Errorf("stand for election (%s): %w", o.Task, err)
+			return fmt.Errorf("start election (%s): %w", o.Task, err)
 		}
 		// The elector would log each attempt; lock.go logs why one fails, and lead the terms.
 		attempt, end := context.WithCancel(klog.NewContext(ctx, logr.Discard()))

@@ -123,8 +123,8 @@ func (l *lock) logOnce(ctx context.Context, operation string, err error) {
 	log := l.log.With("lease", l.Describe(), "operation", operation)
 	switch {
 	case err != nil && !failed:
-		log.Error(l.task+": the Lease that says who leads cannot be used; trying again", "error", err)
+		log.Error(l.task+": failed to access the election Lease; retrying", "error", err)
 	case err == nil && failed:
-		log.Info(l.task + ": the Lease that says who leads can be used again")
+		log.Info(l.task + ": access to the election Lease recovered")
 	}
 }

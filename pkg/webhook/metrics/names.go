@@ -29,12 +29,12 @@ var (
 	})
 	internalErrors = declare(row{
 		kind: counter, name: "vicinity_webhook_internal_errors_total", labels: []string{reasonLabel},
-		help:  "Number of internal errors, such as of a review or of the renewal of a certificate; the log has them.",
+		help:  "Number of internal errors, such as in a review or in the renewal of a certificate; the log has details.",
 		start: [][]string{failures()},
 	})
 	rejectedRequests = declare(row{
 		kind: counter, name: "vicinity_webhook_rejected_requests_total", labels: []string{reasonLabel},
-		help:  "Number of requests that were rejected with a status of 4xx or 503: no review, too big, or too many at once.",
+		help:  "Number of requests that were rejected with a status of 4xx or 503: not a review, too large, or too many at once.",
 		start: [][]string{server.RejectionReasons()},
 	})
 	inFlight = declare(row{
@@ -112,7 +112,7 @@ var (
 	})
 	demandWaitingSeconds = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_longest_queued_seconds",
-		help:  "Time for which the oldest of them has been queued.",
+		help:  "Time for which the oldest queued ServiceDemand has waited.",
 		start: initZero,
 	})
 	demandChanges = declare(row{

@@ -21,7 +21,7 @@ type Recorder struct {
 	measured  map[[2]string]Demand // the Services with series
 }
 
-// Demand is the demand on a Service. OffBy is its skew.
+// Demand is the demand on a Service, with its skew.
 type Demand struct{ OffBy, ConnectionsPerMinute float64 }
 
 // New returns a recorder, and registers its metrics. It fails if one of them is registered already. The configuration

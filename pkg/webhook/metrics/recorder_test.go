@@ -119,13 +119,13 @@ var moves = []struct {
 	{"a default", func(r *Recorder) { r.Defaulted("namespace", "mode") }, map[string]float64{"defaulting_decisions_total mode namespace": 1}},
 	{"no default", func(r *Recorder) { r.Defaulted("cluster", "") }, map[string]float64{"defaulting_decisions_total none cluster": 1}},
 	{
-		"a certificate that failed", func(r *Recorder) { r.CertificateFailed(certs.ReadSecret, nil) },
+		"a failed certificate operation", func(r *Recorder) { r.CertificateFailed(certs.ReadSecret, nil) },
 		map[string]float64{"internal_errors_total certificate_read_secret": 1},
 	},
-	{"a publication that failed", func(r *Recorder) { r.PublishFailed() }, map[string]float64{"internal_errors_total topology": 1}},
+	{"a failed publication", func(r *Recorder) { r.PublishFailed() }, map[string]float64{"internal_errors_total topology": 1}},
 	{"a failure", func(r *Recorder) { r.Failed("panic") }, map[string]float64{"internal_errors_total panic": 1}},
-	{"a refusal", func(r *Recorder) { r.Rejected("too_big") }, map[string]float64{"rejected_requests_total too_big": 1}},
-	{"a reason that was unknown", func(r *Recorder) { r.Rejected("new") }, map[string]float64{"rejected_requests_total new": 1}},
+	{"a rejection", func(r *Recorder) { r.Rejected("too_big") }, map[string]float64{"rejected_requests_total too_big": 1}},
+	{"an unknown reason", func(r *Recorder) { r.Rejected("new") }, map[string]float64{"rejected_requests_total new": 1}},
 	{"two reviews begin", func(r *Recorder) { r.InFlight(1); r.InFlight(1) }, map[string]float64{"requests_in_flight": 2}},
 	{"a review ends", func(r *Recorder) { r.InFlight(1); r.InFlight(-1) }, map[string]float64{"requests_in_flight": 0}},
 	{
@@ -141,11 +141,11 @@ var moves = []struct {
 		map[string]float64{"configuration_last_success_timestamp_seconds": 1.7000000005e9},
 	},
 	{
-		"a wrong configuration", func(r *Recorder) { r.ConfigurationFailed() },
+		"an invalid configuration", func(r *Recorder) { r.ConfigurationFailed() },
 		map[string]float64{"configuration_valid": 0},
 	},
 	{
-		"a right one after it", func(r *Recorder) { r.ConfigurationFailed(); r.ConfigurationUpdated(time.Unix(1, 0)) },
+		"a valid one after it", func(r *Recorder) { r.ConfigurationFailed(); r.ConfigurationUpdated(time.Unix(1, 0)) },
 		map[string]float64{"configuration_last_success_timestamp_seconds": 1},
 	},
 	{
@@ -156,11 +156,11 @@ var moves = []struct {
 		},
 	},
 	{
-		"a topology that did not change", func(r *Recorder) { r.Published(time.Unix(6, 0), 3, 250, 0, 0) },
+		"an unchanged topology", func(r *Recorder) { r.Published(time.Unix(6, 0), 3, 250, 0, 0) },
 		map[string]float64{"topology_slices": 3, "topology_nodes": 250, "topology_published_timestamp_seconds": 6},
 	},
 	{
-		"the end of a lead", func(r *Recorder) { r.Published(time.Unix(6, 0), 3, 250, 1, 0); r.LeadEnded() },
+		"the end of a term", func(r *Recorder) { r.Published(time.Unix(6, 0), 3, 250, 1, 0); r.LeadEnded() },
 		map[string]float64{"topology_published_timestamp_seconds": 6},
 	},
 	{
@@ -182,7 +182,7 @@ var moves = []struct {
 		},
 	},
 	{
-		"what waits", func(r *Recorder) { r.DemandQueued(3, time.Minute) },
+		"a backlog", func(r *Recorder) { r.DemandQueued(3, time.Minute) },
 		map[string]float64{"demand_queue_depth": 3, "demand_longest_queued_seconds": 60},
 	},
 	{
@@ -226,7 +226,7 @@ func TestEveryMetricMovesInSomeTest(t *testing.T) {
 	}
 	for name := range documented(t) {
 		if !moved[name] {
-			t.Errorf("nothing moves %s", name)
+			t.Errorf("no test changes %s", name)
 		}
 	}
 }
@@ -267,7 +267,7 @@ func TestTheREADMEDescribesWhichMetricsThereAreWithTheirTypesAndLabels(t *testin
 	}
 	const all = 21
 	if len(want) != all {
-		t.Errorf("%d metrics are documented, want %d: is the README's table read rightly?", len(want), all)
+		t.Errorf("%d metrics are documented, want %d", len(want), all)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-documented +registered):\n%s", diff)

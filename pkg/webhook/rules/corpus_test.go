@@ -83,7 +83,7 @@ func TestEveryMessageIsShortAndNamesItsRule(t *testing.T) {
 				t.Errorf("%s: %s", c.Name, message)
 			}
 			if violation.Error.Detail == "" {
-				t.Errorf("%s: %s says nothing", c.Name, message)
+				t.Errorf("%s: %s has no detail", c.Name, message)
 			}
 		}
 	}
@@ -100,12 +100,12 @@ func TestEveryRuleIsBrokenByACase(t *testing.T) {
 	}
 	for _, rule := range rules.Rules() {
 		if !broken[rule.ID] {
-			t.Errorf("no case breaks %s: %s", rule.ID, rule.Summary)
+			t.Errorf("no case violates %s: %s", rule.ID, rule.Summary)
 		}
 		delete(broken, rule.ID)
 	}
 	for id := range broken {
-		t.Errorf("a case breaks %s, and there is no such rule", id)
+		t.Errorf("a case violates %s, which does not exist", id)
 	}
 }
 
@@ -114,20 +114,20 @@ func TestEveryCaseIsInOrder(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range rulecases.Cases(t) {
 		if c.Name == "" || seen[c.Name] {
-			t.Errorf("%q: every case has a name of its own", c.Name)
+			t.Errorf("%q: the name is empty or not unique", c.Name)
 		}
 		seen[c.Name] = true
 		if c.Old != nil && c.Old["kind"] != c.Object["kind"] {
-			t.Errorf("%s: old and new are of different kinds", c.Name)
+			t.Errorf("%s: old and new have different kinds", c.Name)
 		}
 		for _, want := range c.Want {
 			rule, known := rules.RuleOf(want.Rule)
 			if !known || rule.Kind != c.Kind() {
-				t.Errorf("%s: %s is a rule about a %s", c.Name, want.Rule, rule.Kind)
+				t.Errorf("%s: %s is a rule for %s", c.Name, want.Rule, rule.Kind)
 			}
 			isKept := c.Old != nil && c.Twin != "" && want.Action == rules.Warn // there was a violation before, and it has changed
 			if c.Settings == nil && want.Action != rule.Default && !isKept {
-				t.Errorf("%s: without settings %s has the action %s", c.Name, want.Rule, rule.Default)
+				t.Errorf("%s: without settings, the action of %s is %s", c.Name, want.Rule, rule.Default)
 			}
 		}
 	}
@@ -175,11 +175,11 @@ func TestViolationsOfAPatchHoldForTheWholeObject(t *testing.T) {
 		}
 		for _, want := range wantOf(patch) {
 			if said++; !slices.Contains(wantOf(whole), want) {
-				t.Errorf("%s: of the metadata alone %v is said, and of the whole %v", c.Name, want, wantOf(whole))
+				t.Errorf("%s: the metadata alone violates %v, the whole object %v", c.Name, want, wantOf(whole))
 			}
 		}
 	}
 	if said < 100 {
-		t.Errorf("only %d violations are found in metadata alone", said)
+		t.Errorf("only %d violations in metadata alone", said)
 	}
 }

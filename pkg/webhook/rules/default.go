@@ -52,5 +52,5 @@ func DefaultSources() []DefaultSource {
 	return []DefaultSource{FromService, FromOptOut, FromNamespace, FromCluster, FromNone}
 }
 
-// DefaultSettings returns all of them.
+// DefaultSettings returns every setting that can be a default.
 func DefaultSettings() []Setting { return []Setting{TopologyMode, TrafficDistribution, TopologyKeys} }

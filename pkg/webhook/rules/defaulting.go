@@ -10,12 +10,12 @@ import (
 // DecideDefault chooses the topology setting to add to a Service that has none. The first of these sources with a
 // setting decides, even if it decides that nothing is added:
 //
-//	the Service   any topology setting of its own, even an empty or wrong one: we do not guess what its owner meant
+//	the Service   any topology setting of its own, even an empty or invalid one
 //	the opt-out   the label on the Service or its Namespace
 //	the Namespace its annotations
 //	the cluster   settings.Default
 //
-// The chosen default is then checked against the Service (see exemptBecause). isUpdate is false if the Service is
+// The chosen default is then checked against the Service (defaulting_skip.go). isUpdate is false if the Service is
 // created. A second decision about a Service with its default adds nothing.
 func DecideDefault(
 	service *Service, namespace NamespaceDefaults, facts Facts, settings *Settings, isUpdate bool,
@@ -24,7 +24,7 @@ func DecideDefault(
 		settings = &Settings{}
 	}
 	if service.Metadata.DeletionTimestamp != "" {
-		return DefaultDecision{Origin: FromService, Reason: "it is being deleted"}
+		return DefaultDecision{Origin: FromService, Reason: "the Service is being deleted"}
 	}
 	if reason := ownSetting(service); reason != "" {
 		return DefaultDecision{Origin: FromService, Reason: reason}
@@ -47,7 +47,7 @@ func DecideDefault(
 		return DefaultDecision{Origin: candidate.Origin, Reason: reason}
 	}
 	if rule := situation.deniedBy(); rule != "" {
-		return DefaultDecision{Origin: candidate.Origin, Reason: string(rule) + " would deny the Service with it"}
+		return DefaultDecision{Origin: candidate.Origin, Reason: string(rule) + " would deny the Service with this default"}
 	}
 	return candidate
 }

@@ -31,7 +31,7 @@ type namespaceAnnotation struct {
 	setting Setting
 }
 
-// namespaceAnnotations are all of them.
+// namespaceAnnotations are all annotations that set a default.
 var namespaceAnnotations = []namespaceAnnotation{
 	{policy.DefaultTopologyModeAnnotation, TopologyMode},
 	{policy.DefaultTopologyKeysAnnotation, TopologyKeys},
@@ -42,7 +42,7 @@ var namespaceAnnotations = []namespaceAnnotation{
 // label may have that key: a Namespace with None must not get a default that matches no Node.
 func (a namespaceAnnotation) read(value string) DefaultDecision {
 	if value == policy.None {
-		return DefaultDecision{Origin: FromNamespace, Reason: fmt.Sprintf("the Namespace says %s=%s", a.key, policy.None)}
+		return DefaultDecision{Origin: FromNamespace, Reason: fmt.Sprintf("the Namespace has %s=%s", a.key, policy.None)}
 	}
 	add := Default{Setting: a.setting, Value: value}
 	if err := add.Check(); err != nil {

@@ -21,12 +21,12 @@ func TestAPatchAddsOneThing(t *testing.T) {
 		patch  string
 		want   string
 	}{
-		"an annotation beside others": {
+		"an annotation next to others": {
 			add: auto, object: `{"metadata":{"annotations":{"a":"b"}},"unknown":1}`,
 			patch: `[{"op":"add","path":"/metadata/annotations/service.kubernetes.io~1topology-mode","value":"Auto"}]`,
 			want:  `{"metadata":{"annotations":{"a":"b","service.kubernetes.io/topology-mode":"Auto"}},"unknown":1}`,
 		},
-		"an annotation among none": {
+		"an annotation in an empty map": {
 			add: zoneOrAny, object: `{"metadata":{"annotations":{}}}`,
 			patch: `[{"op":"add","path":"/metadata/annotations/vicinity.dev~1topology-keys","value":"topology.kubernetes.io/zone, *"}]`,
 			want:  `{"metadata":{"annotations":{"vicinity.dev/topology-keys":"topology.kubernetes.io/zone, *"}}}`,
@@ -87,11 +87,11 @@ func patched(t *testing.T, object []byte, operations []PatchOperation) []byte {
 	}
 	patch, err := jsonpatch.DecodePatch(text)
 	if err != nil {
-		t.Fatalf("%s is no patch: %v", text, err)
+		t.Fatalf("%s is not a patch: %v", text, err)
 	}
 	result, err := patch.Apply(object)
 	if err != nil {
-		t.Fatalf("applying %s to %s: %v", text, object, err)
+		t.Fatalf("apply %s to %s: %v", text, object, err)
 	}
 	return result
 }
@@ -216,7 +216,7 @@ func TestDefaultsKeepTheirLawsWhateverTheServiceIs(t *testing.T) {
 		service := decoded(t, before)
 		decision := DecideDefault(service, w.namespace, w.facts, w.settings, w.isUpdate)
 		if (decision.Add != nil) == (decision.Reason != "") && decision.Origin != FromNone {
-			t.Fatalf("round %d: added %v, and the reason is %q", round, decision.Add, decision.Reason)
+			t.Fatalf("round %d: added %v, reason %q", round, decision.Add, decision.Reason)
 		}
 		if decision.Add == nil {
 			given["nothing, "+string(decision.Origin)]++
@@ -230,7 +230,7 @@ func TestDefaultsKeepTheirLawsWhateverTheServiceIs(t *testing.T) {
 	}
 	const ways = 5 + 2*3 // nothing from each source; each setting from a Namespace and the cluster
 	if len(given) != ways {
-		t.Errorf("the random requests were too much alike: %v", given)
+		t.Errorf("the random requests do not cover all outcomes: %v", given)
 	}
 }
 
@@ -239,17 +239,17 @@ func (w world) faultsOf(t *testing.T, before, after []byte, decision DefaultDeci
 	t.Helper()
 	was, is := decoded(t, before), decoded(t, after)
 	if again := DecideDefault(is, w.namespace, w.facts, w.settings, w.isUpdate); again.Add != nil {
-		faults = append(faults, fmt.Sprintf("a second run adds %v", *again.Add))
+		faults = append(faults, fmt.Sprintf("a second decision adds %v", *again.Add))
 	}
 	if explicit := ownSetting(was); explicit != "" {
-		faults = append(faults, "it is added beside an explicit setting: "+explicit)
+		faults = append(faults, "a default is added to an explicit setting: "+explicit)
 	}
 	if added := differences(t, before, after); len(added) != 1 || !strings.Contains(strings.Join(allowed, " "), added[0]) {
 		faults = append(faults, fmt.Sprintf("the patch changes %v", added))
 	}
 	mode, hasMode := is.Metadata.Annotations[policy.TopologyModeAnnotation]
 	if hints, hasHints := is.Metadata.Annotations[policy.TopologyAwareHintsAnnotation]; hasMode && hasHints && mode != hints {
-		faults = append(faults, "the API server refuses the Service: two modes")
+		faults = append(faults, "the API server rejects the Service: two modes")
 	}
 	denied := ReviewService(nil, was, w.facts, w.settings).Denied
 	for _, violation := range ReviewService(nil, is, w.facts, w.settings).Denied {
@@ -296,7 +296,7 @@ func differences(t *testing.T, before, after []byte) []string {
 	}
 	for path := range leaves("", was) {
 		if _, has := leaves("", is)[path]; !has {
-			all = append(all, path+" is gone")
+			all = append(all, path+" was removed")
 		}
 	}
 	return all

@@ -46,7 +46,7 @@ func (s defaultingContext) exemptBecause() string {
 		return "another proxy serves it"
 	case s.isUpdate && !s.settings.DefaultOnUpdate:
 		// A changed default must not move live connections at the next unrelated edit.
-		return "only new Services are given defaults"
+		return "only new Services get defaults"
 	case len(spec.Selector) == 0 && s.setting.needsHints():
 		return "without a selector no controller writes EndpointSlice hints"
 	case spec.InternalTrafficPolicy == localPolicy:
@@ -71,7 +71,7 @@ func (s defaultingContext) clusterStandsInTheWay() string {
 	case isDistribution && s.facts.Kubernetes == nil:
 		return "the version of Kubernetes is not known yet"
 	case isDistribution && s.facts.Kubernetes.LessThan(minDistributionVersion):
-		return "Kubernetes before 1.34 does not know this trafficDistribution"
+		return "Kubernetes before 1.34 does not support this trafficDistribution"
 	case isAboutZones && s.facts.Nodes == nil:
 		return "the Nodes are not known yet"
 	case isAboutZones && s.facts.Nodes.Zones() < enough:

@@ -89,36 +89,36 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 		"the cluster":                 {settings: &Settings{Default: &sameZone}, want: given(sameZone, FromCluster)},
 		"the cluster, topology keys":  {settings: &Settings{Default: &zoneOrAny}, want: given(zoneOrAny, FromCluster)},
 		"the Namespace":               {namespace: namespaceWith(mode, "Auto"), want: given(auto, FromNamespace)},
-		"the Namespace says Disabled": {namespace: namespaceWith(mode, "Disabled"), want: given(disabled, FromNamespace)},
+		"the Namespace has Disabled":  {namespace: namespaceWith(mode, "Disabled"), want: given(disabled, FromNamespace)},
 		"the Namespace, distribution": {namespace: namespaceWith(distribution, "PreferSameNode"), want: given(sameNode, FromNamespace)},
-		"the Namespace, keys, as it has them": {namespace: namespaceWith(keys, " a ,*"),
+		"the Namespace, keys, unchanged": {namespace: namespaceWith(keys, " a ,*"),
 			want: given(Default{TopologyKeys, " a ,*"}, FromNamespace)},
 		"the Namespace before the cluster": {
 			namespace: namespaceWith(mode, "Auto"), settings: &Settings{Default: &sameZone}, want: given(auto, FromNamespace),
 		},
-		"None stops what the cluster has": {
+		"None overrides the cluster": {
 			namespace: namespaceWith(mode, "None"), settings: &Settings{Default: &sameZone},
-			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-topology-mode=None"),
+			want: nothing(FromNamespace, "the Namespace has vicinity.dev/default-topology-mode=None"),
 		},
-		"None of another kind does too": {
+		"None of another kind does, too": {
 			namespace: namespaceWith(distribution, "None"), settings: &Settings{Default: &auto},
-			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-traffic-distribution=None"),
+			want: nothing(FromNamespace, "the Namespace has vicinity.dev/default-traffic-distribution=None"),
 		},
-		"None among keys is no label": {
+		"None is not a topology key": {
 			namespace: namespaceWith(keys, "None"), settings: &Settings{Default: &auto},
-			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-topology-keys=None"),
+			want: nothing(FromNamespace, "the Namespace has vicinity.dev/default-topology-keys=None"),
 		},
-		"a wrong value of the Namespace": {
+		"an invalid value of the Namespace": {
 			namespace: namespaceWith(mode, "AUTO"), settings: &Settings{Default: &sameZone},
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
-				`"AUTO" is none of: Auto, Disabled, vicinity.dev/balanced`),
+				`"AUTO" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
-		"an older word in the Namespace": {
+		"an older value in the Namespace": {
 			namespace: namespaceWith(distribution, "PreferClose"),
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-traffic-distribution cannot be used: "+
-				`"PreferClose" is none of: PreferSameZone, PreferSameNode`),
+				`"PreferClose" must be one of: PreferSameZone, PreferSameNode`),
 		},
-		"wrong keys in the Namespace": {
+		"invalid keys in the Namespace": {
 			namespace: namespaceWith(keys, "*,a"),
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-keys cannot be used: "+
 				`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end`),
@@ -126,7 +126,7 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 		"an empty value": {
 			namespace: namespaceWith(mode, ""),
 			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
-				`"" is none of: Auto, Disabled, vicinity.dev/balanced`),
+				`"" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"two kinds": {
 			namespace: namespaceWith(mode, "Auto", keys, "*"), settings: &Settings{Default: &sameZone},
@@ -147,7 +147,7 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 				Annotations: map[string]string{mode: "Auto"}},
 			want: nothing(FromOptOut, "the Namespace has the label vicinity.dev/admission=disabled"),
 		},
-		"another value of the label is no opting out": {
+		"another value of the label does not opt out": {
 			service: plainService(labelled(optOut, "enabled")), settings: &Settings{Default: &auto}, want: given(auto, FromCluster),
 		},
 		"trafficDistribution on the Service": {
@@ -158,11 +158,11 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 			service: plainService(func(s *Service) { s.Spec.TrafficDistribution = new("") }), settings: &Settings{Default: &auto},
 			want: nothing(FromService, "spec.trafficDistribution is set"),
 		},
-		"topology-mode on the Service, whatever it says": {
+		"topology-mode on the Service, whatever its value": {
 			service: plainService(annotated(policy.TopologyModeAnnotation, "nonsense")), namespace: namespaceWith(mode, "Auto"),
 			want: nothing(FromService, "the annotation service.kubernetes.io/topology-mode is set"),
 		},
-		"the deprecated annotation, which the API server refuses beside another mode": {
+		"the deprecated annotation, which the API server rejects with another mode": {
 			service: plainService(annotated(policy.TopologyAwareHintsAnnotation, "auto")), namespace: namespaceWith(mode, "Auto"),
 			want: nothing(FromService, "the annotation service.kubernetes.io/topology-aware-hints is set"),
 		},
@@ -174,17 +174,18 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 			namespace: namespaceWith(mode, "Auto"), settings: &Settings{ExcludedNamespaces: []string{"kube-system", "shop"}, Default: &auto},
 			want: nothing(FromCluster, "the configuration excludes this Namespace"),
 		},
-		"the configuration's default is wrong": {
+		"the configuration's default is invalid": {
 			settings: &Settings{Default: &Default{TopologyMode, "auto"}},
-			want:     nothing(FromCluster, `the configuration's default cannot be used: "auto" is none of: Auto, Disabled, vicinity.dev/balanced`),
+			want: nothing(FromCluster,
+				`the configuration's default cannot be used: "auto" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
-		"the configuration's default is of no kind": {
+		"the configuration's default is of an unknown kind": {
 			settings: &Settings{Default: &Default{"topology", "Auto"}},
-			want:     nothing(FromCluster, `the configuration's default cannot be used: "topology" is no topology setting`),
+			want:     nothing(FromCluster, `the configuration's default cannot be used: "topology" is not a topology setting`),
 		},
-		"the configuration's default is a word among keys": {
+		"the configuration's default is None for keys": {
 			settings: &Settings{Default: &Default{TopologyKeys, "None"}},
-			want:     nothing(FromCluster, "the configuration's default cannot be used: None is no list of keys"),
+			want:     nothing(FromCluster, "the configuration's default cannot be used: None is not a list of keys"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +222,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		notWithKeys   = "topology keys may not be used with externalTrafficPolicy=Local"
 		affinity      = "sessionAffinity=ClientIP would be kept within fewer endpoints"
 		noVersion     = "the version of Kubernetes is not known yet"
-		tooEarly      = "Kubernetes before 1.34 does not know this trafficDistribution"
+		tooEarly      = "Kubernetes before 1.34 does not support this trafficDistribution"
 		oneZone       = "the Nodes are in fewer than two zones"
 	)
 	const proxyName = "service.kubernetes.io/service-proxy-name"
@@ -233,7 +234,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		isUpdate bool
 		want     []string // the reason for each of everyDefault; empty where it is added
 	}{
-		"a plain Service is given any":     {want: all("")},
+		"a plain Service gets any default": {want: all("")},
 		"ExternalName":                     {change: func(s *Service) { s.Spec.Type = "ExternalName" }, want: all(noProxyByName)},
 		"headless":                         {change: func(s *Service) { s.Spec.ClusterIP = "None" }, want: all(noProxy)},
 		"no ClusterIP yet is not headless": {change: func(s *Service) { s.Spec.ClusterIP = "" }, want: all("")},
@@ -247,7 +248,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 			want:   []string{"", "", "", "", notWithKeys, ""},
 		},
 		"sessionAffinity ClientIP": {change: func(s *Service) { s.Spec.SessionAffinity = "ClientIP" }, want: all(affinity)},
-		"sessionAffinity ClientIP, if that is wanted": {
+		"sessionAffinity ClientIP, if enabled": {
 			change: func(s *Service) { s.Spec.SessionAffinity = "ClientIP" }, settings: Settings{DefaultWithAffinity: true}, want: all(""),
 		},
 		"default/kubernetes": {
@@ -256,12 +257,12 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		},
 		"another kubernetes": {change: func(s *Service) { s.Metadata.Name = "kubernetes" }, want: all("")},
 		"another in default": {change: func(s *Service) { s.Metadata.Namespace = "default" }, want: all("")},
-		"another proxy's":    {change: labelled(proxyName, "other"), want: all(anothers)},
-		"no proxy's":         {change: labelled(proxyName, ""), want: all(anothers)},
-		"ours by name":       {change: labelled(proxyName, "vicinity"), settings: Settings{ProxyName: "vicinity"}, want: all("")},
+		"of another proxy":   {change: labelled(proxyName, "other"), want: all(anothers)},
+		"of no proxy":        {change: labelled(proxyName, ""), want: all(anothers)},
+		"of this proxy":      {change: labelled(proxyName, "vicinity"), settings: Settings{ProxyName: "vicinity"}, want: all("")},
 		"without the name":   {settings: Settings{ProxyName: "vicinity"}, want: all(anothers)},
-		"an update":          {isUpdate: true, want: all("only new Services are given defaults")},
-		"an update, if that is wanted": {
+		"an update":          {isUpdate: true, want: all("only new Services get defaults")},
+		"an update, if enabled": {
 			isUpdate: true, settings: Settings{DefaultOnUpdate: true}, want: all(""),
 		},
 		"unknown Nodes": {
@@ -282,7 +283,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		"one zone": {facts: inZones("a"), want: []string{oneZone, "", oneZone, "", "", ""}},
 		"being deleted": {
 			change: func(s *Service) { s.Metadata.DeletionTimestamp = "2026-01-01T00:00:00Z" }, isUpdate: true,
-			settings: Settings{DefaultOnUpdate: true}, want: all("it is being deleted"),
+			settings: Settings{DefaultOnUpdate: true}, want: all("the Service is being deleted"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -334,7 +335,7 @@ func TestABoundOfTheServiceCompletesADefault(t *testing.T) {
 		}
 	}
 	got := DecideDefault(bound, namespaceWith(policy.DefaultTopologyModeAnnotation, "Auto"), inZones("a", "b"), &Settings{}, false)
-	if diff := cmp.Diff(nothing(FromNamespace, "SVC013 would deny the Service with it"), got); diff != "" {
+	if diff := cmp.Diff(nothing(FromNamespace, "SVC013 would deny the Service with this default"), got); diff != "" {
 		t.Errorf("Auto would contradict it (-want +got):\n%s", diff)
 	}
 }
@@ -343,7 +344,7 @@ func TestADefaultThatARuleWouldDenyIsNotGiven(t *testing.T) {
 	rack := namespaceWith(policy.DefaultTopologyKeysAnnotation, "example.com/rack, *")
 	settings := &Settings{Actions: map[ID]Action{"SVC030": Deny}}
 	got := DecideDefault(plainService(), rack, inZones("a", "b"), settings, false)
-	if diff := cmp.Diff(nothing(FromNamespace, "SVC030 would deny the Service with it"), got); diff != "" {
+	if diff := cmp.Diff(nothing(FromNamespace, "SVC030 would deny the Service with this default"), got); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 	if got := DecideDefault(plainService(), rack, inZones("a", "b"), &Settings{}, false); got.Add == nil {

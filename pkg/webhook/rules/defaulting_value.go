@@ -30,14 +30,14 @@ func (d Default) Check() error {
 	values := d.Setting.Values()
 	switch {
 	case d.Setting == TopologyKeys && d.Value == policy.None: // it could be a label's key, which would match no Node
-		return fmt.Errorf("%s is no list of keys", policy.None)
+		return fmt.Errorf("%s is not a list of keys", policy.None)
 	case d.Setting == TopologyKeys:
 		_, err := policy.ParseKeys(d.Value)
 		return err
 	case values == nil:
-		return fmt.Errorf("%.*q is no topology setting", maxQuotedValue, d.Setting)
+		return fmt.Errorf("%.*q is not a topology setting", maxQuotedValue, d.Setting)
 	case !slices.Contains(values, d.Value):
-		return fmt.Errorf("%.*q is none of: %s", maxQuotedValue, d.Value, strings.Join(values, ", "))
+		return fmt.Errorf("%.*q must be one of: %s", maxQuotedValue, d.Value, strings.Join(values, ", "))
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func flooded(mistakes int) *Service {
 func TestAFloodOfMistakesIsReportedInPart(t *testing.T) {
 	got := ReviewService(nil, flooded(10_000), Facts{}, nil)
 	if len(got.Denied) != MaxViolations || len(got.Warned) != MaxViolations {
-		t.Fatalf("%d are denied and %d warned of, want %d of each", len(got.Denied), len(got.Warned), MaxViolations)
+		t.Fatalf("%d denials and %d warnings, want %d of each", len(got.Denied), len(got.Warned), MaxViolations)
 	}
 	for rule, message := range map[string]string{
 		"SVC009": got.Denied[MaxViolations-1].Message(), "SVC031": got.Warned[MaxViolations-1].Message(),
@@ -34,9 +34,9 @@ func TestAFloodOfMistakesIsReportedInPart(t *testing.T) {
 func TestAFloodOfMistakesIsRatchetedInFull(t *testing.T) {
 	const mistakes = 10 * MaxViolations
 	before, fewer, more := flooded(mistakes), flooded(mistakes-1), flooded(mistakes+1)
-	for name, now := range map[string]*Service{"as before": before, "one mended": fewer} {
+	for name, now := range map[string]*Service{"as before": before, "one fixed": fewer} {
 		if got := ReviewService(before, now, Facts{}, nil); len(got.Denied)+len(got.Warned) > 0 {
-			t.Errorf("%s: there are %d denials and %d warnings", name, len(got.Denied), len(got.Warned))
+			t.Errorf("%s: %d denials and %d warnings", name, len(got.Denied), len(got.Warned))
 		}
 	}
 	got := ReviewService(before, more, Facts{}, nil)

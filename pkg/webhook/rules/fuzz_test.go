@@ -43,7 +43,7 @@ func FuzzReviewService(f *testing.F) {
 		for _, settings := range []*rules.Settings{nil, {Strict: true, ProxyName: "vicinity"}} {
 			checkShown(t, rules.ReviewService(before, now, facts, settings))
 			if same := rules.ReviewService(now, now, facts, settings); len(same.Denied)+len(same.Warned) > 0 {
-				t.Errorf("%s stays as it is, and yet something is reported: %v", object, same)
+				t.Errorf("unchanged %s is reported: %v", object, same)
 			}
 			checkShown(t, rules.ReviewNamespace(nil, &rules.Namespace{Metadata: now.Metadata}, settings))
 		}
@@ -62,7 +62,7 @@ func checkShown(t *testing.T, result rules.Result) {
 	for _, violation := range slices.Concat(result.Denied, result.Warned) {
 		message := violation.Message()
 		if _, known := rules.RuleOf(violation.Rule); !known || !strings.HasSuffix(message, " ["+string(violation.Rule)+"]") {
-			t.Errorf("%q names no rule", message)
+			t.Errorf("%q contains no rule", message)
 		}
 		if len(message) > most || !utf8.ValidString(message) || strings.ContainsAny(message, "\n\r\x00\x1b") {
 			t.Errorf("%d bytes: %q", len(message), message)

@@ -24,8 +24,7 @@ type knownKeys struct {
 	otherKeys []string
 }
 
-// defaultsOfNamespaces are the annotations of Namespaces, and suggestionsForDefaults the annotation of Services that
-// each stands for.
+// defaultsOfNamespaces are the annotations of Namespaces. The map has the corresponding annotation of Services for each.
 var defaultsOfNamespaces, suggestionsForDefaults = func() (names []string, meant map[string]string) {
 	meant = map[string]string{}
 	for _, standard := range policy.NamespaceDefaults {

@@ -17,7 +17,7 @@ func TestNodeLabelsHaveTheKeysOfNodes(t *testing.T) {
 		t.Errorf("keys are %v", nodes.keys)
 	}
 	if nodes.Zones() != 2 {
-		t.Errorf("%d zones, want 2: an empty one is none", nodes.Zones())
+		t.Errorf("%d zones, want 2: an empty zone does not count", nodes.Zones())
 	}
 	nodes.Put("b", map[string]string{"topology.kubernetes.io/zone": "zone-a"})
 	nodes.Delete("a")
@@ -35,7 +35,7 @@ func TestNodeLabelsKeepNothingOfTheCaller(t *testing.T) {
 	delete(labels, "rack")
 	nodes.Delete("a")
 	if len(nodes.keys) > 0 {
-		t.Errorf("keys %v outlive their node", nodes.keys)
+		t.Errorf("keys %v remain after their Node was deleted", nodes.keys)
 	}
 }
 

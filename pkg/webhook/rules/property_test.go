@@ -137,15 +137,15 @@ func TestAnUpdateOmitsOnlyKeysThatWereIgnoredBefore(t *testing.T) {
 		old := vicinityKeysOf(before)
 		for key, value := range ignoredKeysOf(now) {
 			if was, had := old[key]; !had || was != value {
-				t.Fatalf("it is not reported that the proxy ignores %s of %v, which was one of %v", key, now, before)
+				t.Fatalf("no violation, although the proxy ignores %s of %v, updated from %v", key, now, before)
 			}
 		}
 		if !isIgnored(before, "") {
-			t.Fatalf("it is not reported that the proxy ignores words of %v, and obeyed those of %v", now, before)
+			t.Fatalf("no violation, although the proxy ignores annotations of %v, and used those of %v", now, before)
 		}
 	}
 	if ignored < 1000 || kept < 100 {
-		t.Errorf("%d ignored, %d of them as before: the test has tested little", ignored, kept)
+		t.Errorf("only %d ignored, %d of them as before", ignored, kept)
 	}
 }
 
@@ -221,16 +221,16 @@ func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 			}
 			byRule[violation.Rule]++
 			if len(withoutEffect(served)) == 0 {
-				t.Fatalf("%s, and the proxy obeys all of %v", violation.Message(), service)
+				t.Fatalf("%s, but the proxy uses all annotations of %v", violation.Message(), service)
 			}
 		}
 		if len(result.Denied)+len(result.Warned) == 0 && len(withoutEffect(served)) > 0 {
-			t.Fatalf("%v is admitted without a word, and the proxy ignores something: %v", service, served.Findings)
+			t.Fatalf("%v is admitted without a warning, but the proxy ignores something: %v", service, served.Findings)
 		}
 	}
 	for _, rule := range ignoring {
 		if byRule[rule] < 10 {
-			t.Errorf("%d Services are denied by %s: the test has tested little", byRule[rule], rule)
+			t.Errorf("only %d Services are denied by %s", byRule[rule], rule)
 		}
 	}
 }
@@ -248,17 +248,17 @@ func TestTheProxyImplementsWhatIsAdmittedWithoutAWarning(t *testing.T) {
 		served, errs := convert.Service(service, convert.View{ServiceProxyName: proxyName})
 		switch {
 		case len(errs) > 0:
-			t.Fatalf("the test draws a Service that no API server stores: %v", errs)
+			t.Fatalf("the test generated an invalid Service: %v", errs)
 		case isIgnored(service, proxyName):
 			ignored++
 			if isSilent {
-				t.Fatalf("it is not reported that the proxy ignores words of %v", service)
+				t.Fatalf("no violation, although the proxy ignores annotations of %v", service)
 			}
 		case hasKeys && isSilent:
 			applied++
 			want, err := policy.ParseKeys(text)
 			if diff := cmp.Diff(want, served.Topology.Keys); diff != "" || err != nil || served.InternalTrafficLocal {
-				t.Fatalf("%v is admitted, and not done (-written +done, %v):\n%s", service, err, diff)
+				t.Fatalf("%v is admitted, but not applied (-want +got, %v):\n%s", service, err, diff)
 			}
 		}
 		if hasWords && isSilent {
@@ -267,7 +267,7 @@ func TestTheProxyImplementsWhatIsAdmittedWithoutAWarning(t *testing.T) {
 		checkHints(t, service, served != nil, isSilent)
 	}
 	if applied < 300 || ignored < 1000 {
-		t.Errorf("%d applied, %d ignored: the test has tested little", applied, ignored)
+		t.Errorf("only %d applied, %d ignored", applied, ignored)
 	}
 }
 
@@ -285,7 +285,7 @@ func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
 	clients, hasClients := service.Annotations[policy.ClientsAnnotation]
 	_, hasSource := service.Annotations[policy.DemandSourceAnnotation]
 	if got.MaxLoad != want || hasClients && strings.Join(got.Clients, ", ") != clients || hasSource != got.Measured {
-		t.Fatalf("%v is admitted, and not done: %+v", service, got)
+		t.Fatalf("%v is admitted, but not applied: %+v", service, got)
 	}
 }
 
@@ -303,7 +303,7 @@ func checkHints(t *testing.T, service *corev1.Service, isServed, isSilent bool) 
 	_, hasLoad := service.Annotations[policy.MaxLoadAnnotation]
 	isBounded := isServed && (hasLoad || mode.IsBalanced()) // the proxy reads no hints
 	if !isProxied || len(service.Spec.Selector) == 0 && !isBounded || mode.IsAuto() && isDistributed || isServed && hasKeys {
-		t.Fatalf("an idle setting is not reported of %v", service)
+		t.Fatalf("a setting without effect is not reported: %v", service)
 	}
 }
 
@@ -325,17 +325,17 @@ func TestLawsOfUpdates(t *testing.T) {
 			}
 		}
 		if same := rules.ReviewService(now, now, rules.Facts{}, settings); len(same.Denied)+len(same.Warned) > 0 {
-			t.Fatalf("%v stays as it is, and yet something is reported: %v", now, same)
+			t.Fatalf("unchanged %v is reported: %v", now, same)
 		}
 		again := rules.ReviewService(before, now, rules.Facts{}, settings)
 		if !slices.EqualFunc(again.Denied, updated.Denied, areSame) || !slices.EqualFunc(again.Warned, updated.Warned, areSame) {
-			t.Fatalf("the same review has two answers: %v and %v", updated, again)
+			t.Fatalf("the same review has two results: %v and %v", updated, again)
 		}
 		checkOrder(t, updated)
 		checkOrder(t, created)
 	}
 	if denied < 1000 {
-		t.Errorf("%d updates were denied: the test has tested little", denied)
+		t.Errorf("only %d updates were denied", denied)
 	}
 }
 
@@ -364,7 +364,7 @@ func checkOrder(t *testing.T, result rules.Result) {
 			earlier, later := list[i-1], list[i]
 			if place(earlier.Rule) > place(later.Rule) ||
 				earlier.Rule == later.Rule && earlier.Error.Field > later.Error.Field || areSame(earlier, later) {
-				t.Fatalf("%s stands before %s", earlier.Message(), later.Message())
+				t.Fatalf("%s comes before %s, or is a duplicate", earlier.Message(), later.Message())
 			}
 		}
 	}
@@ -397,7 +397,7 @@ func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 		}
 		got := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, &rules.Settings{Strict: true})
 		if len(got.Denied) > 0 {
-			t.Fatalf("%v is denied as %v: %s", before, now, got.Denied[0].Message())
+			t.Fatalf("update of %v to %v is denied: %s", before, now, got.Denied[0].Message())
 		}
 	}
 }

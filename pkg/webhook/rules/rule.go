@@ -14,7 +14,7 @@ const (
 	Off  Action = "off"  // nothing
 )
 
-// Rule is one rule.
+// Rule is a rule for objects of one kind.
 type Rule struct {
 	ID ID
 	// Kind is the kind of objects that the rule checks: Service or Namespace; EndpointSlice and Node for rules that exist

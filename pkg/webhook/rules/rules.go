@@ -53,7 +53,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC007", Kind: kindService, Default: Deny,
-		Summary: "Topology keys and topology-mode=Auto are both set; the proxy obeys the keys, and other proxies the mode.",
+		Summary: "Topology keys and topology-mode=Auto are both set; the proxy uses the keys, and other proxies the mode.",
 		find:    keysWithMode,
 	},
 	{
@@ -71,13 +71,13 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC010", Kind: kindService, Default: Deny,
-		Summary:     "The topology mode is an unknown word of vicinity.dev, so the proxy ignores it.",
+		Summary:     "The topology mode is an unknown value of vicinity.dev, so the proxy ignores it.",
 		find:        unknownOwnMode,
 		standsAlone: true,
 	},
 	{
 		ID: "SVC011", Kind: kindService, Default: Deny,
-		Summary:     "max-load is not a whole number from 100 to 1000 followed by %, so the proxy takes the usual bound instead.",
+		Summary:     "max-load is not a whole number from 100 to 1000 followed by %, so the proxy uses the default bound instead.",
 		find:        wrongMaxLoad,
 		standsAlone: true,
 	},
@@ -109,19 +109,19 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC020", Kind: kindService, Default: Warn, Strict: true,
-		Summary:      "spec.trafficDistribution has no effect beside topology-mode=Auto.",
+		Summary:      "spec.trafficDistribution has no effect with topology-mode=Auto.",
 		supersededBy: "SVC007",
 		find:         distributionWithMode,
 	},
 	{
 		ID: "SVC021", Kind: kindService, Default: Warn,
-		Summary:      "spec.trafficDistribution has no effect beside topology keys.",
+		Summary:      "spec.trafficDistribution has no effect with topology keys.",
 		supersededBy: "SVC007",
 		find:         distributionWithKeys,
 	},
 	{
 		ID: "SVC022", Kind: kindService, Default: Warn, Strict: true,
-		Summary:     "The topology mode is an unknown word, which Kubernetes treats as Disabled; one with a domain before it is a vendor's.",
+		Summary:     "The topology mode is an unknown value, which Kubernetes treats as Disabled; values with a domain are left to vendors.",
 		find:        unknownMode,
 		standsAlone: true,
 	},
@@ -132,7 +132,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC024", Kind: kindService, Default: Warn,
-		Summary: "A topology setting has no effect on a headless Service, except topology keys where DNS answers by them.",
+		Summary: "A topology setting has no effect on a headless Service, except topology keys where DNS applies them.",
 		find:    settingsOfHeadless,
 	},
 	{
@@ -142,7 +142,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC026", Kind: kindService, Default: Warn,
-		Summary: "A topology setting has no effect within the cluster beside internalTrafficPolicy: Local.",
+		Summary: "A topology setting has no effect within the cluster with internalTrafficPolicy: Local.",
 		find:    settingsWithInternalLocal,
 	},
 	{
@@ -179,12 +179,12 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC033", Kind: kindService, Default: Warn,
-		Summary: "The annotation openyurt.io/topologyKeys is not read, and there are no topology keys beside it.",
+		Summary: "The annotation openyurt.io/topologyKeys is not read, and no topology keys are set.",
 		find:    openYurtAnnotation,
 	},
 	{
 		ID: "SVC034", Kind: kindService, Default: Warn,
-		Summary: "The name of the proxy is empty, which leaves the Service without one, or changes on a live Service.",
+		Summary: "The proxy name is empty, so no proxy serves the Service, or it changes on a live Service.",
 		find:    changedProxyName,
 	},
 	{
@@ -209,7 +209,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC041", Kind: kindService, Default: Warn,
-		Summary: "A bound does not count the clients that session affinity remembers, who stay with their endpoints.",
+		Summary: "A bound does not count clients with session affinity, which stay with their endpoints.",
 		find:    boundWithAffinity,
 	},
 	{
@@ -219,12 +219,12 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC044", Kind: kindService, Default: Warn,
-		Summary: "Demand is to be measured, and nobody publishes it in this cluster, so it is assumed.",
+		Summary: "Measured demand is requested, but not published in this cluster, so demand is assumed.",
 		find:    unpublishedDemand,
 	},
 	{
 		ID: "SVC045", Kind: kindService, Default: Warn,
-		Summary: "Demand is measured by zone, so skew between the groups of a topology key that divides zones is not seen.",
+		Summary: "Demand is measured by zone, so skew between the groups of a topology key that divides zones is not measured.",
 		find:    keysSplittingZones,
 	},
 	{

@@ -10,11 +10,11 @@ func TestRulesAreInOrder(t *testing.T) {
 	last := map[string]ID{} // by kind
 	for _, rule := range Rules() {
 		if rule.ID <= last[rule.Kind] {
-			t.Errorf("%s stands after %s", rule.ID, last[rule.Kind])
+			t.Errorf("%s comes after %s", rule.ID, last[rule.Kind])
 		}
 		last[rule.Kind] = rule.ID
 		if !regexp.MustCompile(`^(SVC|NS|EPS|NODE)\d{3}$`).MatchString(string(rule.ID)) {
-			t.Errorf("%q is no id", rule.ID)
+			t.Errorf("%q is not a rule ID", rule.ID)
 		}
 		if rule.Default != Deny && rule.Default != Warn {
 			t.Errorf("%s: default %q", rule.ID, rule.Default)
@@ -37,6 +37,6 @@ func TestRulesAreInOrder(t *testing.T) {
 func TestCallersCannotChangeTheRules(t *testing.T) {
 	Rules()[0].Default = Off
 	if Rules()[0].Default != Deny {
-		t.Error("the caller's copy is the table itself")
+		t.Error("Rules() does not return a copy")
 	}
 }

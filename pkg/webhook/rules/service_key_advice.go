@@ -34,10 +34,10 @@ func keysWithoutWildcard(s *subject) []Violation {
 	}
 	detail, input := `no "*": connections fail where no endpoint matches; append ", *" to fall back to any endpoint`, ""
 	if s.isBounded() {
-		detail, input = `no "*": max-load is of each group's own mean, and connections fail where no endpoint matches; append ", *"`, "bounded"
+		detail, input = `no "*": max-load applies to each group's mean, and connections fail where no endpoint matches; append ", *"`, "bounded"
 	}
 	if s.isServedByDNS() {
-		detail, input = `no "*": where no endpoint matches, DNS says that there is none; append ", *"`, "headless"
+		detail, input = `no "*": where no endpoint matches, DNS returns none; append ", *"`, "headless"
 	}
 	return []Violation{keysViolation(policy.Key(s.keysText), detail, input)}
 }

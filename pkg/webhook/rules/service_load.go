@@ -152,11 +152,11 @@ func unknownClients(s *subject) (violations []Violation) {
 		if !known || slices.Contains(names, name) || client == s.ownName() {
 			continue
 		}
-		detail := fmt.Sprintf("there is no Service %s", client)
+		detail := fmt.Sprintf("Service %s does not exist", client)
 		if meant := policy.Suggest(name, slices.Sorted(slices.Values(names))...); meant != "" {
 			detail = fmt.Sprintf("%s; did you mean %s/%s?", detail, namespace, meant)
 		} else {
-			detail += "; no demand comes from it until there is one"
+			detail += "; it has no demand until it exists"
 		}
 		err := errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), client, detail)
 		violations = append(violations, violationOf(err, client))
@@ -169,6 +169,6 @@ func boundWithAffinity(s *subject) []Violation {
 	if !s.isBounded() || s.Spec.SessionAffinity != affinityByClient {
 		return nil
 	}
-	const detail = "the bound does not count clients that are remembered, who stay with their endpoints; expect more than max-load"
+	const detail = "the bound does not count clients with session affinity, which stay with their endpoints; expect more than max-load"
 	return single(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "sessionAffinity"), affinityByClient, detail), affinityByClient)
 }

@@ -38,5 +38,5 @@ func keysSplittingZones(s *subject) []Violation {
 	}
 	key := string(s.topology.Keys[i])
 	return aboutDemandSource(key, fmt.Sprintf(
-		"demand is measured by zone, so a busy %.*q in it is not seen; name clients that gather instead", maxValueInMessage, key))
+		"demand is measured by zone, so skew by %.*q is not seen; list the client Services instead", maxValueInMessage, key))
 }

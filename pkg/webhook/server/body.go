@@ -36,14 +36,14 @@ func (a *inFlight) read(w http.ResponseWriter, r *http.Request) (body []byte, re
 // acceptable checks the method and the headers.
 func (a *inFlight) acceptable(r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return reject(http.StatusMethodNotAllowed, WrongMethod, "the method is %s; reviews come with %s", r.Method, http.MethodPost)
+		return reject(http.StatusMethodNotAllowed, WrongMethod, "method %s is not allowed; use %s", r.Method, http.MethodPost)
 	}
 	media := r.Header.Get("Content-Type")
 	if name, _, err := mime.ParseMediaType(media); err != nil || name != "application/json" {
-		return reject(http.StatusUnsupportedMediaType, WrongMedia, "the Content-Type is %q; reviews are application/json", media)
+		return reject(http.StatusUnsupportedMediaType, WrongMedia, "Content-Type must be application/json, not %q", media)
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return reject(http.StatusUnsupportedMediaType, WrongMedia, "the Content-Encoding is %q; reviews are read as they are", coding)
+		return reject(http.StatusUnsupportedMediaType, WrongMedia, "Content-Encoding %q is not supported", coding)
 	}
 	if r.ContentLength > a.limits.Body {
 		return a.tooLarge()
@@ -52,7 +52,7 @@ func (a *inFlight) acceptable(r *http.Request) error {
 }
 
 func (a *inFlight) tooLarge() error {
-	return reject(http.StatusRequestEntityTooLarge, TooLarge, "the body has more than %d bytes, which is more than any review", a.limits.Body)
+	return reject(http.StatusRequestEntityTooLarge, TooLarge, "the body has more than %d bytes, the limit for a review", a.limits.Body)
 }
 
 func (a *inFlight) unreadable(err error) error {
@@ -63,7 +63,7 @@ func (a *inFlight) unreadable(err error) error {
 		return a.tooLarge()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return reject(http.StatusRequestTimeout, Unreadable, "the body did not arrive in time")
+		return reject(http.StatusRequestTimeout, Unreadable, "timed out reading the body")
 	}
-	return reject(http.StatusBadRequest, Unreadable, "reading the body: %s", err)
+	return reject(http.StatusBadRequest, Unreadable, "read the body: %s", err)
 }

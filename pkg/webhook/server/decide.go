@@ -14,7 +14,7 @@ const (
 	ValidateNamespacesPath = "/validate-namespaces"
 )
 
-// Paths returns all of them.
+// Paths returns all served paths.
 func Paths() []string {
 	return []string{DefaultServicesPath, ValidateServicesPath, ValidateNamespacesPath}
 }
@@ -92,7 +92,7 @@ func encodePatch(add *rules.Default, service *rules.Service) ([]byte, error) {
 	}
 	patch, err := json.Marshal(operations)
 	if err != nil {
-		return nil, &failure{Unwritable, fmt.Sprintf("encoding the patch for Service %s: %s", service.Metadata.Name, err)}
+		return nil, &failure{Unwritable, fmt.Sprintf("encode the patch for Service %s: %s", service.Metadata.Name, err)}
 	}
 	return patch, nil
 }

@@ -25,7 +25,7 @@ func (s *Server) Drain(stop context.Context) context.Context {
 func (s *Server) drain() <-chan struct{} {
 	s.drainOnce.Do(func() {
 		close(s.draining)
-		s.options.Log.Info("draining: no longer ready, still answering all requests", "delay", s.options.ShutdownDelay)
+		s.options.Log.Info("draining: not ready, still serving all requests", "delay", s.options.ShutdownDelay)
 		time.AfterFunc(s.options.ShutdownDelay, func() { close(s.drained) })
 	})
 	return s.drained
@@ -41,7 +41,7 @@ func (s *Server) isDraining() bool {
 }
 
 // closesConnections adds "Connection: close" to each response that is written while draining. The client's next
-// connection then goes to a server that is not draining. It also does so while there are more than keptConnections.
+// connection then goes to a server that is not draining. It also does so while there are too many connections.
 func (s *Server) closesConnections(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&closingWriter{ResponseWriter: w, server: s}, r)

@@ -67,14 +67,14 @@ func TestWhileDrainingEveryRequestIsServedAndItsConnectionClosed(t *testing.T) {
 	}()
 	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
 	if err := r.Ready(); err != nil {
-		t.Fatalf("not ready before: %v", err)
+		t.Fatalf("not ready before draining: %v", err)
 	}
 
 	begin := time.Now()
 	cancel()
-	wait.Until(t, "the server drains", func() bool { return r.isDraining() })
+	wait.Until(t, "the server is draining", func() bool { return r.isDraining() })
 	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "draining") {
-		t.Errorf("readiness is %v", err)
+		t.Errorf("Ready() = %v", err)
 	}
 	open()
 	for name, response := range map[string]*admissionResponse{
@@ -97,11 +97,11 @@ func TestWhileDrainingEveryRequestIsServedAndItsConnectionClosed(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(ended); took >= delay {
-		t.Errorf("it drained a second time, for %s", took)
+		t.Errorf("drained a second time, for %s", took)
 	}
 	if connection, err := net.DialTimeout("tcp", strings.TrimPrefix(r.url, "https://"), time.Second); err == nil {
 		_ = connection.Close()
-		t.Error("the server listens still")
+		t.Error("the server is still listening")
 	}
 }
 
@@ -110,12 +110,12 @@ func TestAServerWhoseContextEndsDrainsByItself(t *testing.T) {
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
 	begin := time.Now()
 	r.stop()
-	wait.Until(t, "the server drains", func() bool { return r.isDraining() })
+	wait.Until(t, "the server is draining", func() bool { return r.isDraining() })
 	if err := <-r.done; err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(begin); took < delay {
-		t.Errorf("it ended after %s, want %s", took, delay)
+		t.Errorf("ended after %s, want %s", took, delay)
 	}
 }
 
@@ -139,9 +139,9 @@ func TestAResponseThatNeverFinishesIsCut(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-cut; err == nil {
-		t.Error("the client got an answer that no hook gave")
+		t.Error("the client got a response that the server did not send")
 	}
 	if !strings.Contains(r.log.String(), "closing the remaining connections") {
-		t.Errorf("the log does not say so: %s", r.log)
+		t.Errorf("the log lacks the warning: %s", r.log)
 	}
 }

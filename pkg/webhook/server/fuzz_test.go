@@ -45,7 +45,7 @@ func FuzzAdmissionReview(f *testing.F) {
 			checkResponse(t, path, body, recorded)
 		}
 		if observer.failures > 0 {
-			t.Fatal("something failed inside")
+			t.Fatal("internal error")
 		}
 	})
 }
@@ -74,7 +74,7 @@ func checkResponse(t *testing.T, path string, body []byte, recorded *httptest.Re
 	var asked review[struct{}]
 	_ = kjson.UnmarshalCaseSensitivePreserveInts(body, &asked)
 	if asked.Request == nil {
-		t.Fatalf("%s: a body without a request is answered", path)
+		t.Fatalf("%s: response to a body without a request", path)
 	}
 	var answered admissionv1.AdmissionReview
 	if err := json.Unmarshal(answer, &answered); err != nil {
@@ -82,7 +82,7 @@ func checkResponse(t *testing.T, path string, body []byte, recorded *httptest.Re
 	}
 	response, err := apirequest.VerifyAdmissionResponse(types.UID(asked.Request.UID), path == DefaultServicesPath, &answered)
 	if err != nil {
-		t.Fatalf("%s: the API server refuses the answer: %v", path, err)
+		t.Fatalf("%s: the API server rejects the response: %v", path, err)
 	}
 	if !response.Allowed {
 		denialHasRules(t, response)

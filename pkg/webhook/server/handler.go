@@ -97,7 +97,7 @@ func (h *handler) review(ctx context.Context, body []byte) reply {
 	}
 	text, err := json.Marshal(decision.review())
 	if err != nil {
-		return h.failed(&failure{Unwritable, fmt.Sprintf("encoding the answer to review %s: %s", decision.UID, err)})
+		return h.failed(&failure{Unwritable, fmt.Sprintf("encode the response to review %s: %s", decision.UID, err)})
 	}
 	h.report(ctx, decision)
 	if !decision.allowed() {
@@ -114,7 +114,7 @@ func (h *handler) reject(err error) reply {
 		return h.failed(err)
 	}
 	h.observer.Rejected(rejection.reason)
-	h.log.Debug("refused a request", "reason", rejection.reason, "error", truncateForLog(rejection.text))
+	h.log.Debug("rejected a request", "reason", rejection.reason, "error", truncateForLog(rejection.text))
 	return status(rejection.code, rejection.text)
 }
 
@@ -125,8 +125,8 @@ func (h *handler) failed(err error, attributes ...any) reply {
 		reason = failure.reason
 	}
 	h.observer.Failed(reason)
-	h.log.Error("answering a review failed", append([]any{"reason", reason, "error", truncateForLog(err.Error())}, attributes...)...)
-	return status(http.StatusInternalServerError, "vicinity's admission webhook had an internal error; its log says why")
+	h.log.Error("failed to respond to a review", append([]any{"reason", reason, "error", truncateForLog(err.Error())}, attributes...)...)
+	return status(http.StatusInternalServerError, "vicinity's admission webhook had an internal error; see its log")
 }
 
 func status(code int, text string) reply {

@@ -81,12 +81,12 @@ func TestAResponseHasTheDecision(t *testing.T) {
 		want     answer
 		observed []string
 	}{
-		"a Service that is right": {
+		"a valid Service": {
 			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(zoneThenAny)},
 			want:     answer{Allowed: true},
 			observed: []string{"reviewed /validate-services allowed"},
 		},
-		"a Service with something to warn of": {
+		"a Service with a warning": {
 			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(zoneAlone)},
 			want: answer{
 				Allowed: true, Audit: map[string]string{"violations": "SVC027=warn"},
@@ -94,12 +94,12 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			},
 			observed: []string{"decided SVC027 warn", "reviewed /validate-services allowed"},
 		},
-		"a Service that is wrong": {
+		"an invalid Service": {
 			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
 			want:     answer{Audit: map[string]string{"violations": "SVC001=deny"}},
 			observed: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
 		},
-		"a Service that was wrong before": {
+		"a Service that was invalid before": {
 			path: ValidateServicesPath,
 			about: about{
 				operation: apiserver.Update, object: service(annotated(policy.TopologyKeysAnnotation, "")),
@@ -108,7 +108,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			want:     answer{Allowed: true},
 			observed: []string{"reviewed /validate-services allowed"},
 		},
-		"a Service that becomes wrong": {
+		"a Service that becomes invalid": {
 			path: ValidateServicesPath,
 			about: about{
 				operation: apiserver.Update, object: service(annotated(policy.TopologyKeysAnnotation, "")), old: service(), dryRun: true,
@@ -116,13 +116,13 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			want:     answer{Audit: map[string]string{"violations": "SVC001=deny"}},
 			observed: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
 		},
-		"a rule that is switched off": {
+		"a rule that is off": {
 			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
 			settings: rules.Settings{Actions: map[rules.ID]rules.Action{"SVC001": rules.Off}},
 			want:     answer{Allowed: true},
 			observed: []string{"reviewed /validate-services allowed"},
 		},
-		"a Namespace that is wrong": {
+		"an invalid Namespace": {
 			path: ValidateNamespacesPath,
 			about: about{
 				operation: apiserver.Create, object: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus"}),
@@ -130,7 +130,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			want:     answer{Audit: map[string]string{"violations": "NS001=deny"}},
 			observed: []string{"decided NS001 deny", "reviewed /validate-namespaces denied"},
 		},
-		"a Namespace that was wrong before": {
+		"a Namespace that was invalid before": {
 			path: ValidateNamespacesPath,
 			about: about{
 				operation: apiserver.Update, object: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus", "x": "y"}),
@@ -156,26 +156,26 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			},
 			observed: []string{"defaulted cluster traffic-distribution", "reviewed /default-services allowed"},
 		},
-		"there is no default": {
+		"no default": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()},
 			want:     answer{Allowed: true, Audit: map[string]string{"default": "none; source: none"}},
 			observed: []string{"defaulted none ", "reviewed /default-services allowed"},
 		},
-		"a Service that says something itself": {
+		"a Service with its own setting": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service(zoneThenAny)}, defaults: auto,
 			want: answer{Allowed: true, Audit: map[string]string{
 				"default": "none; source: service; reason: the annotation vicinity.dev/topology-keys is set",
 			}},
 			observed: []string{"defaulted service ", "reviewed /default-services allowed"},
 		},
-		"an update is given no default": {
+		"an update gets no default": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
 			want: answer{Allowed: true, Audit: map[string]string{
-				"default": "none; source: namespace; reason: only new Services are given defaults",
+				"default": "none; source: namespace; reason: only new Services get defaults",
 			}},
 			observed: []string{"defaulted namespace ", "reviewed /default-services allowed"},
 		},
-		"unless it shall": {
+		"an update gets a default if configured": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
 			settings: rules.Settings{DefaultOnUpdate: true},
 			want: answer{
@@ -202,13 +202,13 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			response := reviewCase.verified(t, recorded.Body.Bytes())
 			got := answer{response.Allowed, response.Warnings, response.AuditAnnotations, string(response.Patch)}
 			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("answer (-want +got):\n%s", diff)
+				t.Errorf("response (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(c.observed, observer.all()); diff != "" {
 				t.Errorf("observed (-want +got):\n%s", diff)
 			}
 			if now, most := observer.flying(); now != 0 || most != 1 {
-				t.Errorf("%d reviews are in flight afterwards and %d were at most, want 0 and 1", now, most)
+				t.Errorf("%d reviews in flight afterwards, at most %d before; want 0 and 1", now, most)
 			}
 		})
 	}
@@ -250,7 +250,7 @@ func TestADenialReadsLikeOneOfTheAPIServers(t *testing.T) {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
 	if prefix := `Service "web-" is invalid: [`; !strings.HasPrefix(result.Message, prefix) {
-		t.Errorf("the message %q does not begin with %q", result.Message, prefix)
+		t.Errorf("message %q, want prefix %q", result.Message, prefix)
 	}
 	if len(result.Details.Causes) != len(denied) {
 		t.Fatalf("%d causes for %d violations", len(result.Details.Causes), len(denied))
@@ -261,7 +261,7 @@ func TestADenialReadsLikeOneOfTheAPIServers(t *testing.T) {
 			t.Errorf("cause %d is %s at %s", i, cause.Type, cause.Field)
 		}
 		if text := violation.Message(); text != cause.Field+": "+cause.Message || !strings.Contains(result.Message, text) {
-			t.Errorf("%q is not said:\n%s\n%s", text, cause.Message, result.Message)
+			t.Errorf("%q is missing:\n%s\n%s", text, cause.Message, result.Message)
 		}
 	}
 }
@@ -334,7 +334,7 @@ func oddBodies(t testing.TB) map[string]struct {
 		want string
 	}{
 		"nothing":                    {nil, "the body is not JSON: unexpected end of JSON input"},
-		"no JSON":                    {[]byte("apiVersion: v1"), "the body is not JSON: invalid character 'a'"},
+		"not JSON":                   {[]byte("apiVersion: v1"), "the body is not JSON: invalid character 'a'"},
 		"half a review":              {good[:len(good)/2], "the body is not JSON: unexpected end of JSON input"},
 		"two reviews":                {append(bytes.Clone(good), good...), "the body is not JSON: invalid character '{' after top-level value"},
 		"null":                       {[]byte("null"), "an object without apiVersion and kind"},
@@ -343,14 +343,14 @@ func oddBodies(t testing.TB) map[string]struct {
 		"deep nesting":               {nested(20_000), "exceeded max depth"},
 		"deep nesting in the object": {inObject, "exceeded max depth"},
 		"no end of the nesting":      {bytes.Repeat([]byte(`[`), 1<<20), "exceeded max depth"},
-		"no UTF-8":                   {bytes.Replace(good, []byte("shop"), []byte("sh\xffp"), 1), "the body is not UTF-8"},
+		"not UTF-8":                  {bytes.Replace(good, []byte("shop"), []byte("sh\xffp"), 1), "the body is not UTF-8"},
 		"UTF-16":                     {[]byte("\xff\xfe{\x00}\x00"), "the body is not UTF-8"},
 		"v1beta1": {
 			top("apiVersion", "admission.k8s.io/v1beta1"),
-			`this is apiVersion "admission.k8s.io/v1beta1", kind "AdmissionReview"`,
+			`got apiVersion "admission.k8s.io/v1beta1", kind "AdmissionReview"`,
 		},
 		"another kind":              {top("kind", "ConversionReview"), `kind "ConversionReview"`},
-		"an apiVersion of a number": {top("apiVersion", 1), `this is apiVersion "", kind "AdmissionReview"`},
+		"an apiVersion of a number": {top("apiVersion", 1), `got apiVersion "", kind "AdmissionReview"`},
 		"no request": {
 			edited(func(review, _ map[string]any) { delete(review, "request") }),
 			"the AdmissionReview has no request",
@@ -382,7 +382,7 @@ func oddBodies(t testing.TB) map[string]struct {
 		},
 		"another resource": {
 			edited(set("resource", map[string]any{"group": "", "version": "v1", "resource": "pods"})),
-			`a review of "v1 pods" came to the path for "v1 services"`,
+			`a review of "v1 pods" on the path for "v1 services"`,
 		},
 		"a resource of another group": {
 			edited(set("resource", map[string]any{"group": "serving.knative.dev", "version": "v1", "resource": "services"})),
@@ -432,7 +432,7 @@ func expectRejected(t *testing.T, response *admissionResponse, code int, text st
 		t.Errorf("got %d %s, want %d", response.StatusCode, response.Body, code)
 	}
 	if status.Reason == "" || !strings.Contains(status.Message, text) {
-		t.Errorf("the reason %s %q does not say %q", status.Reason, status.Message, text)
+		t.Errorf("reason %s, message %q, want it to contain %q", status.Reason, status.Message, text)
 	}
 }
 
@@ -442,7 +442,7 @@ func TestAReviewOnTheWrongPathIsRejected(t *testing.T) {
 	} {
 		reviewCase := about{operation: apiserver.Create, object: object}.review(t, path)
 		recorded := serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, io.Discard, path, post(reviewCase.body))
-		expectRejected(t, resultOf(t, recorded), http.StatusBadRequest, "came to the path for")
+		expectRejected(t, resultOf(t, recorded), http.StatusBadRequest, "on the path for")
 	}
 }
 
@@ -454,10 +454,12 @@ func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 		want   string
 		reason string
 	}{
-		"a GET":           {func(r *http.Request) { r.Method = http.MethodGet }, 405, "the method is GET", WrongMethod},
-		"a PUT":           {func(r *http.Request) { r.Method = http.MethodPut }, 405, "the method is PUT", WrongMethod},
-		"no content type": {func(r *http.Request) { r.Header.Del("Content-Type") }, 415, `the Content-Type is ""`, WrongMedia},
-		"YAML":            {func(r *http.Request) { r.Header.Set("Content-Type", "application/yaml") }, 415, "application/yaml", WrongMedia},
+		"a GET": {func(r *http.Request) { r.Method = http.MethodGet }, 405, "method GET is not allowed", WrongMethod},
+		"a PUT": {func(r *http.Request) { r.Method = http.MethodPut }, 405, "method PUT is not allowed", WrongMethod},
+		"no content type": {
+			func(r *http.Request) { r.Header.Del("Content-Type") }, 415, `Content-Type must be application/json, not ""`, WrongMedia,
+		},
+		"YAML": {func(r *http.Request) { r.Header.Set("Content-Type", "application/yaml") }, 415, "application/yaml", WrongMedia},
 		"protobuf": {
 			func(r *http.Request) { r.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf") }, 415, "protobuf", WrongMedia,
 		},
@@ -470,9 +472,9 @@ func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 		"a body that ends early": { // net/http detects it by the length
 			func(r *http.Request) { r.Body = io.NopCloser(broken{io.ErrUnexpectedEOF}) }, 400, "unexpected EOF", Unreadable,
 		},
-		"a body that breaks off": {func(r *http.Request) { r.Body = io.NopCloser(broken{errors.New("reset")}) }, 400, "reset", Unreadable},
-		"a body that comes late": {
-			func(r *http.Request) { r.Body = io.NopCloser(broken{os.ErrDeadlineExceeded}) }, 408, "in time", Unreadable,
+		"a reset in the body": {func(r *http.Request) { r.Body = io.NopCloser(broken{errors.New("reset")}) }, 400, "reset", Unreadable},
+		"a body that arrives late": {
+			func(r *http.Request) { r.Body = io.NopCloser(broken{os.ErrDeadlineExceeded}) }, 408, "timed out", Unreadable,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -481,7 +483,7 @@ func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 			c.change(r)
 			response := resultOf(t, serve(t, withNamespace(rules.Settings{}, nil), &observer, io.Discard, ValidateServicesPath, r))
 			expectRejected(t, response, c.code, c.want)
-			if diff := cmp.Diff([]string{"refused " + c.reason, "reviewed /validate-services error"}, observer.all()); diff != "" {
+			if diff := cmp.Diff([]string{"rejected " + c.reason, "reviewed /validate-services error"}, observer.all()); diff != "" {
 				t.Errorf("observed (-want +got):\n%s", diff)
 			}
 			if allow := response.Header.Get("Allow"); (allow == http.MethodPost) != (c.code == http.StatusMethodNotAllowed) {
@@ -509,24 +511,24 @@ func TestTheLargestReviewPasses(t *testing.T) {
 
 func TestAPanicIsNoDenial(t *testing.T) {
 	knowledge := withNamespace(rules.Settings{}, nil)
-	knowledge.Facts = func() rules.Facts { panic("a cache that is broken") }
+	knowledge.Facts = func() rules.Facts { panic("broken cache") }
 	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	var observer observations
 	var lines bytes.Buffer
 	response := resultOf(t, serve(t, knowledge, &observer, &lines, ValidateServicesPath, post(reviewCase.body)))
 	expectRejected(t, response, http.StatusInternalServerError, "had an internal error")
 	if response.Header.Get("Retry-After") != "" {
-		t.Error("the API server is asked to retry")
+		t.Error("the response has a Retry-After header")
 	}
 	if diff := cmp.Diff([]string{"failed panic", "reviewed /validate-services error"}, observer.all()); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 	if now, _ := observer.flying(); now != 0 {
-		t.Errorf("%d reviews are in flight still", now)
+		t.Errorf("%d reviews are still in flight", now)
 	}
 	text := lines.String()
-	if strings.Count(text, "\n") != 1 || !strings.Contains(text, "a cache that is broken") || !strings.Contains(text, "handler_test.go") {
-		t.Errorf("the log is not one line with the cause and the stack: %q", text)
+	if strings.Count(text, "\n") != 1 || !strings.Contains(text, "broken cache") || !strings.Contains(text, "handler_test.go") {
+		t.Errorf("want one log line with the cause and the stack: %q", text)
 	}
 }
 

@@ -28,8 +28,8 @@ func (s *slowReader) Write(text []byte) (int, error) {
 func TestAResponseCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
 	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for name, knowledge := range map[string]Dependencies{
-		"a verdict": withNamespace(rules.Settings{}, nil),
-		"a panic":   {Settings: func() *rules.Settings { panic("of the test") }, Facts: func() (none rules.Facts) { return none }},
+		"a decision": withNamespace(rules.Settings{}, nil),
+		"a panic":    {Settings: func() *rules.Settings { panic("of the test") }, Facts: func() (none rules.Facts) { return none }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limits := Limits{Body: mebibyte, Bodies: int64(len(body)), InFlight: 64} // enough for one
@@ -42,12 +42,12 @@ func TestAResponseCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
 			}()
 			<-slow.begun
 			if code := codeOf(handler, body); code != http.StatusServiceUnavailable {
-				t.Errorf("while the answer is not read, the next one gets %d", code)
+				t.Errorf("while the response is not read, the next request gets %d", code)
 			}
 			close(slow.goOn)
 			<-written
 			if code := codeOf(handler, body); code == http.StatusServiceUnavailable {
-				t.Errorf("after that, the next one gets %d", code)
+				t.Errorf("after that, the next request gets %d", code)
 			}
 		})
 	}

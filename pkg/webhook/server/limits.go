@@ -75,7 +75,7 @@ type countingReader struct {
 func (c *countingReader) Read(into []byte) (int, error) {
 	n, err := c.Reader.Read(into)
 	if !c.room.TryAcquire(int64(n)) {
-		return 0, reject(http.StatusServiceUnavailable, MemoryLimit, "the requests that are being read or answered fill their memory already")
+		return 0, reject(http.StatusServiceUnavailable, MemoryLimit, "the memory for requests in progress is used up")
 	}
 	c.held += int64(n)
 	return n, err
@@ -90,14 +90,14 @@ func (a *inFlight) enter(ctx context.Context, size int) (leave func(), err error
 	endTurn := func() {}
 	if size > largeBytes {
 		if a.semaphore.Acquire(ctx, 1) != nil {
-			return nil, reject(http.StatusServiceUnavailable, Busy, "the client did not wait for the end of other large reviews")
+			return nil, reject(http.StatusServiceUnavailable, Busy, "the client gave up while other large reviews were in progress")
 		}
 		endTurn = func() { a.semaphore.Release(1) }
 	}
 	if !a.inFlight.TryAcquire(1) {
 		endTurn()
 		return nil, reject(http.StatusServiceUnavailable, Busy,
-			"%d reviews are being worked on already, and no more are taken", a.limits.InFlight)
+			"%d reviews are in progress, the maximum", a.limits.InFlight)
 	}
 	return func() {
 		a.inFlight.Release(1)

@@ -48,7 +48,7 @@ func TestAClientThatAnnouncesMuchAndSendsLittleBlocksNoOther(t *testing.T) {
 	for range senders {
 		r.slowSender(t, limits.Body, "{")
 	}
-	wait.Until(t, "all of them are connected", func() bool { return r.connections.Load() == senders })
+	wait.Until(t, "all senders are connected", func() bool { return r.connections.Load() == senders })
 	client := r.client(t)
 	small, large := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath), largeReview(t)
 	for _, reviewCase := range []reviewCase{small, large, small, large, small, large} { // some while the slow ones are still being read
@@ -73,14 +73,14 @@ func TestABodyCountsWithWhatHasArrived(t *testing.T) {
 			free := limits.Bodies + limits.LargeBodies - arrived
 			if beginning := min(arrived, largeBytes); !admitted.bodies.TryAcquire(limits.Bodies-beginning) ||
 				!admitted.largeBodies.TryAcquire(limits.LargeBodies-(arrived-beginning)) {
-				t.Errorf("%d bytes, announced %d: there is no room for %d more", arrived, announced, free)
+				t.Errorf("%d bytes, announced %d: less than %d bytes are free", arrived, announced, free)
 			}
 			if admitted.bodies.TryAcquire(1) || admitted.largeBodies.TryAcquire(1) {
-				t.Errorf("%d bytes, announced %d: there is room for more than %d", arrived, announced, free)
+				t.Errorf("%d bytes, announced %d: more than %d bytes are free", arrived, announced, free)
 			}
 			release()
 			if arrived > 0 && !admitted.bodies.TryAcquire(min(arrived, largeBytes)) {
-				t.Errorf("%d bytes, announced %d: something counts still afterwards", arrived, announced)
+				t.Errorf("%d bytes, announced %d: memory is not released", arrived, announced)
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func TestLargeReviewsAreWorkedOnOneAtATime(t *testing.T) {
 		}
 	}
 	if most := meter.max.Load(); most != 1 {
-		t.Errorf("%d large reviews were worked on at the same moment", most)
+		t.Errorf("%d large reviews were processed concurrently", most)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 	small := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for range 100 {
 		if code := codeOf(handler, small); code != http.StatusOK {
-			t.Fatalf("beside large reviews that wait a small one gets %d", code)
+			t.Fatalf("while large reviews wait, a small one gets %d", code)
 		}
 		time.Sleep(time.Millisecond) // so that more of the large ones wait
 	}
@@ -184,22 +184,22 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 		select {
 		case code := <-codes:
 			if code != http.StatusServiceUnavailable {
-				t.Errorf("a large review whose client has gone gets %d", code)
+				t.Errorf("a large review whose client disconnected gets %d", code)
 			}
 		case <-time.After(wait.Timeout):
-			t.Fatal("a large review whose client has gone waits still")
+			t.Fatal("a large review whose client disconnected is still waiting")
 		}
 	}
 	close(goOn)
 	if code := <-codes; code != http.StatusOK {
-		t.Errorf("the one that had its turn gets %d", code)
+		t.Errorf("the large review in progress gets %d", code)
 	}
 	if code := codeOf(handler, large.body); code != http.StatusOK {
-		t.Errorf("after all of them the next large one gets %d", code)
+		t.Errorf("after that, the next large review gets %d", code)
 	}
 }
 
-// speaker sends the same review repeatedly on one connection. It is cheap, because its time counts as the server's.
+// speaker sends the same review repeatedly on one connection. It is cheap, because benchmarks count its time, too.
 type speaker struct {
 	connection net.Conn
 	reader     *bufio.Reader
@@ -242,9 +242,9 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 	}
 	extra := r.speaker(t, ValidateServicesPath, reviewCase.body)
 	if err := extra.send(); err == nil || !strings.Contains(err.Error(), "Connection: close is true") {
-		t.Errorf("beyond %d connections the answer is %v, want one that asks to close", keptConnections, err)
+		t.Errorf("beyond %d connections: %v, want Connection: close", keptConnections, err)
 	}
-	wait.Until(t, "that one is closed", func() bool { return r.connections.Load() == keptConnections })
+	wait.Until(t, "the extra connection is closed", func() bool { return r.connections.Load() == keptConnections })
 
 	// Idle connections use up the rest, and more. The server soon closes them; until then the next one waits.
 	address := strings.TrimPrefix(r.url, "https://")
@@ -255,14 +255,14 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = mute.Close() })
 	}
-	wait.Until(t, "there are as many connections as may be", func() bool { return r.connections.Load() >= maxConnections })
+	wait.Until(t, "the maximum number of connections is open", func() bool { return r.connections.Load() >= maxConnections })
 	time.Sleep(100 * time.Millisecond) // the others would be accepted by now
 	if now := r.connections.Load(); now > maxConnections {
-		t.Errorf("there are %d connections, and %d may be", now, maxConnections)
+		t.Errorf("%d connections, want at most %d", now, maxConnections)
 	}
 	response, body, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
 	if err != nil || response.StatusCode != http.StatusOK || !reviewCase.verified(t, body).Allowed {
-		t.Errorf("the next one got %v %s, %v", response, body, err)
+		t.Errorf("the next review got %v %s, %v", response, body, err)
 	}
 }
 
@@ -275,9 +275,9 @@ func TestTheLogRepeatsNoMoreThanNamesHave(t *testing.T) {
 		request["userInfo"] = map[string]any{"username": long}
 	})
 	for message, body := range map[string][]byte{
-		"denied":              denied,
-		`"refused a request"`: edit(t, denied, set("operation", long)),
-		"allowed":             edit(t, denied, set("object", map[string]any{"metadata": map[string]any{"name": long}})),
+		"denied":               denied,
+		`"rejected a request"`: edit(t, denied, set("operation", long)),
+		"allowed":              edit(t, denied, set("object", map[string]any{"metadata": map[string]any{"name": long}})),
 	} {
 		t.Run(message, func(t *testing.T) {
 			var lines bytes.Buffer

@@ -54,7 +54,7 @@ const (
 // logged returns an attribute with a value from the client.
 func logged(key, value string) slog.Attr { return slog.String(key, rules.Cut(value, maxLogged)) }
 
-// truncateForLog truncates a text of ours that may contain several values from the client.
+// truncateForLog truncates a message that may contain several values from the client.
 func truncateForLog(text string) string { return rules.Cut(text, maxLoggedError) }
 
 // outcome returns the log attributes of a decision: the rules of a denial, or the audit annotations.

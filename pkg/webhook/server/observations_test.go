@@ -12,7 +12,7 @@ type observations struct {
 	mu       sync.Mutex
 	lines    []string
 	inFlight int
-	max      int // the largest inFlight
+	max      int // the largest number in flight
 }
 
 func (o *observations) add(format string, values ...any) {
@@ -27,7 +27,7 @@ func (o *observations) Reviewed(path, outcome string, _ time.Duration) {
 func (o *observations) Decided(rule, action string)      { o.add("decided %s %s", rule, action) }
 func (o *observations) Defaulted(source, setting string) { o.add("defaulted %s %s", source, setting) }
 func (o *observations) Failed(reason string)             { o.add("failed %s", reason) }
-func (o *observations) Rejected(reason string)           { o.add("refused %s", reason) }
+func (o *observations) Rejected(reason string)           { o.add("rejected %s", reason) }
 
 func (o *observations) InFlight(delta int) {
 	o.mu.Lock()

@@ -14,18 +14,18 @@ func (s *Server) Ready() error {
 	now := time.Now()
 	switch {
 	case s.isDraining():
-		return errors.New("the server is draining: it answers what still comes, and ends soon")
+		return errors.New("the server is draining, and will stop")
 	case !s.listening.Load():
-		return errors.New("the server does not listen yet")
+		return errors.New("the server is not listening yet")
 	case err != nil:
-		return fmt.Errorf("there is no certificate to serve: %w", err)
+		return fmt.Errorf("no certificate to serve: %w", err)
 	case now.After(pair.Leaf.NotAfter):
 		return fmt.Errorf("the certificate expired at %s", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	case now.Before(pair.Leaf.NotBefore):
-		return fmt.Errorf("the certificate is valid only from %s on", pair.Leaf.NotBefore.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the certificate is not valid before %s", pair.Leaf.NotBefore.UTC().Format(time.RFC3339))
 	}
 	if err := s.options.Synced(); err != nil {
-		return fmt.Errorf("the cluster is not known yet: %w", err)
+		return fmt.Errorf("caches not synced: %w", err)
 	}
 	return nil
 }

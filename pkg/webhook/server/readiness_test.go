@@ -25,7 +25,7 @@ func TestAServerIsReadyOnceItHasAllItNeeds(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	expect(idle, "does not listen")
+	expect(idle, "not listening")
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
 		if options != nil {
 			options.Certificate = idle.options.Certificate
@@ -40,5 +40,5 @@ func TestAServerIsReadyOnceItHasAllItNeeds(t *testing.T) {
 	pair = certificate(t, time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))
 	expect(r.Server, "expired")
 	pair = certificate(t, time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))
-	expect(r.Server, "valid only from")
+	expect(r.Server, "not valid before")
 }

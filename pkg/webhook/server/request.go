@@ -87,7 +87,7 @@ var (
 func decode[T any](body []byte, want target) (*request[T], error) {
 	// The decoder would replace invalid UTF-8, and the decision would be about another text.
 	if !utf8.Valid(body) {
-		return nil, malformed("the body is not UTF-8, which JSON has to be")
+		return nil, malformed("the body is not UTF-8")
 	}
 	var read review[T]
 	err := json.UnmarshalCaseSensitivePreserveInts(body, &read)
@@ -108,7 +108,7 @@ func decode[T any](body []byte, want target) (*request[T], error) {
 	return read.Request, nil
 }
 
-// goStructField is the decoder's prefix of a field's path, which is of no use to readers who do not know our types.
+// goStructField is the decoder's prefix of a field's path, which means nothing to clients.
 var goStructField = regexp.MustCompile(`Go struct field \S*?(request\.\S+)`)
 
 // decodeService parses a review of a Service. It sets the objects' Namespace to that of the request, whatever they
@@ -132,7 +132,7 @@ func decodeService(body []byte) (*request[rules.Service], error) {
 // check validates everything but the objects.
 func (r *review[T]) check(want target) error {
 	if r.APIVersion != reviewVersion || r.Kind != reviewKind {
-		return malformed("this is %s; only an %s of %s is answered: list v1 in the webhook's admissionReviewVersions",
+		return malformed("got %s, want an %s of %s: list v1 in the webhook's admissionReviewVersions",
 			named(r.APIVersion, r.Kind), reviewKind, reviewVersion)
 	}
 	if r.Request == nil {
@@ -153,13 +153,13 @@ func (s *subject) check(want target) error {
 	case s.UID == "":
 		return malformed("the request has no uid")
 	case s.Resource != want.resource:
-		return unexpected("a review of %q came to the path for %q: correct the webhook's rules", s.Resource, want.resource)
+		return unexpected("got a review of %q on the path for %q: correct the webhook's rules", s.Resource, want.resource)
 	case s.Kind != want.kind:
-		return unexpected("a review of %q came to the path for %q: set the webhook's matchPolicy to Equivalent", s.Kind, want.kind)
+		return unexpected("got a review of %q on the path for %q: set the webhook's matchPolicy to Equivalent", s.Kind, want.kind)
 	case s.SubResource != "":
-		return unexpected("a review of the subresource %q: the webhook's rules must name %s alone", s.SubResource, want.resource.Resource)
+		return unexpected("got a review of the subresource %q: the webhook's rules must list only %s", s.SubResource, want.resource.Resource)
 	case s.Operation != create && s.Operation != update:
-		return unexpected("a review of the operation %q: the webhook's rules must name %s and %s alone", s.Operation, create, update)
+		return unexpected("got a review of the operation %q: the webhook's rules must list only %s and %s", s.Operation, create, update)
 	}
 	return nil
 }

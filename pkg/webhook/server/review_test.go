@@ -33,7 +33,7 @@ func (a reviewCase) verified(t testing.TB, answer []byte) *apirequest.AdmissionR
 	}
 	response, err := apirequest.VerifyAdmissionResponse(a.uid, a.mutating, &review)
 	if err != nil {
-		t.Fatalf("the API server refuses the answer: %v\n%s", err, answer)
+		t.Fatalf("the API server rejects the response: %v\n%s", err, answer)
 	}
 	return response
 }

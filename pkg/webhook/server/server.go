@@ -135,7 +135,7 @@ func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// isOverloaded reports whether there are more than keptConnections connections.
+// isOverloaded reports whether responses must ask clients to close their connections.
 func (s *Server) isOverloaded() bool { return s.connections.Load() > keptConnections }
 
 // Start serves until ctx ends, then drains as Drain does, unless that is done already, and closes the remaining
@@ -150,12 +150,12 @@ func (s *Server) Start(ctx context.Context) error {
 	s.options.Log.Info("serving admission reviews", "address", address)
 
 	if err := s.untilDrained(ctx, ended); err != nil {
-		return fmt.Errorf("serving admission reviews on %s: %w", address, err)
+		return fmt.Errorf("serve admission reviews on %s: %w", address, err)
 	}
 	s.close(ctx)
 	// If ctx ended before the server started, it closes the listener only now.
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving admission reviews on %s: %w", address, err)
+		return fmt.Errorf("serve admission reviews on %s: %w", address, err)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (s *Server) close(ctx context.Context) {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	if err := s.http.Shutdown(grace); err != nil {
-		s.options.Log.Warn("closing the remaining connections", "error", err)
+		s.options.Log.Warn("shutdown timed out; closing the remaining connections", "error", err)
 		// The program ends anyway, and an error changes nothing here.
 		_ = s.http.Close()
 	}

@@ -152,7 +152,7 @@ func TestTheAPIServersOwnClientUnderstandsEveryResponse(t *testing.T) {
 			t.Errorf("the message is %q", review.Response.Result.Message)
 		}
 	})
-	t.Run("a refusal says why", func(t *testing.T) {
+	t.Run("a rejection has a reason", func(t *testing.T) {
 		_, err := call(t, ValidateServicesPath, about{operation: apiserver.Delete, old: service()})
 		if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `a review of the operation "DELETE"`) {
 			t.Errorf("got %v", err)
@@ -202,7 +202,7 @@ func TestOnlyHTTP1IsSpoken(t *testing.T) {
 	config := trusting(r.pair)
 	config.NextProtos = []string{"h2"}
 	if _, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://")); err == nil {
-		t.Error("a client that speaks HTTP/2 alone is served")
+		t.Error("a client that only supports HTTP/2 is served")
 	}
 }
 
@@ -212,11 +212,11 @@ func TestOldTLSIsRejected(t *testing.T) {
 		client uint16
 		served bool
 	}{
-		"1.3":                      {0, tls.VersionTLS13, true},
-		"1.2":                      {0, tls.VersionTLS12, false},
-		"1.2 where it is allowed":  {tls.VersionTLS12, tls.VersionTLS12, true},
-		"1.3 where 1.2 is allowed": {tls.VersionTLS12, tls.VersionTLS13, true},
-		"1.1 where it is wanted":   {tls.VersionTLS11, tls.VersionTLS11, false},
+		"1.3":                        {0, tls.VersionTLS13, true},
+		"1.2":                        {0, tls.VersionTLS12, false},
+		"1.2 where it is allowed":    {tls.VersionTLS12, tls.VersionTLS12, true},
+		"1.3 where 1.2 is allowed":   {tls.VersionTLS12, tls.VersionTLS13, true},
+		"1.1 where it is configured": {tls.VersionTLS11, tls.VersionTLS11, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
@@ -245,11 +245,11 @@ func TestEveryWaitForAClientIsBoundedAndIdlingIsLongerThanTheAPIServers(t *testi
 		t.Errorf("timeouts (-want +got):\n%s", diff)
 	}
 	if idle := http.DefaultTransport.(*http.Transport).IdleConnTimeout; server.IdleTimeout <= idle {
-		t.Errorf("connections may idle for %s here and for %s at the API server", server.IdleTimeout, idle)
+		t.Errorf("idle timeout %s, want more than the %s of the API server", server.IdleTimeout, idle)
 	}
 }
 
-// hurried shortens the timeouts for clients.
+// hurried shortens the client timeouts of the server.
 func hurried(server *Server, _ *Options) {
 	if server != nil {
 		server.http.ReadHeaderTimeout, server.http.ReadTimeout = time.Second, 2*time.Second
@@ -293,7 +293,7 @@ func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
 			}
 			response, err := io.ReadAll(connection) // until the server closes
 			if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-				t.Fatalf("the connection is open still, with %q", response)
+				t.Fatalf("the connection is still open, with %q", response)
 			}
 			if !strings.HasPrefix(string(response), c.want) {
 				t.Errorf("got %q, want %q", response, c.want)
@@ -359,7 +359,7 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 		if response.Header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After is %q", response.Header.Get("Retry-After"))
 		}
-		expectRejected(t, response, http.StatusServiceUnavailable, "64 reviews are being worked on")
+		expectRejected(t, response, http.StatusServiceUnavailable, "64 reviews are in progress")
 	}
 	open()
 	for range most {
@@ -367,8 +367,8 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 			t.Errorf("a review that was in flight got %d", code)
 		}
 	}
-	if n := r.observer.count("refused " + Busy); n != extra {
-		t.Errorf("%d refusals were observed, want %d", n, extra)
+	if n := r.observer.count("rejected " + Busy); n != extra {
+		t.Errorf("%d rejections were observed, want %d", n, extra)
 	}
 	wait.Until(t, "nothing is in flight", func() bool { now, most := r.observer.flying(); return now == 0 && most == 64 })
 }
@@ -384,7 +384,7 @@ func TestTheAPIServersClientRetriesAfterAMoment(t *testing.T) {
 	}()
 	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
 	go func() {
-		for r.observer.count("refused "+Busy) == 0 {
+		for r.observer.count("rejected "+Busy) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		open()
@@ -396,8 +396,8 @@ func TestTheAPIServersClientRetriesAfterAMoment(t *testing.T) {
 	if review.Response == nil || !review.Response.Allowed {
 		t.Errorf("got %+v", review.Response)
 	}
-	if n := r.observer.count("refused " + Busy); n != 1 {
-		t.Errorf("%d refusals, want 1", n)
+	if n := r.observer.count("rejected " + Busy); n != 1 {
+		t.Errorf("%d rejections, want 1", n)
 	}
 }
 
@@ -410,7 +410,7 @@ func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
 	}
 	_ = probe.Close()
 	if _, err := (&tls.Dialer{Config: trusting(valid(t))}).DialContext(t.Context(), "tcp", address); err == nil {
-		t.Fatal("a stranger's certificate is trusted")
+		t.Fatal("an untrusted certificate was accepted")
 	}
 	wait.Until(t, "the failure is logged", func() bool { return strings.Contains(r.log.String(), "bad certificate") })
 	if strings.Contains(r.log.String(), "EOF") {
@@ -452,7 +452,7 @@ func TestAListenerThatFailsEndsStart(t *testing.T) {
 		t.Errorf("got %v, want %v", err, net.ErrClosed)
 	}
 	if r.listening.Load() {
-		t.Error("the server says it listens")
+		t.Error("listening is still set")
 	}
 }
 

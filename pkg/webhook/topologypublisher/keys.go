@@ -42,7 +42,7 @@ func (u keyUsage) add(key policy.Key, isAdministrators bool) { u[key] = u[key] |
 
 // keySet chooses the published keys, and keeps the state for this.
 type keySet struct {
-	// states are the keys in use, and published keys until keyLinger after their last use.
+	// states are the keys in use, and published keys for some time after their last use.
 	states    map[policy.Key]keyState
 	published map[policy.Key]bool
 	// full is when the token bucket is full again.
@@ -157,7 +157,7 @@ type pendingKey struct {
 // String returns the key, until when it is pending, and the reason.
 func (d pendingKey) String() string {
 	if d.until.IsZero() {
-		return fmt.Sprintf("%q waits until a place is free: there are as many keys as can be published", d.key)
+		return fmt.Sprintf("%q waits for a free slot: the maximum number of keys is published", d.key)
 	}
 	return fmt.Sprintf("%q waits until %s: the published keys changed too often", d.key, d.until.UTC().Format(time.RFC3339))
 }

@@ -105,7 +105,7 @@ func TestAKeyIsPublishedWhileItIsUsedAndADayLonger(t *testing.T) {
 		r.at = r.at.Add(step.after)
 		r.choose(step.used, nil)
 		if diff := cmp.Diff(step.want, beyondAlways(r.keys)); diff != "" || len(r.pendingKeys) != 0 {
-			t.Errorf("at %s: keys (-want +got):\n%s%v wait", r.at, diff, r.pendingKeys)
+			t.Errorf("at %s: keys (-want +got):\n%spending: %v", r.at, diff, r.pendingKeys)
 		}
 	}
 }
@@ -118,13 +118,13 @@ func TestKeysOfNodesTakeTheQuotaFirst(t *testing.T) {
 	r := begin(noon)
 	r.choose(wanted, carry("example.com/z-carried"))
 	if len(r.keys) != topologyslice.MaxKeys || len(r.pendingKeys) != 1+len(builtinKeys) {
-		t.Errorf("%d keys, %d wait, want %d and %d", len(r.keys), len(r.pendingKeys), topologyslice.MaxKeys, 1+len(builtinKeys))
+		t.Errorf("%d keys, %d pending, want %d and %d", len(r.keys), len(r.pendingKeys), topologyslice.MaxKeys, 1+len(builtinKeys))
 	}
 	if !r.has("example.com/z-carried") {
-		t.Errorf("the key that nodes carry is left out of %q", r.keys)
+		t.Errorf("the key of a node is missing in %q", r.keys)
 	}
 	if first := r.pendingKeys[0]; !first.until.IsZero() {
-		t.Errorf("the first that waits: %+v", first)
+		t.Errorf("first pending key: %+v", first)
 	}
 }
 
@@ -140,14 +140,14 @@ func TestTheFirstKeyKeepsItsQuota(t *testing.T) {
 		r.choose(used(key("a", i)), carried)
 	}
 	if r.changes != 1 || len(r.pendingKeys) != 1 {
-		t.Errorf("%d changes, %v wait", r.changes, r.pendingKeys)
+		t.Errorf("%d changes, pending %v", r.changes, r.pendingKeys)
 	}
 	if len(r.ring.states) > topologyslice.MaxKeys {
-		t.Errorf("the keyring remembers %+v", r.ring)
+		t.Errorf("too many key states: %+v", r.ring)
 	}
 	r.choose(used("example.com/z-carried"), carried)
 	if !r.has("example.com/z-carried") {
-		t.Errorf("a key that nodes carry finds no place among %q", r.keys)
+		t.Errorf("the key of a node is missing in %q", r.keys)
 	}
 }
 
@@ -194,10 +194,10 @@ func TestAnEditASecondForAnHour(t *testing.T) {
 				}
 			}
 			if r.changes > 10 || r.changes < 2 {
-				t.Errorf("of %d keys, seed %d: %d changes in an hour, want at most 10", keys, seed, r.changes)
+				t.Errorf("%d keys, seed %d: %d changes in an hour, want 2 to 10", keys, seed, r.changes)
 			}
 			if got == 0 || got-wanted > refill || !r.has("example.com/rack") {
-				t.Errorf("of %d keys, seed %d: the administrator's key is published after %s, want at most %s", keys, seed, got-wanted, refill)
+				t.Errorf("%d keys, seed %d: the administrator's key is published after %s, want at most %s", keys, seed, got-wanted, refill)
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func TestANewLeaderMakesOneChangeBeyondTheBudget(t *testing.T) {
 	changes := r.changes
 	r.choose(used("example.com/rack"), carry("example.com/rack"))
 	if r.changes != changes+1 && !r.has("example.com/rack") {
-		t.Errorf("a key is not published at once by a new leader: %v", r.pendingKeys)
+		t.Errorf("a new leader did not publish the key at once: %v", r.pendingKeys)
 	}
 }
 
@@ -258,22 +258,22 @@ func TestTheOldestKeysHaveTheQuota(t *testing.T) {
 	r.at = r.at.Add(time.Second)
 	wanted.add("example.com/rack", false)
 	if r.choose(wanted, carried); r.has("example.com/rack") || len(r.pendingKeys) != 1 || !r.pendingKeys[0].until.IsZero() {
-		t.Errorf("the one that comes late: %v wait", r.pendingKeys)
+		t.Errorf("the late key: pending %v", r.pendingKeys)
 	}
 	delete(wanted, key("early", 7))
 	for range 24 {
 		if r.choose(wanted, carried); r.has("example.com/rack") {
-			t.Fatalf("at %s it has the place of one that was in use less than a day ago", r.at)
+			t.Fatalf("at %s it replaced a key that was used less than a day ago", r.at)
 		}
 		r.at = r.at.Add(time.Hour)
 	}
 	r.at = r.at.Add(time.Second)
 	if r.choose(wanted, carried); !r.has("example.com/rack") || len(r.pendingKeys) != 0 {
-		t.Errorf("a place is free, and %v wait", r.pendingKeys)
+		t.Errorf("a slot is free, but %v are pending", r.pendingKeys)
 	}
 	wanted.add("example.com/row", true)
 	if r.choose(wanted, carried); !r.has("example.com/row") || r.has("example.com/rack") || len(r.pendingKeys) != 1 {
-		t.Errorf("the administrator's has a place: %t, and the newest one: %t", r.has("example.com/row"), r.has("example.com/rack"))
+		t.Errorf("the administrator's key is published: %t, the newest one: %t", r.has("example.com/row"), r.has("example.com/rack"))
 	}
 }
 
@@ -301,7 +301,7 @@ func TestWhichKeysWaitIsLoggedOnce(t *testing.T) {
 	r.ring.log(log, r.at, nil)
 	const want = `"example.com/rack\" waits until 2026-11-23T12:00:00Z: the published keys changed too often`
 	if strings.Count(out.String(), "\n") != 2 || !strings.Contains(out.String(), want) {
-		t.Errorf("of one that waits, and then none: %s", out.String())
+		t.Errorf("one pending key, then none: %s", out.String())
 	}
 }
 

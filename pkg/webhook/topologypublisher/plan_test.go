@@ -81,19 +81,19 @@ func TestAPlanWritesWhatChangedAndNoMore(t *testing.T) {
 		nodes map[string]map[string]string
 		want  string
 	}{
-		"nothing":                             {},
-		"the first nodes":                     {nodes: nodesOf("a b c d e"), want: "(new) a b c d; (new) e"},
-		"all is as it should be":              {now: "a b c; d", nodes: nodesOf("a b c d")},
-		"a label":                             {now: "a b c; d", nodes: moved, want: "1 a b c"},
-		"a new node goes to the fullest":      {now: "a b; c d e", nodes: nodesOf("a b c d e f"), want: "2 c d e f"},
-		"or where something is written":       {now: "a b c; d e f", nodes: nodesOf("b c d e f g"), want: "1 b c g"},
-		"a slice is full":                     {now: "a b c d", nodes: nodesOf("a b c d e f"), want: "(new) e f"},
-		"a node is gone":                      {now: "a b c; d e f", nodes: nodesOf("a b c e f"), want: "2 e f"},
-		"a slice is empty":                    {now: "a b c; d", nodes: nodesOf("a b c"), want: "delete 2"},
-		"no node is left":                     {now: "a", want: "delete 1"},
-		"two slices become one":               {now: "a b c; d", nodes: nodesOf("a d"), want: "2 a d; delete 1"},
-		"a node is in two":                    {now: "a b c; c d e", nodes: nodesOf("a b c d e"), want: "2 d e"},
-		"a slice is larger than it should be": {now: "a b c d e f", nodes: nodesOf("a b c d e f"), want: "(new) e f; 1 a b c d"},
+		"nothing":                        {},
+		"the first nodes":                {nodes: nodesOf("a b c d e"), want: "(new) a b c d; (new) e"},
+		"no change":                      {now: "a b c; d", nodes: nodesOf("a b c d")},
+		"a label":                        {now: "a b c; d", nodes: moved, want: "1 a b c"},
+		"a new node goes to the fullest": {now: "a b; c d e", nodes: nodesOf("a b c d e f"), want: "2 c d e f"},
+		"a new node goes to a slice that is written anyway": {now: "a b c; d e f", nodes: nodesOf("b c d e f g"), want: "1 b c g"},
+		"a slice is full":           {now: "a b c d", nodes: nodesOf("a b c d e f"), want: "(new) e f"},
+		"a node was deleted":        {now: "a b c; d e f", nodes: nodesOf("a b c e f"), want: "2 e f"},
+		"a slice is empty":          {now: "a b c; d", nodes: nodesOf("a b c"), want: "delete 2"},
+		"no node is left":           {now: "a", want: "delete 1"},
+		"two slices are merged":     {now: "a b c; d", nodes: nodesOf("a d"), want: "2 a d; delete 1"},
+		"a node is in two slices":   {now: "a b c; c d e", nodes: nodesOf("a b c d e"), want: "2 d e"},
+		"a slice exceeds the limit": {now: "a b c d e f", nodes: nodesOf("a b c d e f"), want: "(new) e f; 1 a b c d"},
 		"another key": {
 			now: "a b c; d e f", keys: []string{"rack", "zone"}, nodes: nodesOf("a b c d e f"), want: "1 a b c; 2 d e f",
 		},
@@ -140,7 +140,7 @@ func TestAnyHistoryOfNodesIsDescribed(t *testing.T) {
 				carryOut(now, w, &created)
 				for name := range before {
 					if _, stays := nodes[name]; stays && withStoredContent(now)[name] == nil {
-						t.Fatalf("seed %d, step %d: after %s node %s is missing", seed, step, text(writes[:i+1]), name)
+						t.Fatalf("seed %d, step %d: after %s, node %s is missing", seed, step, text(writes[:i+1]), name)
 					}
 				}
 			}
@@ -156,7 +156,7 @@ func TestAnyHistoryOfNodesIsDescribed(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %d slices for %d nodes, want at most %d", seed, step, len(now), len(nodes), most)
 			}
 			if again := plan(now, keys, nodes, limit); len(again) > 0 {
-				t.Fatalf("seed %d, step %d: there is more to write: %s", seed, step, text(again))
+				t.Fatalf("seed %d, step %d: a second plan has writes: %s", seed, step, text(again))
 			}
 		}
 	}

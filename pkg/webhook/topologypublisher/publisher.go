@@ -60,7 +60,7 @@ type Observer interface {
 func Run(ctx context.Context, config *rest.Config, options Options) error {
 	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make a client for the Lease of the topology's publisher: %w", err)
+		return fmt.Errorf("create client for the Lease of the topology publisher: %w", err)
 	}
 	return election.Run(ctx, election.Options{
 		Leases: leases, Namespace: options.Namespace, Lease: electionLease, Identity: options.Identity,
@@ -77,26 +77,26 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 	scheme := runtime.NewScheme()
 	if err := topologyslice.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("describe the types: %w", err)
+		return fmt.Errorf("add types to scheme: %w", err)
 	}
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		return fmt.Errorf("describe metadata: %w", err)
+		return fmt.Errorf("add metadata to scheme: %w", err)
 	}
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return fmt.Errorf("make an HTTP client: %w", err)
+		return fmt.Errorf("create HTTP client: %w", err)
 	}
 	followed := cacheOptions()
 	objects, err := cache.New(config, cache.Options{
 		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: followed,
 	})
 	if err != nil {
-		return fmt.Errorf("make a cache: %w", err)
+		return fmt.Errorf("create cache: %w", err)
 	}
 	inJSON := rest.CopyConfig(config) // custom resources do not support protobuf
 	inJSON.ContentType = runtime.ContentTypeJSON
 	if p.writer, err = client.New(inJSON, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper()}); err != nil {
-		return fmt.Errorf("make a client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	p.objects = objects
 	for object := range followed {
@@ -105,7 +105,7 @@ func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 			_, err = informer.AddEventHandler(p.changes.handler())
 		}
 		if err != nil {
-			return fmt.Errorf("follow what is published: %w", err)
+			return fmt.Errorf("watch objects: %w", err)
 		}
 	}
 	ended := make(chan error, 1)

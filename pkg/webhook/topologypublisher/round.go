@@ -67,7 +67,7 @@ func (p *publisher) run(ctx context.Context) {
 		case err == nil:
 			since, retry, pause = time.Time{}, retries, renewEvery
 			if p.failure != "" {
-				p.options.Log.Info("publishing the topology of nodes works again")
+				p.options.Log.Info("publishing the topology of nodes recovered")
 				p.failure = ""
 			}
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // another client wrote; the cache will show its version
@@ -84,7 +84,7 @@ func (p *publisher) failed(err error) {
 	p.options.Observer.PublishFailed()
 	if p.failure != err.Error() {
 		p.failure = err.Error()
-		p.options.Log.Error("publishing the topology of nodes failed; trying again", "error", err)
+		p.options.Log.Error("publishing the topology of nodes failed; retrying", "error", err)
 	}
 }
 
@@ -273,7 +273,7 @@ func (p *publisher) waitForCache(ctx context.Context, written map[string]string)
 		return true, nil
 	})
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("wait until what was written comes back, %s: %w", sanitize.Count(len(written), "TopologySlice"), err)
+		return fmt.Errorf("wait for the cache to show %s: %w", sanitize.Count(len(written), "TopologySlice"), err)
 	}
 	return err
 }

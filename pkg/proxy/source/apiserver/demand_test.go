@@ -388,7 +388,7 @@ func TestLoadReadsWhatWasMeasured(t *testing.T) {
 		"reading the Lease is forbidden": {func(m *measuring) { m.leaseErr = forbidden }, false, "counts demand/web:1 service/web:80", 1, ""},
 		"the kind does not exist":        {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
 		"listing is forbidden":           {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
-		"the API server is unavailable":  {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "reading Lease publishers/vicinity-demand"},
+		"the API server is unavailable":  {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "read Lease publishers/vicinity-demand"},
 		"the list fails":                 {func(m *measuring) { m.listErr = errAway }, false, "", 1, "list servicedemands"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -79,7 +79,7 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 		"never renewed":        {http.StatusOK, 0, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1"}`, model.DemandUnavailable, 1, ""},
 		"there is no Lease":    {http.StatusNotFound, 0, status("NotFound", 404), model.DemandUnavailable, 1, ""},
 		"reading is forbidden": {http.StatusForbidden, 0, status("Forbidden", 403), model.DemandActive, 1, ""},
-		"reading fails":        {http.StatusBadRequest, 0, status("BadRequest", 400), 0, 1, "reading Lease publishers/vicinity-demand"},
+		"reading fails":        {http.StatusBadRequest, 0, status("BadRequest", 400), 0, 1, "read Lease publishers/vicinity-demand"},
 		"there are no objects": {http.StatusOK, http.StatusNotFound, "{}", 0, 0, ""},
 		"listing is forbidden": {http.StatusOK, http.StatusForbidden, "{}", 0, 0, ""},
 	} {

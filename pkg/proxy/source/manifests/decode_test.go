@@ -196,7 +196,7 @@ func TestDecodeSkipsOnlyWhatIsWrong(t *testing.T) {
 		"a bracket that never closes": {"a.yaml", good + "---\na: [1,\nb: 2\n\nc: 3\n",
 			[]string{`a.yaml: line 10: the value begins with "[", which means something else in YAML; quote it, or close the bracket`}, false},
 		"text after a document": {"a.yaml", good + "---\n{kind: Service}\n{kind: Service}\n",
-			[]string{`a.yaml: line 9: more text behind the end of the document`}, false},
+			[]string{`a.yaml: line 9: text after the end of the document`}, false},
 		"truncated JSON": {"a.json", goodJSON + "\n{\"kind\":\n\n",
 			[]string{`a.json: line 4: unexpected EOF`}, false},
 		"invalid JSON": {"a.json", goodJSON + "\n{kind}",

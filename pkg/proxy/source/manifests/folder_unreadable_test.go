@@ -42,7 +42,7 @@ func TestFolderThatCannotBeReadAtTheStartIsAnError(t *testing.T) {
 	var folder Folder
 	missing := filepath.Join(t.TempDir(), "missing")
 	_, err := folder.Load(missing)
-	if want := fmt.Sprintf("reading the folder: stat %s: no such file or directory", missing); err == nil || err.Error() != want {
+	if want := fmt.Sprintf("read the folder: stat %s: no such file or directory", missing); err == nil || err.Error() != want {
 		t.Errorf("Load() error = %v, want %s", err, want)
 	}
 }
@@ -56,5 +56,5 @@ func TestFolderRejectsAFileThatIsTooLarge(t *testing.T) {
 	}
 	f.load()
 	f.wantService("10.96.0.1")
-	f.wantProblems("huge.yaml: cannot be read: it has more than 268435456 bytes, the most that are read")
+	f.wantProblems("huge.yaml: cannot be read: larger than the limit of 268435456 bytes")
 }

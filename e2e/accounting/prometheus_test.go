@@ -146,8 +146,8 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
 	away := s.addPod(s.across, "other-client")
-	near := s.add("near", allKeys, endpoint{pod: s.addPod(s.beside, "on-same-zone")})
-	far := s.add("far", allKeys, endpoint{pod: s.addPod(s.across, "on-other-zone")})
+	near := s.add("near", allKeys, endpoint{pod: s.addPod(s.beside, "on-in-zone")})
+	far := s.add("far", allKeys, endpoint{pod: s.addPod(s.across, "on-off-zone")})
 	near.port, far.port = transferPort, transferPort
 	s.write()
 	for _, on := range []*fabric.Node{s.local, s.across} {

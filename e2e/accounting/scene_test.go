@@ -30,8 +30,8 @@ func TestThreeZones(t *testing.T) {
 	const times, megabytes = 8, 10
 	s := newTown(t)
 	itself := s.addPod(s.local, "itself")
-	onHere, onBeside := s.addPod(s.local, "on-local"), s.addPod(s.beside, "on-same-zone")
-	onAcross, onNowhere, lost := s.addPod(s.across, "on-other-zone"), s.addPod(s.nowhere, "on-no-zone"), s.addPod(s.across, "no-node")
+	onHere, onBeside := s.addPod(s.local, "on-local"), s.addPod(s.beside, "on-in-zone")
+	onAcross, onNowhere, lost := s.addPod(s.across, "on-off-zone"), s.addPod(s.nowhere, "on-no-zone"), s.addPod(s.across, "no-node")
 	series := map[*service]expectedSeries{
 		s.add("same-node", allKeys, endpoint{pod: onHere}):                {"same_node", "kubernetes.io/hostname", "zone-a"},
 		s.add("same-zone", allKeys, endpoint{pod: onBeside}):              {"same_zone", "topology.kubernetes.io/zone", "zone-a"},

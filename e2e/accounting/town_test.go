@@ -76,7 +76,7 @@ func (s *service) clusterIP(family model.Family) netip.AddrPort {
 func newTown(t testing.TB) *town {
 	t.Helper()
 	s := &town{t: t, network: fabrictest.New(t), manifests: t.TempDir()}
-	for name, node := range map[string]**fabric.Node{"local": &s.local, "same-zone": &s.beside, "other-zone": &s.across, "no-zone": &s.nowhere} {
+	for name, node := range map[string]**fabric.Node{"local": &s.local, "in-zone": &s.beside, "off-zone": &s.across, "no-zone": &s.nowhere} {
 		var err error
 		*node, err = s.network.AddNode(name)
 		must.Succeed(t, err)

@@ -56,7 +56,7 @@ func TestAServiceThatChangesItsProxyIsTakenAtOnceAndGivenUpLater(t *testing.T) {
 	}
 	mustLinger := func(who string, proxy *follower, since time.Time) {
 		t.Helper()
-		proxy.until(who+" proxy does not serve the Service", hasNoService(web))
+		proxy.until("the Service is gone from "+who+" proxy", hasNoService(web))
 		if took := time.Since(since); took < lingering {
 			t.Errorf("%s proxy released the Service after %s, want at least %s", who, took, lingering)
 		}

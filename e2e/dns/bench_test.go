@@ -40,7 +40,7 @@ func BenchmarkAnswers(b *testing.B) {
 		{"CoreDNS", net.JoinHostPort(s.other.IPv4.String(), dnsPort), s.clusterDNS.PID()},
 	}
 	for _, server := range servers {
-		wait.Success(b, "a response of "+server.name, func() error {
+		wait.Success(b, server.name+" responds", func() error {
 			return hasAnswer(s.query(s.node.Namespace, server.address, "udp", "A", h.full()))
 		})
 	}

@@ -157,7 +157,7 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	b.want("the settings", `document.querySelectorAll("#settings tbody tr").length`, 6)
 	b.want("the matrix", `[...document.querySelectorAll("#matrix td")].map((cell) => cell.textContent).join()`,
 		"27 %,4.5 %,2.0 %,5.3 %,26 %,2.0 %,5.3 %,4.5 %,20 %") // 3.3 % are refused
-	b.want("the bar of the current setting", `[...document.querySelector("#settings .bar").children].map((part) => part.style.background).join()`,
+	b.want("the current bar", `[...document.querySelector("#settings .bar").children].map((part) => part.style.background).join()`,
 		"var(--node),var(--zone),var(--region),var(--over)")
 	b.want("the refused share", `document.querySelector("#settings .over").textContent`, "3.3 %")
 	b.want("the Services", rows+`.length`, 10)
@@ -341,7 +341,7 @@ func TestThePageShowsWhyConnectionsAreRefused(t *testing.T) {
 	b := open(t, shop, 1280)
 	b.want("the unknown region",
 		`[...document.querySelectorAll("#settings tbody tr")].map((row) => row.cells[4].textContent).join("")`, "------")
-	b.want("the remark on the unknown region", `document.getElementById("about").textContent.includes("so it is unknown what stays in a region")`, true)
+	b.want("the remark on it", `document.getElementById("about").textContent.includes("so it is unknown what stays in a region")`, true)
 	b.want("the first is chosen", rows+`[0].click() === undefined`, true)
 	b.want("the Service with refused connections", `document.querySelector("#detail h2").textContent`, "shop/login")
 	b.want("the cause",

@@ -6,7 +6,7 @@
 // The demo runs in its own network namespaces, which end with it. The exit status is 0 only if every connection went to
 // a wanted pod and `proxy explain` agrees; it is 130 after Ctrl-C.
 //
-// To add an act, write it like those in evacuate.go or death.go, and add it to play.
+// To add an act, write it like those in evacuate.go or nodefailure.go, and add it to play.
 package main
 
 import (

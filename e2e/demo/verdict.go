@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// mistakes returns, as sentences, the connections of one client that went to unexpected web pods; none if all are fine.
+// mistakes returns, as sentences, the connections of one client that went to unexpected web pods.
 //
 // With 60 connections, chance misses a given one of four endpoints once in thirty million times. So an endpoint without
 // connections counts as a mistake, too.

@@ -36,13 +36,13 @@ func newBusyTown(b *testing.B, crowds int, flags ...string) *busyTown {
 	s := &busyTown{town: newTown(b)}
 	for i := range crowds {
 		server := s.addPod(s.across, fmt.Sprint("server-", i))
-		s.add(fmt.Sprint("crowded-", i), allKeys, endpoint{pod: server}).port = loadPort
+		s.add(fmt.Sprint("loaded-", i), allKeys, endpoint{pod: server}).port = loadPort
 		s.crowds = append(s.crowds, newLoadGenerator(b, s.addPod(s.local, fmt.Sprint("client-", i)), server))
 	}
 	s.write()
 	must.Succeed(b, s.local.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
 	s.proxy = s.start(s.local, s.command(s.local, flags...))
-	wait.Until(b, "a listener to the ends of connections", func() bool { return s.listens(s.local) == (flags != nil) })
+	wait.Until(b, "a listener for destroy events", func() bool { return s.listens(s.local) == (flags != nil) })
 	return s
 }
 
@@ -100,7 +100,7 @@ func BenchmarkConnect(b *testing.B) {
 	b.ReportMetric(float64(len(with.took))/sides[1].dialling.Seconds(), "on/s")
 }
 
-// BenchmarkProcessor measures the CPU time of the program that reads the destroy events.
+// BenchmarkProcessor measures the CPU time of the proxy that reads the destroy events.
 func BenchmarkProcessor(b *testing.B) {
 	const seconds, crowds = 5, 2
 	for _, perSecond := range []int{1000, 10_000} {
@@ -119,9 +119,9 @@ func BenchmarkProcessor(b *testing.B) {
 				used += processorTime(b, s.proxy) - before
 				elapsed += s.dialling - dialled
 			}
-			// On a busy machine the program may read too late and lose events. The rates below then cover only the events that
+			// On a busy machine the proxy may read too late and lose events. The rates below then cover only the events that
 			// it read.
-			b.ReportMetric(float64(lost), "lost-ends")
+			b.ReportMetric(float64(lost), "lost-events")
 			b.ReportMetric(float64(made)/elapsed.Seconds(), "connections/s")
 			b.ReportMetric(100*used.Seconds()/elapsed.Seconds(), "%-of-a-core")
 			b.ReportMetric(float64(used.Nanoseconds())/float64(made)/1000, "µs/connection")
@@ -144,13 +144,13 @@ func BenchmarkKernel(b *testing.B) {
 				must.Succeed(b, bursts.table.Flush(model.IPv6))
 				fastest = min(fastest, time.Since(began))
 			}
-			b.ReportMetric(float64(fastest.Nanoseconds())/number/1000, "µs/end")
+			b.ReportMetric(float64(fastest.Nanoseconds())/number/1000, "µs/entry")
 		})
 	}
 }
 
-// BenchmarkMemory measures the program's memory while it tracks 100,000 connections of another program. They lack our
-// label and need no traffic.
+// BenchmarkMemory measures the proxy's memory while it tracks 100,000 connections that another program translated. They
+// lack our label and need no traffic.
 func BenchmarkMemory(b *testing.B) {
 	const number = 100_000
 	for b.Loop() {
@@ -179,14 +179,14 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkServices ends connections of 2,000 out of 40,000 Services, with a limit of 500 named Services.
+// BenchmarkServices ends connections of 2,000 out of 40,000 Services. At most 500 Services get their own series.
 func BenchmarkServices(b *testing.B) {
 	const services, named, used, each = 40_000, 500, 2000, 50
 	s := newTown(b)
 	server := s.addPod(s.across, "server")
 	s.writeMany(services, server)
 	proxy := s.start(s.local, s.command(s.local, "--traffic-accounting", "services="+strconv.Itoa(named)))
-	wait.Until(b, "a listener to the ends of connections", func() bool { return s.listens(s.local) })
+	wait.Until(b, "a listener for destroy events", func() bool { return s.listens(s.local) })
 	var table *connections.Table
 	must.Succeed(b, s.local.Do(func() (err error) { table, err = connections.OpenCurrent(b); return err }))
 	before := residentMemory(b, proxy)
@@ -204,14 +204,14 @@ func BenchmarkServices(b *testing.B) {
 		must.Succeed(b, table.Flush(model.IPv6))
 		made += used * each
 		var counted uint64
-		wait.Until(b, "an end of counting", func() bool {
+		wait.Until(b, "stable counts", func() bool {
 			last := counted
 			time.Sleep(500 * time.Millisecond)
 			counted = s.number(s.local, "vicinity_connections_total")
 			return counted > 0 && counted == last
 		})
 		if lost := s.number(s.local, "vicinity_accounting_not_counted_total"); counted+lost < made || counted > made {
-			b.Errorf("of %d ends %d are counted, and %d are said to be lost", made, counted, lost)
+			b.Errorf("%d connections ended: %d counted, %d reported lost", made, counted, lost)
 		}
 	}
 	bySeries := s.numbers(s.local, "vicinity_service_connections_total")
@@ -220,7 +220,7 @@ func BenchmarkServices(b *testing.B) {
 		sum += value
 	}
 	if all := s.number(s.local, "vicinity_connections_total"); len(bySeries) > named+1 || sum != all {
-		b.Errorf("%d series have %d connections of %d", len(bySeries), sum, all)
+		b.Errorf("%d series count %d of %d connections", len(bySeries), sum, all)
 	}
 	b.ReportMetric(float64(before>>20), "before-MiB")
 	b.ReportMetric(float64(residentMemory(b, proxy)>>20), "after-MiB")

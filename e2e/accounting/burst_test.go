@@ -26,7 +26,7 @@ import (
 // it is stopped. The program reports the number of lost events, delays nothing else, and its memory does not grow.
 func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	t.Parallel()
-	const burst, held = 150_000, 20_000 // by the socket, at least
+	const burst, held = 150_000, 20_000 // events that the socket buffers at least
 	const others = 1000                 // upper bound of other connections of the node that end
 	s := newTown(t)
 	server := s.addPod(s.across, "server")
@@ -40,9 +40,9 @@ func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	before := residentMemory(t, proxy)
 	b.flush()
 	counted, lost := b.settled()
-	t.Logf("%d of %d are counted, %d are said to be lost", counted, burst, lost)
+	t.Logf("%d of %d counted, %d reported lost", counted, burst, lost)
 	if counted == 0 || counted > burst || counted+lost < burst || counted+lost > burst+others {
-		t.Errorf("of %d ends %d are counted, and %d are said to be lost", burst, counted, lost)
+		t.Errorf("%d connections ended: %d counted, %d reported lost", burst, counted, lost)
 	}
 
 	middle := residentMemory(t, proxy)
@@ -52,9 +52,9 @@ func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	b.flush()
 	must.Succeed(t, proxy.Signal(syscall.SIGCONT))
 	inAll, lostInAll := b.settled()
-	t.Logf("while it stood still, %d of %d are counted, %d are said to be lost", inAll-counted, burst, lostInAll-lost)
+	t.Logf("stopped: %d of %d counted, %d reported lost", inAll-counted, burst, lostInAll-lost)
 	if inAll < counted+held || inAll+lostInAll < 2*burst || inAll+lostInAll > 2*(burst+others) {
-		t.Errorf("while it stood still, of %d ends %d are counted, and %d are said to be lost", burst, inAll-counted, lostInAll-lost)
+		t.Errorf("stopped: %d connections ended, %d counted, %d reported lost", burst, inAll-counted, lostInAll-lost)
 	}
 	growsByLittle(t, "the second burst", middle, residentMemory(t, proxy))
 
@@ -87,7 +87,7 @@ func (b *bursts) fill(number int) {
 	}
 }
 
-// flush deletes all of them, and checks that none remains and that connection attempts succeed at the same time.
+// flush deletes all of them, and checks that none remains and that connection attempts meanwhile succeed.
 func (b *bursts) flush() {
 	b.t.Helper()
 	const dials = 50
@@ -95,7 +95,7 @@ func (b *bursts) flush() {
 	dialling.Go(func() {
 		for range dials {
 			if _, err := b.client.Request("tcp", b.to.clusterIP(model.IPv4), fabric.Timeout); err != nil {
-				b.t.Errorf("beside a burst: %v", err)
+				b.t.Errorf("dial during a burst: %v", err)
 			}
 		}
 	})
@@ -112,7 +112,7 @@ func (b *bursts) flush() {
 		return err
 	}))
 	if left > 10*dials {
-		b.t.Errorf("%d entries are left in the table", left)
+		b.t.Errorf("%d entries remain in the table", left)
 	}
 }
 
@@ -126,7 +126,7 @@ func (b *bursts) lost() uint64 {
 func (b *bursts) settled() (counted, lost uint64) {
 	b.t.Helper()
 	const quiet = time.Second
-	wait.Until(b.t, "an end of counting", func() bool {
+	wait.Until(b.t, "stable counts", func() bool {
 		before := counted
 		time.Sleep(quiet)
 		counted, lost = b.counted(), b.lost()
@@ -138,9 +138,9 @@ func (b *bursts) settled() (counted, lost uint64) {
 // growsByLittle checks that memory grows by less than 150,000 stored events would take.
 func growsByLittle(t *testing.T, what string, before, after int) {
 	t.Helper()
-	t.Logf("%s: %d MiB are resident before, %d MiB after", what, before>>20, after>>20)
+	t.Logf("%s: %d MiB resident before, %d MiB after", what, before>>20, after>>20)
 	if after > before+16<<20 {
-		t.Errorf("%s: %d MiB are resident after it, and %d MiB were before", what, after>>20, before>>20)
+		t.Errorf("%s: %d MiB resident after, %d MiB before", what, after>>20, before>>20)
 	}
 }
 
@@ -154,6 +154,6 @@ func residentMemory(t testing.TB, of *site.Process) int {
 			return kibibytes << 10
 		}
 	}
-	t.Fatal("there is no VmRSS")
+	t.Fatal("no VmRSS in /proc/PID/status")
 	return 0
 }

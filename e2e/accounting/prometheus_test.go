@@ -85,20 +85,20 @@ func (p *prometheus) queryAt(when, query string) (series int, sum float64) {
 	return len(response.Data.Result), sum
 }
 
-// documented returns the commands from the help of `proxy forecast`, with this Prometheus and this cluster's manifests.
+// documented returns the command from the help of `proxy forecast`, for this Prometheus and this cluster's manifests.
 func (s *town) documented() string {
 	s.t.Helper()
 	help, err := exec.Command(site.Program(s.t, "proxy"), "forecast", "--help").Output()
 	must.Succeed(s.t, err)
 	query := regexp.MustCompile(`promtool query instant .*\\\n.*vicinity_service_traffic.*\n.*--price.*`).FindString(string(help))
 	if query == "" {
-		s.t.Fatalf("the help has no query of bytes:\n%s", help)
+		s.t.Fatalf("no traffic query in the help:\n%s", help)
 	}
 	readme, err := os.ReadFile("../../cmd/proxy/traffic.md")
 	must.Succeed(s.t, err)
 	for line := range strings.Lines(query) {
 		if !strings.Contains(string(readme), strings.TrimSpace(line)) {
-			s.t.Errorf("traffic.md does not have %s", line)
+			s.t.Errorf("traffic.md lacks %s", line)
 		}
 	}
 	return strings.NewReplacer("promtool", site.Program(s.t, "promtool"), "http://prometheus:9090", "http://"+prometheusAddress,
@@ -140,14 +140,14 @@ var needMore = []string{
 }
 
 // TestAForecastRestsOnWhatPrometheusHas makes real transfers, which the proxies of two nodes in two zones count and a
-// real Prometheus scrapes. With the documented query, the forecast has the same share of traffic to other zones as was
-// counted, and the dashboard's panels have series.
+// real Prometheus scrapes. With the documented query, the forecast reports the counted share of traffic to other zones,
+// and the dashboard's panels have series.
 func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
-	away := s.addPod(s.across, "client-across")
-	near := s.add("near", allKeys, endpoint{pod: s.addPod(s.beside, "on-beside")})
-	far := s.add("far", allKeys, endpoint{pod: s.addPod(s.across, "on-across")})
+	away := s.addPod(s.across, "other-client")
+	near := s.add("near", allKeys, endpoint{pod: s.addPod(s.beside, "on-in-zone")})
+	far := s.add("far", allKeys, endpoint{pod: s.addPod(s.across, "on-off-zone")})
 	near.port, far.port = transferPort, transferPort
 	s.write()
 	for _, on := range []*fabric.Node{s.local, s.across} {
@@ -171,7 +171,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	watched := monitoring.Files{Folder: "proxy", Job: "vicinity-proxy"}
 	p := s.startPrometheus(s.nowhere, watched, s.local, s.across)
 	const bytes = `vicinity_service_traffic_bytes_total{service!="", namespace="shop"}`
-	wait.Until(t, "the series of three flows in two directions, twice", func() bool {
+	wait.Until(t, "two scrapes of three flows in two directions", func() bool {
 		_, scrapes := p.query("min(count_over_time(" + bytes + "[1h]))")
 		series, _ := p.query(bytes)
 		return series == 6 && scrapes >= 2
@@ -180,12 +180,12 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	s.move(s.client, near, 4)
 	s.move(s.client, far, 8)
 	s.move(away, far, 2)
-	wait.Until(t, "what was moved", func() bool {
+	wait.Until(t, "the transferred bytes", func() bool {
 		_, after := p.query("sum(" + bytes + ")")
 		return after-before >= 2*(4+8+2)*1e6
 	})
 
-	// The commands of the document run in Prometheus's namespace.
+	// The documented command runs in Prometheus's namespace.
 	command := exec.Command("sh", "-ec", s.documented())
 	command.Dir = t.TempDir()
 	output, err := s.nowhere.Run(command)
@@ -226,9 +226,9 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 		}
 	}
 	if asked < 50 {
-		t.Errorf("the dashboard has %d queries", asked)
+		t.Errorf("the dashboard has only %d queries", asked)
 	}
-	wait.Until(t, "the recorded near share of shop/far, 2 of 10", func() bool { // rules are evaluated once a second
+	wait.Until(t, "the recorded in-zone share of shop/far, 2 of 10", func() bool { // rules are evaluated once a second
 		_, share := p.query(`vicinity:service_in_zone_traffic:ratio_rate1h{namespace="shop", service="far"}`)
 		return share > 0.1 && share < 0.3
 	})

@@ -99,7 +99,7 @@ func TestAtFiveThousandASecondNoneIsLost(t *testing.T) {
 	const connections, perSecond = 15_000, 5000
 	s := newTown(t)
 	server := s.addPod(s.across, "server")
-	crowded := s.add("crowded", allKeys, endpoint{pod: server})
+	crowded := s.add("loaded", allKeys, endpoint{pod: server})
 	crowded.port = loadPort
 	s.write()
 	must.Succeed(t, s.local.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
@@ -116,8 +116,8 @@ func TestAtFiveThousandASecondNoneIsLost(t *testing.T) {
 	s.expectBytes(map[*service]expectedSeries{crowded: at}, s.verified(s.client.Namespace))
 }
 
-// TestARestartCountsNothingTwice checks that a restarted program does not count connections that the previous one
-// counted, and that connections whose end neither has seen yet are not lost.
+// TestARestartCountsNothingTwice checks that a restarted proxy does not count connections that the previous one
+// counted, and that it counts connections that are still open.
 func TestARestartCountsNothingTwice(t *testing.T) {
 	t.Parallel()
 	const times, megabyte = 5, 1_000_000
@@ -136,19 +136,19 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	must.Succeed(t, fabric.Transfer(conn, 20*megabyte, 5*megabyte))
 	made := s.request(s.client.Namespace, small, times)[server.Name]
 	s.endAllBut(long)
-	wait.Equal(t, "what the earlier program counted", map[string]uint64{ofSmall: made}, counted)
+	wait.Equal(t, "the counts of the previous proxy", map[string]uint64{ofSmall: made}, counted)
 
-	more := s.request(s.client.Namespace, small, 2*times)[server.Name] // they end while the restarted program listens
+	more := s.request(s.client.Namespace, small, 2*times)[server.Name] // they end while the restarted proxy listens
 	before := s.verified(s.client.Namespace)
 	must.Succeed(t, earlier.Stop(time.Minute))
 	s.waitForTracked(s.count(s.local), 1)
 	if diff := cmp.Diff(map[string]uint64{}, counted()); diff != "" {
-		t.Errorf("the later program begins with:\n%s", diff)
+		t.Errorf("the restarted proxy starts with these counts:\n%s", diff)
 	}
 	must.Succeed(t, fabric.Transfer(conn, 3*megabyte, 2*megabyte))
 	must.Succeed(t, conn.Close())
 	s.end()
-	wait.Equal(t, "what the later program counted", map[string]uint64{ofSmall: more}, counted)
+	wait.Equal(t, "the counts of the restarted proxy", map[string]uint64{ofSmall: more}, counted)
 	after := s.verified(s.client.Namespace)
 	got := s.numbers(s.local, "vicinity_service_traffic_bytes_total")
 	for _, direction := range []string{"sent", "received"} {
@@ -159,12 +159,12 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 		}
 	}
 	if got[ofLong] != 0 {
-		t.Errorf("the long connection counts for %d", got[ofLong])
+		t.Errorf("the long connection was counted %d times", got[ofLong])
 	}
 }
 
-// waitForTracked waits until the program tracks the given number of connections from before its start: then it has
-// dumped the table.
+// waitForTracked waits until the proxy tracks the given number of connections from before its start: then it has dumped
+// the table.
 func (s *town) waitForTracked(proxy *site.Process, connections int) {
 	s.t.Helper()
 	proxy.Log.WaitFor(s.t, fmt.Sprintf(`msg="started to count connections" alreadyOpen=%d`, connections))
@@ -193,11 +193,11 @@ func TestALongConnectionShowsWhileItLasts(t *testing.T) {
 	must.Succeed(t, fabric.Transfer(s.dial(long, model.IPv6), gigabyte, gigabyte/10))
 	moved := time.Now()
 	at := expectedSeries{"other_zone", "*", "zone-b"}
-	wait.Equal(t, "a connection that goes on", map[string]uint64{
+	wait.Equal(t, "the count of an open connection", map[string]uint64{
 		inAll(at): 1, connectionsOf(long, at): 1,
 	}, func() map[string]uint64 {
 		return s.numbers(s.local, "vicinity_connections_total", "vicinity_service_connections_total")
 	})
-	t.Logf("it shows after %s", time.Since(moved).Round(time.Second))
+	t.Logf("counted after %s", time.Since(moved).Round(time.Second))
 	s.expectBytes(map[*service]expectedSeries{long: at}, s.verified(s.client.Namespace))
 }

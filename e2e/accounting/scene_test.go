@@ -30,13 +30,13 @@ func TestThreeZones(t *testing.T) {
 	const times, megabytes = 8, 10
 	s := newTown(t)
 	itself := s.addPod(s.local, "itself")
-	onHere, onBeside := s.addPod(s.local, "on-here"), s.addPod(s.beside, "on-beside")
-	onAcross, onNowhere, lost := s.addPod(s.across, "on-across"), s.addPod(s.nowhere, "on-nowhere"), s.addPod(s.across, "lost")
+	onHere, onBeside := s.addPod(s.local, "on-local"), s.addPod(s.beside, "on-in-zone")
+	onAcross, onNowhere, lost := s.addPod(s.across, "on-off-zone"), s.addPod(s.nowhere, "on-no-zone"), s.addPod(s.across, "no-node")
 	series := map[*service]expectedSeries{
 		s.add("same-node", allKeys, endpoint{pod: onHere}):                {"same_node", "kubernetes.io/hostname", "zone-a"},
 		s.add("same-zone", allKeys, endpoint{pod: onBeside}):              {"same_zone", "topology.kubernetes.io/zone", "zone-a"},
 		s.add("other-zone", allKeys, endpoint{pod: onAcross}):             {"other_zone", "*", "zone-b"},
-		s.add("tenants-word", rackKey, endpoint{pod: onAcross}):           {"other_zone", "other", "zone-b"},
+		s.add("tenants-key", rackKey, endpoint{pod: onAcross}):            {"other_zone", "other", "zone-b"},
 		s.add("without-keys", "*", endpoint{pod: onBeside}):               {"same_zone", "*", "zone-a"},
 		s.add("without-zone", allKeys, endpoint{pod: onNowhere}):          {"unknown", "*", ""},
 		s.add("without-node", "*", endpoint{pod: lost, isLost: true}):     {"unknown", "*", ""},
@@ -88,7 +88,7 @@ func TestThreeZones(t *testing.T) {
 	})
 	for _, on := range []*fabric.Node{s.beside, s.across} {
 		if diff := cmp.Diff(map[string]uint64{}, s.numbers(on, "vicinity_connections_total", "vicinity_traffic_bytes_total")); diff != "" {
-			t.Errorf("on %s, which has the endpoints, is counted:\n%s", on.Name, diff)
+			t.Errorf("%s, which has only endpoints, counts:\n%s", on.Name, diff)
 		}
 	}
 	s.expectBytes(series, s.verified(s.client.Namespace), s.verified(itself.Namespace))
@@ -97,7 +97,7 @@ func TestThreeZones(t *testing.T) {
 // waitForTransfers waits until a Service's new port is applied. Each attempt is a connection.
 func (s *town) waitForTransfers(client *fabric.Namespace, of *service, family model.Family, made map[*service]uint64) {
 	s.t.Helper()
-	wait.Success(s.t, "the port of transfers", func() error {
+	wait.Success(s.t, "the transfer port", func() error {
 		conn, err := client.Dial("tcp", of.clusterIP(family).String(), fabric.Timeout)
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (s *town) expectBytes(series map[*service]expectedSeries, judges ...map[str
 	}
 	for series := range maps.Keys(got) {
 		if strings.Contains(series, "tenants.example") {
-			s.t.Errorf("a tenant's word is a label: %s", series)
+			s.t.Errorf("a tenant's topology key is a label value: %s", series)
 		}
 	}
 }

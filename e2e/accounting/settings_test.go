@@ -33,10 +33,10 @@ func TestPacketsMeetTheSameRules(t *testing.T) {
 	without := s.start(s.local, s.command(s.local))
 	before := rules()
 	if s.listens(s.local) || s.countsBytes() != "0" {
-		t.Errorf("without --traffic-accounting somebody listens to ends (%v), or nf_conntrack_acct is %s", s.listens(s.local), s.countsBytes())
+		t.Errorf("without --traffic-accounting: listener for destroy events %v, nf_conntrack_acct %s", s.listens(s.local), s.countsBytes())
 	}
 	if diff := cmp.Diff(map[string]uint64{}, s.numbers(s.local, counters...)); diff != "" {
-		t.Errorf("without --traffic-accounting is counted:\n%s", diff)
+		t.Errorf("counted without --traffic-accounting:\n%s", diff)
 	}
 	must.Succeed(t, without.Stop(time.Minute))
 	s.count(s.local)
@@ -67,7 +67,7 @@ func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
 	s.start(s.local, exec.Command("unshare", append([]string{
 		"--mount", "sh", "-c", `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"`, "sh",
 	}, proxy.Args...)...))
-	wait.Until(t, "a listener to the ends of connections", func() bool { return s.listens(s.local) })
+	wait.Until(t, "a listener for destroy events", func() bool { return s.listens(s.local) })
 	if value := s.countsBytes(); value != "1" {
 		t.Errorf("nf_conntrack_acct is %s", value)
 	}
@@ -80,7 +80,7 @@ func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
 }
 
 // TestCountingContinuesThoughSomebodyDisablesIt disables conntrack's counters. The proxy enables them again and logs
-// it, and reports the connections that started in between as connections without bytes.
+// it. Connections that started in between are reported as connections without bytes.
 func TestCountingContinuesThoughSomebodyDisablesIt(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
@@ -112,7 +112,7 @@ func TestCountingContinuesThoughSomebodyDisablesIt(t *testing.T) {
 func TestARemovedEndpointIsCountedWhereItWas(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
-	leaves, comes := s.addPod(s.across, "leaves"), s.addPod(s.beside, "comes")
+	leaves, comes := s.addPod(s.across, "removed"), s.addPod(s.beside, "added")
 	web := s.add("web", allKeys, endpoint{pod: leaves})
 	s.write()
 	s.count(s.local)

@@ -1,7 +1,7 @@
 // Package accounting_test tests that the proxy counts connections and their bytes: it compares the metrics of the real
 // program on each node with the counts of real clients. It needs root and nft.
 //
-// To test another kind of traffic, see scene_test.go; town_test.go has the nodes and Services.
+// To test another kind of traffic, see zones_test.go; setup_test.go has the nodes and Services.
 package accounting_test
 
 import (
@@ -37,7 +37,7 @@ const (
 type town struct {
 	t       testing.TB
 	network *fabric.Fabric
-	// local has the clients, beside is in the same zone, across in another one, and nowhere has no zone.
+	// local has the clients, sameZone is in its zone, otherZone in another one, and noZone has none.
 	local, beside, across, nowhere *fabric.Node
 	client                         *fabric.Pod
 	manifests                      string
@@ -76,7 +76,7 @@ func (s *service) clusterIP(family model.Family) netip.AddrPort {
 func newTown(t testing.TB) *town {
 	t.Helper()
 	s := &town{t: t, network: fabrictest.New(t), manifests: t.TempDir()}
-	for name, node := range map[string]**fabric.Node{"here": &s.local, "beside": &s.beside, "across": &s.across, "nowhere": &s.nowhere} {
+	for name, node := range map[string]**fabric.Node{"local": &s.local, "in-zone": &s.beside, "off-zone": &s.across, "no-zone": &s.nowhere} {
 		var err error
 		*node, err = s.network.AddNode(name)
 		must.Succeed(t, err)
@@ -175,7 +175,7 @@ endpoints:
 `
 )
 
-// command returns the command of a node's proxy, which counts if the flags enable it.
+// command returns the command of a node's proxy, with additional flags.
 func (s *town) command(on *fabric.Node, flags ...string) *exec.Cmd {
 	s.t.Helper()
 	return exec.Command(site.Program(s.t, "proxy"), append([]string{
@@ -195,7 +195,7 @@ func (s *town) start(on *fabric.Node, command *exec.Cmd) *site.Process {
 func (s *town) count(on *fabric.Node, flags ...string) *site.Process {
 	s.t.Helper()
 	proxy := s.start(on, s.command(on, append(flags, "--traffic-accounting", "services")...))
-	wait.Until(s.t, "a listener to the ends of connections", func() bool { return s.listens(on) })
+	wait.Until(s.t, "a listener for destroy events", func() bool { return s.listens(on) })
 	return proxy
 }
 

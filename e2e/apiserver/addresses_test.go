@@ -100,7 +100,7 @@ func TestWhereOtherNodesAreDialled(t *testing.T) {
 		t.Helper()
 		wait.Equal(t, what, want, p.text)
 	}
-	until("the nodes of the proxies, and of nobody else", "one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
+	until("the nodes of the proxies only", "one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
 
 	ofIPv6 := objects.Slice(w.namespace, "proxies-2", "proxies")
 	ofIPv6.AddressType = discoveryv1.AddressTypeIPv6
@@ -110,11 +110,11 @@ func TestWhereOtherNodesAreDialled(t *testing.T) {
 	))
 	until("a node with two addresses is dialled at its IPv4 address", "four/zone-a=2001:db8::4 one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
 	w.patchSlice("proxies-1", listed(proxyEndpoint("192.0.2.77", "one", "zone-a", true)))
-	until("another address, and a node that went", "four/zone-a=2001:db8::4 one/zone-a=192.0.2.77")
+	until("a new address, and a removed node", "four/zone-a=2001:db8::4 one/zone-a=192.0.2.77")
 	w.deleteSlice("proxies-1")
-	until("a slice that went", "four/zone-a=2001:db8::4 one/zone-a=2001:db8::1")
+	until("a deleted slice", "four/zone-a=2001:db8::4 one/zone-a=2001:db8::1")
 	w.deleteSlice("proxies-2")
-	until("all went", "")
+	until("all slices are deleted", "")
 }
 
 // TestARolloutOfProxiesIsReportedOnceASecond limits the reports during a rollout, in which each proxy that starts
@@ -123,7 +123,7 @@ func TestARolloutOfProxiesIsReportedOnceASecond(t *testing.T) {
 	w := newWriter(t)
 	w.slice("proxies-1", "proxies", "192.0.2.1")
 	p := newAddressWatch(t, w.name("proxies"))
-	wait.Until(t, "it is told where the proxies are", func() bool { return p.count() > 0 })
+	wait.Until(t, "the first report of addresses", func() bool { return p.count() > 0 })
 	for i := range 60 {
 		w.patchSlice("proxies-1", listed(proxyEndpoint("192.0.2.1", "one", "zone-a", i%2 == 1)))
 		time.Sleep(50 * time.Millisecond)
@@ -134,10 +134,10 @@ func TestARolloutOfProxiesIsReportedOnceASecond(t *testing.T) {
 	// The minimum pause starts after the previous report was delivered, and a busy machine makes it longer.
 	for i := 1; i < len(p.reportedAt); i++ {
 		if pause := p.reportedAt[i].Sub(p.reportedAt[i-1]); pause < time.Second {
-			t.Errorf("told again after %v", pause)
+			t.Errorf("reported again after %v, want at least 1 s", pause)
 		}
 	}
 	if len(p.reportedAt) < 2 {
-		t.Errorf("told %d times", len(p.reportedAt))
+		t.Errorf("reported %d times, want at least 2", len(p.reportedAt))
 	}
 }

@@ -48,7 +48,7 @@ func TestAServiceThatChangesItsProxyIsTakenAtOnceAndGivenUpLater(t *testing.T) {
 	unnamed, named := follow(t, admin(), "none", "").started(), follow(t, admin(), "none", "vicinity").started()
 	web := w.name("web")
 	w.service("web")
-	unnamed.until("the Service is the unnamed proxy's", hasService(web))
+	unnamed.until("the unnamed proxy serves the Service", hasService(web))
 	label := func(value string) (at time.Time) {
 		at = time.Now()
 		w.patchService("web", `{"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": `+value+`}}}`)
@@ -56,19 +56,19 @@ func TestAServiceThatChangesItsProxyIsTakenAtOnceAndGivenUpLater(t *testing.T) {
 	}
 	mustLinger := func(who string, proxy *follower, since time.Time) {
 		t.Helper()
-		proxy.until("the Service is not "+who+" proxy's", hasNoService(web))
+		proxy.until("the Service is gone from "+who+" proxy", hasNoService(web))
 		if took := time.Since(since); took < lingering {
-			t.Errorf("%s proxy gives the Service up after %s, want after %s", who, took, lingering)
+			t.Errorf("%s proxy released the Service after %s, want at least %s", who, took, lingering)
 		}
 	}
 	labelled := label(`"vicinity"`)
-	named.until("the Service is the named proxy's", hasService(web))
+	named.until("the named proxy serves the Service", hasService(web))
 	mustLinger("the unnamed", unnamed, labelled)
 	mustLinger("the named", named, label(`"other"`))
 	label(`null`)
-	unnamed.until("the Service is the unnamed proxy's again", hasService(web))
+	unnamed.until("the unnamed proxy serves the Service again", hasService(web))
 	if named.holds(hasService(web)) {
-		t.Error("the named proxy has the Service, too")
+		t.Error("the named proxy also serves the Service")
 	}
 }
 
@@ -79,24 +79,24 @@ func TestASliceFollowsItsLabelsAtOnce(t *testing.T) {
 	w.service("web")
 	w.service("shop")
 	w.slice("slice", "web", "10.0.0.1")
-	f.until("the slice is the first Service's", endpointsAre(web, "10.0.0.1"))
+	f.until("the slice belongs to the first Service", endpointsAre(web, "10.0.0.1"))
 
 	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": "shop"}}}`)
-	f.until("the slice is the second Service's", endpointsAre(shop, "10.0.0.1"))
-	f.until("the first Service has lost it", endpointsAre(web))
+	f.until("the slice belongs to the second Service", endpointsAre(shop, "10.0.0.1"))
+	f.until("the first Service has no endpoints", endpointsAre(web))
 
 	w.patchSlice("slice", `{"metadata": {"labels": {"service.kubernetes.io/headless": ""}}}`)
 	f.until("a headless slice belongs to no Service", endpointsAre(shop))
 	w.patchSlice("slice", `{"metadata": {"labels": {"service.kubernetes.io/headless": null}}}`)
-	f.until("it is not headless any more", endpointsAre(shop, "10.0.0.1"))
+	f.until("the slice is no longer headless", endpointsAre(shop, "10.0.0.1"))
 
 	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": null}}}`)
 	f.until("a slice without the label belongs to no Service", endpointsAre(shop))
 	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": "web"}}}`)
-	f.until("it is the first Service's again", endpointsAre(web, "10.0.0.1"))
+	f.until("the slice belongs to the first Service again", endpointsAre(web, "10.0.0.1"))
 
 	w.deleteSlice("slice")
-	f.until("it is deleted", endpointsAre(web))
+	f.until("the slice is deleted", endpointsAre(web))
 }
 
 func TestAServiceThatIsRecreatedIsAnotherOne(t *testing.T) {
@@ -113,20 +113,20 @@ func TestAServiceThatIsRecreatedIsAnotherOne(t *testing.T) {
 		}
 	}
 	first := w.service("web", at("10.96.77.1"))
-	f.until("the Service is there", clusterIPIs("10.96.77.1"))
+	f.until("the first Service exists", clusterIPIs("10.96.77.1"))
 	if uid := f.UID(convert.Services, web); uid != string(first.UID) {
 		t.Errorf("UID() = %q, want %q", uid, first.UID)
 	}
 	w.deleteService("web")
 	second := w.service("web", at("10.96.77.2"))
-	f.until("the other Service is there", clusterIPIs("10.96.77.2"))
+	f.until("the second Service exists", clusterIPIs("10.96.77.2"))
 	if uid := f.UID(convert.Services, web); uid != string(second.UID) {
-		t.Errorf("UID() = %q, want that of the other Service, %q", uid, second.UID)
+		t.Errorf("UID() = %q, want that of the second Service, %q", uid, second.UID)
 	}
 	w.deleteService("web")
-	f.until("it is gone", hasNoService(web))
+	f.until("the Service is deleted", hasNoService(web))
 	if uid := f.UID(convert.Services, web); uid != "" {
-		t.Errorf("UID() = %q after the Service is gone", uid)
+		t.Errorf("UID() = %q after the Service was deleted, want none", uid)
 	}
 }
 
@@ -137,28 +137,28 @@ func TestABadObjectHarmsNoOtherAndItsLastGoodVersionStays(t *testing.T) {
 	w.service("web")
 	w.service("shop")
 	w.slice("web-1", "web", "10.0.0.1")
-	f.until("the slice is there", endpointsAre(web, "10.0.0.1"))
+	f.until("the slice is active", endpointsAre(web, "10.0.0.1"))
 
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
 	problem := "EndpointSlice " + w.namespace + "/web-1: ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive"
 	f.untilProblems(w.namespace, problem)
 	w.slice("shop-1", "shop", "10.0.0.2")
-	f.until("another slice is taken", endpointsAre(shop, "10.0.0.2"))
+	f.until("another slice is active", endpointsAre(shop, "10.0.0.2"))
 	portIs := func(want uint16) func(*model.Cluster) bool {
 		return func(state *model.Cluster) bool {
 			return slices.ContainsFunc(state.SlicesOf(web), func(s *model.EndpointSlice) bool { return s.Ports[0].Port == want })
 		}
 	}
 	if !f.holds(portIs(8080)) {
-		t.Error("the last good version is not in force")
+		t.Error("the last known good version is not active")
 	}
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 8081}]}`)
-	f.until("it is put right", portIs(8081))
+	f.until("the slice is valid again", portIs(8081))
 	f.untilProblems(w.namespace)
 
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
 	f.untilProblems(w.namespace, problem)
 	w.deleteSlice("web-1")
-	f.until("it is deleted", endpointsAre(web))
+	f.until("the slice is deleted", endpointsAre(web))
 	f.untilProblems(w.namespace)
 }

@@ -29,7 +29,7 @@ const (
 	writers       = 16
 )
 
-// The documented bounds. The measured values are far better; package cluster documents them.
+// The documented bounds. The measured values are far better; package apiserver documents them.
 const (
 	ownShareOfFull      = 300 // this node's heartbeats cost less than 1/300 of all nodes'
 	metadataShareOfFull = 2
@@ -46,8 +46,8 @@ func TestHeartbeatsCostNextToNothing(t *testing.T) {
 	ownOnly := follow(t, own.Of(admin()), names[0], "").started()
 	withRacks := follow(t, metadata.Of(admin()), names[0], "racks").started()
 	w.service("racks", keyed(rackLabel+", *"), proxyLabel("racks"))
-	withRacks.until("the Service is in force", hasService(w.name("racks")))
-	withRacks.until("this node is known by the labels in use", func(state *model.Cluster) bool {
+	withRacks.until("the Service is active", hasService(w.name("racks")))
+	withRacks.until("the labels of this node that are in use", func(state *model.Cluster) bool {
 		labels, _ := state.NodeLabels(names[0])
 		return labels[rackLabel] != ""
 	})
@@ -67,29 +67,28 @@ func TestHeartbeatsCostNextToNothing(t *testing.T) {
 	sendHeartbeats(t, w, nodes)
 	wait.Until(t, "all heartbeats arrived", func() bool { return beats.Load() >= measuredNodes*heartbeats })
 	duration := time.Since(begin)
-	// The last event of both streams, that of this node and that of the others' metadata: a label that both followers
-	// receive.
+	// The last event of both streams, of this node and of the others' metadata, is a label that both followers receive.
 	w.label(names[0], zoneLabel, "end")
 	w.label(names[1], rackLabel, "end")
-	ownOnly.until("the own node's last change", labelsAre(names[0], "kubernetes.io/os=linux", zoneLabel+"=end"))
+	ownOnly.until("this node's last change", labelsAre(names[0], "kubernetes.io/os=linux", zoneLabel+"=end"))
 	withRacks.until("another node's last change", labelsAre(names[1], rackLabel+"=end"))
 
 	ownBytes, metadataBytes, fullBytes := own.Load()-before[0], metadata.Load()-before[1], full.Load()-before[2]
 	t.Logf("%d nodes, %d heartbeats each, sent in %s", measuredNodes, heartbeats, duration.Round(time.Second))
-	t.Logf("received: own node only %d bytes, metadata of all nodes %d, full nodes %d (%d a heartbeat)",
+	t.Logf("received: this node only %d bytes, metadata of all nodes %d, full nodes %d (%d a heartbeat)",
 		ownBytes, metadataBytes, fullBytes, fullBytes/(measuredNodes*heartbeats))
 	if ownBytes*ownShareOfFull > fullBytes {
-		t.Errorf("the own node alone costs %d bytes, want at most a %dth of the %d bytes of full nodes", ownBytes, ownShareOfFull, fullBytes)
+		t.Errorf("this node alone costs %d bytes, want at most 1/%d of the %d bytes of full nodes", ownBytes, ownShareOfFull, fullBytes)
 	}
 	if metadataBytes*metadataShareOfFull > fullBytes {
 		t.Errorf("metadata costs %d bytes, want at most 1/%d of the %d bytes of full nodes", metadataBytes, metadataShareOfFull, fullBytes)
 	}
 	if ownBytes == 0 || metadataBytes < 100*ownBytes {
-		t.Errorf("metadata of %d nodes costs %d bytes and one full node %d: that cannot be", measuredNodes, metadataBytes, ownBytes)
+		t.Errorf("metadata of %d nodes costs %d bytes and one full node %d, which is implausible", measuredNodes, metadataBytes, ownBytes)
 	}
 	// The two last labels, delivered to the follower of one node and to the follower of all nodes.
 	if got := ownOnly.count() + withRacks.count() - updates; got > 3 {
-		t.Errorf("%d updates were delivered, want those of the 2 labels alone", got)
+		t.Errorf("%d updates were delivered, want only those of the 2 labels", got)
 	}
 }
 

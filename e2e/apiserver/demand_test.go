@@ -214,47 +214,47 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	p.demand("web", 100_000)
 	p.service("web", bounded)
 	f := p.follow(p.proxy).started()
-	f.until("a Service with a bound is in force", hasService(web))
+	f.until("a Service with a load bound", hasService(web))
 	p.service("other")
 	f.until("another Service", hasService(p.name("other")))
 	if objects, lease := p.requestCount(); objects+lease > 0 {
-		t.Errorf("no Service needs it, and it is asked for: %d times, and the Lease %d times", objects, lease)
+		t.Errorf("no Service needs demand, but it was requested %d times, and the Lease %d times", objects, lease)
 	}
 
 	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": "`+policy.Measured+`"}}}`)
-	f.until("what was measured", hasDemand(web, 100_000))
+	f.until("the measured demand", hasDemand(web, 100_000))
 	p.demand("web", 200_000)
-	f.until("it is measured anew", hasDemand(web, 200_000))
+	f.until("the new measured demand", hasDemand(web, 200_000))
 	p.demand("web", 1_000_001)
 	why := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of all zones", web)
-	wait.Equal(t, "it is refused", []string{why}, f.rejectedDemands)
+	wait.Equal(t, "the invalid object is rejected", []string{why}, f.rejectedDemands)
 	if !f.holds(hasDemand(web, 200_000)) {
-		t.Error("the last good version is not in force")
+		t.Error("the last known good version is not active")
 	}
 	p.demand("web", 300_000)
-	f.until("it is put right", hasDemand(web, 300_000))
-	wait.Equal(t, "it is not refused", nil, f.rejectedDemands)
+	f.until("the object is valid again", hasDemand(web, 300_000))
+	wait.Equal(t, "no object is rejected", nil, f.rejectedDemands)
 	p.removeDemand("web")
-	f.until("nothing was measured any more", func(state *model.Cluster) bool { return demandIn(state, web) == nil })
+	f.until("the demand is deleted", func(state *model.Cluster) bool { return demandIn(state, web) == nil })
 	p.demand("web", 400_000)
-	f.until("it is measured again", hasDemand(web, 400_000))
+	f.until("demand is published again", hasDemand(web, 400_000))
 
 	p.lease(time.Now().Add(-2 * time.Hour))
-	f.until("it is too old", demandIs(model.DemandStale))
+	f.until("the Lease is expired", demandIs(model.DemandStale))
 	if f.holds(hasDemand(web, 400_000)) {
-		t.Error("it is too old, and counts")
+		t.Error("expired demand is still used")
 	}
 	p.lease(time.Now())
-	f.until("it is published again", hasDemand(web, 400_000))
+	f.until("the Lease is renewed", hasDemand(web, 400_000))
 	p.removeLease()
-	f.until("the publisher is gone", demandIs(model.DemandUnavailable))
+	f.until("the Lease is deleted", demandIs(model.DemandUnavailable))
 	p.lease(time.Now())
-	f.until("it is back", hasDemand(web, 400_000))
+	f.until("the Lease is recreated", hasDemand(web, 400_000))
 
 	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": null}}}`)
 	f.until("no Service needs it", demandIs(model.DemandUnknown))
 	if objects, _ := p.requestCount(); objects < 1 || objects > maxBurst {
-		t.Errorf("in all it was asked for %d times, want 1 to %d", objects, maxBurst)
+		t.Errorf("demand was requested %d times, want 1 to %d", objects, maxBurst)
 	}
 	if outages := f.outagesNow(); len(outages) > 0 {
 		t.Errorf("outages: %v", outages)
@@ -266,7 +266,7 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	}
 }
 
-// TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn does so for 1,000 Services, with at most one list
+// TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn has 1,000 Services, and expects at most one list
 // and one watch.
 func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testing.T) {
 	p := newPublication(t)
@@ -281,12 +281,12 @@ func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testi
 		t.Errorf("the first update has Service %v, %d demands, state %v", first.Services[p.name("web-7")], len(first.Demands), first.DemandState)
 	}
 	if !f.holds(hasDemand(p.name("web-7"), 7)) {
-		t.Error("it does not say what was measured")
+		t.Error("the first update lacks the measured demand")
 	}
 	p.demand("web-7", 8)
-	f.until("one of them changes", hasDemand(p.name("web-7"), 8))
+	f.until("one demand changes", hasDemand(p.name("web-7"), 8))
 	if objects, lease := p.requestCount(); objects > maxBurst || lease > 2 {
-		t.Errorf("it was asked for %d times, want %d at most; and the Lease %d times", objects, maxBurst, lease)
+		t.Errorf("demand was requested %d times, want at most %d, and the Lease %d times", objects, maxBurst, lease)
 	}
 	watcher, err := apiserver.New(p.proxy, apiserver.Options{
 		View: convert.View{Node: p.namespace + "-self"}, TopologyNamespace: publishers, Log: f.log.Logger(),
@@ -294,7 +294,7 @@ func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testi
 	must.Succeed(t, err)
 	loaded, err := watcher.Load(t.Context(), apiserver.AllNodes)
 	if err != nil || len(loaded.Change.Demands) != many || !demandIsActive(loaded.Change) {
-		t.Errorf("who asks once gets %d demands, state %v, %v", len(loaded.Change.Demands), loaded.Change.DemandState, err)
+		t.Errorf("Load() returns %d demands, state %v, %v", len(loaded.Change.Demands), loaded.Change.DemandState, err)
 	}
 }
 
@@ -328,16 +328,16 @@ func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
 			p.traffic.mu.Unlock()
 			began := time.Now()
 			f := p.follow(api.User(t, test.user, test.granted...))
-			f.until("the Service is in force", hasService(p.name("web")))
-			f.until("nobody publishes for this proxy", demandIs(model.DemandUnavailable))
+			f.until("the Service is active", hasService(p.name("web")))
+			f.until("demand is unavailable", demandIs(model.DemandUnavailable))
 			if objects, _ := p.requestCount(); (objects > 0) != test.objects {
-				t.Errorf("objects were asked for %d times", objects)
+				t.Errorf("objects were requested %d times", objects)
 			}
 			if strings.Contains(f.log.String(), "timed out") {
-				t.Errorf("after %s it had waited in vain:\n%s", time.Since(began), f.log.String())
+				t.Errorf("a wait timed out, after %s:\n%s", time.Since(began), f.log.String())
 			}
 			if got := strings.Count(f.log.String(), "component demand"); got != 1 {
-				t.Errorf("what to do was logged %d times, want once:\n%s", got, f.log.String())
+				t.Errorf("the remedy was logged %d times, want once:\n%s", got, f.log.String())
 			}
 		})
 	}
@@ -351,17 +351,17 @@ func TestWhatWasMeasuredStaysDuringAnOutage(t *testing.T) {
 	p.service("web", measured)
 	wire, config := newWire(t, p.proxy)
 	f := p.follow(config)
-	f.until("what was measured", hasDemand(web, 100_000))
+	f.until("the measured demand", hasDemand(web, 100_000))
 	wire.rejectConnections()
 	wait.Until(t, "an outage of ServiceDemands", func() bool { _, isOut := f.outagesNow()["servicedemands"]; return isOut })
 	p.demand("web", 200_000)
 	p.removeLease()
 	_, before := p.requestCount()
-	wait.Until(t, "the Lease is asked for in vain", func() bool { _, now := p.requestCount(); return now >= before+2 })
+	wait.Until(t, "failed requests for the Lease", func() bool { _, now := p.requestCount(); return now >= before+2 })
 	if !f.holds(hasDemand(web, 100_000)) {
-		t.Error("what was said last does not count")
+		t.Error("the last demand is not active")
 	}
 	p.lease(time.Now())
 	wire.heal(true)
-	f.until("what changed meanwhile", hasDemand(web, 200_000))
+	f.until("the demand that changed during the outage", hasDemand(web, 200_000))
 }

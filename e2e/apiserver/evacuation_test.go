@@ -32,7 +32,7 @@ func TestALabelEvacuatesANode(t *testing.T) {
 	self, other := w.node("self"), w.node("other", evacuateLabel+"=true")
 	f := follow(t, admin(), self, "").started()
 	if !f.holds(isEvacuated(other)) || !f.holds(staysWhole(self)) {
-		t.Error("the first state lacks what is being evacuated")
+		t.Error("the first state lacks the evacuated node")
 	}
 	w.label(self, evacuateLabel, "20991122T1800Z")
 	f.until("this node is evacuated until a time", func(state *model.Cluster) bool {
@@ -40,18 +40,18 @@ func TestALabelEvacuatesANode(t *testing.T) {
 		return evacuation != nil && evacuation.Until.Equal(time.Date(2099, 11, 22, 18, 0, 0, 0, time.UTC))
 	})
 	w.label(other, evacuateLabel, "false")
-	f.until("false is as good as no label", staysWhole(other))
+	f.until("false counts as no label", staysWhole(other))
 	w.label(other, evacuateLabel, "yes")
 	w.label(self, evacuateLabel, "soon")
-	f.until("two labels are wrong", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 2 })
-	f.until("a label that nobody can read is as good as none", staysWhole(self, other)) // another watch than the finding
+	f.until("two labels are rejected", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 2 })
+	f.until("an invalid label counts as no label", staysWhole(self, other)) // another watch than the finding
 	w.label(other, evacuateLabel, "True")
-	f.until("it is put right", isEvacuated(other))
+	f.until("the label is valid again", isEvacuated(other))
 	w.label(self, evacuateLabel, "TRUE")
-	f.until("this one, too", isEvacuated(self))
+	f.until("this node's label is valid again", isEvacuated(self))
 	w.unlabel(self, evacuateLabel)
-	f.until("a label that goes", staysWhole(self))
-	f.until("nothing is refused any more", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 0 })
+	f.until("a removed label", staysWhole(self))
+	f.until("no label is rejected", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 0 })
 }
 
 // rejectedCount counts the findings about some nodes. The caller must hold the follower's lock.
@@ -75,9 +75,9 @@ func TestANodeThatGoesWhileItIsEvacuatedStaysAvoided(t *testing.T) {
 	f := follow(t, admin(), self, "").started()
 	w.deleteNode(gone)
 	w.unlabel(other, evacuateLabel)
-	f.until("the label that went", staysWhole(other))
+	f.until("the removed label", staysWhole(other))
 	time.Sleep(4 * time.Second) // longer than an existence check
 	if !f.holds(isEvacuated(gone)) {
-		t.Error("a node that went is not avoided any more, though slices may list endpoints there")
+		t.Error("the deleted node is no longer demoted, though slices may list endpoints there")
 	}
 }

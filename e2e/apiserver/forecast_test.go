@@ -61,10 +61,10 @@ func TestPeopleGetTheResultsThatProxiesDecide(t *testing.T) {
 		want       string // the source of the demand
 		says       string // empty: no text about the Lease
 	}{
-		{"it is published", func() {}, reader, "measured", ""},
-		{"by whoever may not read the Lease", func() {}, stranger, "measured", ""},
-		{"it is too old", func() { p.lease(time.Now().Add(-2 * time.Hour)) }, reader, "labels", string(servicedemand.NotConfirmed)},
-		{"nobody publishes", p.removeLease, reader, "labels", string(servicedemand.NotPublished)},
+		{"the Lease is current", func() {}, reader, "measured", ""},
+		{"the Lease is forbidden", func() {}, stranger, "measured", ""},
+		{"the Lease is expired", func() { p.lease(time.Now().Add(-2 * time.Hour)) }, reader, "labels", string(servicedemand.NotConfirmed)},
+		{"there is no Lease", p.removeLease, reader, "labels", string(servicedemand.NotPublished)},
 	} {
 		step.prepare()
 		sayings := map[string]string{}
@@ -73,7 +73,7 @@ func TestPeopleGetTheResultsThatProxiesDecide(t *testing.T) {
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &report))
 		service := &report.Services[0]
 		if service.DemandSource != step.want || service.Outlooks[0].PlannedWith != step.want {
-			t.Errorf("%s: forecast: asked by %q, planned with %q", step.does, service.DemandSource, service.Outlooks[0].PlannedWith)
+			t.Errorf("%s: forecast: demand from %q, planned with %q", step.does, service.DemandSource, service.Outlooks[0].PlannedWith)
 		}
 		sayings["forecast"] = strings.Join(report.Notes, "\n")
 
@@ -86,7 +86,7 @@ func TestPeopleGetTheResultsThatProxiesDecide(t *testing.T) {
 		_, sayings["render"] = p.run(step.kubeconfig, "render", "--node", self)
 		for command, said := range sayings {
 			if !strings.Contains(said, step.says) || strings.Contains(said, "Lease") != (step.says != "") {
-				t.Errorf("%s: %s says %q", step.does, command, said)
+				t.Errorf("%s: %s prints %q", step.does, command, said)
 			}
 		}
 	}

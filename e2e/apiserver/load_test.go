@@ -49,8 +49,8 @@ func TestLoadReturnsAllNodesIfRequested(t *testing.T) {
 	self := w.node("self", zoneLabel+"=zone-a", rackLabel+"=rack-1")
 	other := w.node("other", zoneLabel+"=zone-b", rackLabel+"=rack-2", "example.com/row=row-1")
 	all := map[string]string{zoneLabel: "zone-b", rackLabel: "rack-2", "example.com/row": "row-1"}
-	for name, node := range map[string]string{"as a node": self, "as no node": ""} {
-		t.Run(name+" without keys", func(t *testing.T) {
+	for name, node := range map[string]string{"with a node": self, "without a node": ""} {
+		t.Run(name+", without keys", func(t *testing.T) {
 			got, err := load(t, admin(), node, apiserver.AllNodes)
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestALastKnownGoodVersionIsFetchedFromTheRunningProxy(t *testing.T) {
 	f := follow(t, admin(), self, "").started()
 	bad, never := w.name("web-1"), w.name("never-1")
 	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
-	f.until("the slice is refused", func(*model.Cluster) bool { return rejectedCount(f, bad.Name, never.Name) == 2 })
+	f.until("the slice is rejected", func(*model.Cluster) bool { return rejectedCount(f, bad.Name, never.Name) == 2 })
 
 	text, err := json.Marshal(f.Rejections()) // as the proxy serves it
 	if err != nil {
@@ -118,6 +118,6 @@ func TestALastKnownGoodVersionIsFetchedFromTheRunningProxy(t *testing.T) {
 	}
 	slice := got.Change.Slices[bad]
 	if slice == nil || len(slice.Endpoints) != 1 || slice.Ports[0].Port == 0 || got.Change.Slices[never] != nil || len(got.Rejected) != 2 {
-		t.Errorf("in force are %+v, refused %v", got.Change.Slices, got.Rejected)
+		t.Errorf("active slices %+v, rejected %v", got.Change.Slices, got.Rejected)
 	}
 }

@@ -35,10 +35,10 @@ func TestThisNodeIsFollowedAtOnce(t *testing.T) {
 		return len(updates) == 1 && len(updates[0].Change.Nodes) == 1 && updates[0].Change.Nodes[node] == nil
 	})
 	if !f.holds(labelsAre(node, zoneLabel+"=zone-b")) {
-		t.Error("what the node said last is not in force")
+		t.Error("the last labels are not active")
 	}
 	w.node("self", zoneLabel+"=zone-c")
-	f.until("a node that is created anew is known", labelsAre(node, zoneLabel+"=zone-c"))
+	f.until("a recreated node is known", labelsAre(node, zoneLabel+"=zone-c"))
 }
 
 func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
@@ -47,9 +47,9 @@ func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	f := follow(t, admin(), self, "").started()
 	web := w.name("web")
 	w.service("web", keyed(rackLabel))
-	f.until("the Service is in force", hasService(web))
-	f.until("the other node is known by the label in use", labelsAre(other, rackLabel+"=rack-1"))
-	f.until("this node is known by the labels in use", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
+	f.until("the Service is active", hasService(web))
+	f.until("the label of the other node that is in use", labelsAre(other, rackLabel+"=rack-1"))
+	f.until("the labels of this node that are in use", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
 
 	count := f.count()
 	for range 20 {
@@ -98,10 +98,10 @@ func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
 	var seen traffic
 	f := follow(t, seen.watched(admin()), self, "").started()
 
-	w.service("answered", keyed("kubernetes.io/hostname, "+zoneLabel+", *"))
-	f.until("a Service whose keys slices answer", hasService(w.name("answered")))
+	w.service("by-slices", keyed("kubernetes.io/hostname, "+zoneLabel+", *"))
+	f.until("a Service whose keys need only EndpointSlices", hasService(w.name("by-slices")))
 	if all, _ := seen.forOthers(); len(all) > 0 {
-		t.Errorf("other nodes were asked for: %v", all[0].URL)
+		t.Errorf("other nodes were requested: %v", all[0].URL)
 	}
 
 	w.service("racks", keyed(rackLabel+", *"))
@@ -110,26 +110,26 @@ func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
 	all, _ := seen.forOthers()
 	for _, request := range all {
 		if accept := request.Header.Get("Accept"); !isMetadataOnly(accept) {
-			t.Errorf("other nodes were asked for with Accept %q, want their metadata in protobuf", accept)
+			t.Errorf("other nodes were requested with Accept %q, want their metadata in protobuf", accept)
 		}
 	}
 
 	w.service("rows", keyed("example.com/row"))
 	f.until("a Service with another key", hasService(w.name("rows")))
-	f.until("the other node is known by both", labelsAre(other, rackLabel+"=rack-1", "example.com/row=row-1"))
-	wait.Until(t, "one watch is left", func() bool { _, running := seen.forOthers(); return len(running) == 1 })
+	f.until("both labels of the other node", labelsAre(other, rackLabel+"=rack-1", "example.com/row=row-1"))
+	wait.Until(t, "one watch remains", func() bool { _, running := seen.forOthers(); return len(running) == 1 })
 
 	w.deleteService("rows")
 	w.patchService("racks", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "*"}}}`)
-	f.until("the nodes are taken back", isUnknown(other))
+	f.until("the other node is unknown again", isUnknown(other))
 	if f.holds(isUnknown(self)) {
-		t.Error("this node is unknown, too")
+		t.Error("this node is also unknown")
 	}
-	wait.Until(t, "no watch is left", func() bool { _, running := seen.forOthers(); return len(running) == 0 })
+	wait.Until(t, "no watch remains", func() bool { _, running := seen.forOthers(); return len(running) == 0 })
 
 	w.label(other, rackLabel, "rack-2")
 	w.patchService("racks", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "example.com/rack"}}}`)
-	f.until("the node is known again, as it is now", labelsAre(other, rackLabel+"=rack-2"))
+	f.until("the node is known again, with its new label", labelsAre(other, rackLabel+"=rack-2"))
 	w.deleteNode(other)
 	f.until("the node is gone", isUnknown(other))
 }
@@ -147,20 +147,20 @@ func TestAServiceWaitsForTheLabelsThatItNamesAndNothingElseDoes(t *testing.T) {
 	f := follow(t, slow.watched(admin()), self, "").started()
 	web, plain := w.name("web"), w.name("plain")
 	w.service("web")
-	f.until("the Service is in force without keys", hasService(web))
+	f.until("the Service is active without keys", hasService(web))
 
 	count := f.count()
 	w.patchService("web", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "example.com/rack"}}}`)
-	wait.Until(t, "the nodes are asked for", func() bool { all, _ := slow.forOthers(); return len(all) > 0 })
+	wait.Until(t, "the nodes are requested", func() bool { all, _ := slow.forOthers(); return len(all) > 0 })
 	w.service("plain")
 	w.slice("web-1", "web", "10.0.0.1")
 	f.until("another Service does not wait", hasService(plain))
 	f.until("its own slices do not wait", endpointsAre(web, "10.0.0.1"))
 	if !f.holds(func(state *model.Cluster) bool { return len(state.Service(web).Topology.Keys) == 0 }) {
-		t.Error("the Service is in force with unknown nodes")
+		t.Error("the Service is active with unknown nodes")
 	}
 	open()
-	f.until("the Service is in force with its key", func(state *model.Cluster) bool { return len(state.Service(web).Topology.Keys) == 1 })
+	f.until("the Service is active with its key", func(state *model.Cluster) bool { return len(state.Service(web).Topology.Keys) == 1 })
 	for _, update := range f.since(count) {
 		if service := update.Change.Services[web]; service != nil && update.Change.Nodes[other] == nil {
 			t.Error("the Service was delivered before the nodes")
@@ -187,7 +187,7 @@ func TestServicesAreServedAfterAWhileWithoutTheRightToListNodes(t *testing.T) {
 	outages := f.outagesNow()
 	for _, resource := range []string{"nodes", "nodes/evacuated"} {
 		if nodes, known := outages[resource]; !known || len(outages) != 2 || !strings.Contains(nodes.err.Error(), "forbidden") {
-			t.Errorf("there are outages, %v, want that the nodes are forbidden, and those with the label", outages)
+			t.Errorf("outages %v, want only two: nodes forbidden, and evacuated nodes forbidden", outages)
 		}
 	}
 	for want, times := range map[string]int{
@@ -198,7 +198,7 @@ func TestServicesAreServedAfterAWhileWithoutTheRightToListNodes(t *testing.T) {
 		}
 	}
 	w.grant(user, "", "nodes")
-	f.until("the nodes are known once they may be", labelsAre(other, rackLabel+"=rack-1"))
+	f.until("the nodes are known once allowed", labelsAre(other, rackLabel+"=rack-1"))
 	wait.Until(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
 }
 
@@ -224,12 +224,12 @@ func TestWhetherAnotherNodeIsReady(t *testing.T) {
 		wait.Success(t, "Ready is "+step.status, func() error {
 			isReady, err := watcher.IsReady(t.Context(), other)
 			if err == nil && isReady != step.want {
-				err = fmt.Errorf("it is said to be ready: %t", isReady)
+				err = fmt.Errorf("IsReady() = %t", isReady)
 			}
 			return err
 		})
 	}
 	if isReady, err := watcher.IsReady(t.Context(), "gone-node"); err != nil || isReady {
-		t.Errorf("a Node that is gone is ready: %t, %v", isReady, err)
+		t.Errorf("IsReady() of a missing Node = %t, %v, want false", isReady, err)
 	}
 }

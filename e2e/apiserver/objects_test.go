@@ -241,9 +241,9 @@ func TestAnAPIServerWithoutFieldSelectorsForServicesIsRequestedAll(t *testing.T)
 		}
 	}
 	if _, err := f.Load(t.Context(), apiserver.AllNodes); err != nil {
-		t.Errorf("reading the cluster once: %v", err)
+		t.Errorf("Load(): %v", err)
 	}
 	if outages := f.outagesNow(); len(outages) > 0 {
-		t.Errorf("there are outages, %v, want none: the API server is as it is", outages)
+		t.Errorf("outages %v, want none", outages)
 	}
 }

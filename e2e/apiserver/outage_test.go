@@ -16,7 +16,7 @@ import (
 )
 
 func TestWhatHappensDuringAnOutageIsMadeUpForBehindIt(t *testing.T) {
-	for name, isRefused := range map[string]bool{"connections are refused": true, "connections end before an answer": false} {
+	for name, isRefused := range map[string]bool{"connections are refused": true, "connections end without a response": false} {
 		t.Run(name, func(t *testing.T) { surviveOutage(t, isRefused) })
 	}
 }
@@ -44,7 +44,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	} else {
 		wire.swallow()
 	}
-	wait.Until(t, "the outage of everything", func() bool { return len(f.outagesNow()) == 6 })
+	wait.Until(t, "an outage of all watches", func() bool { return len(f.outagesNow()) == 6 })
 	outages := f.outagesNow()
 	count := f.count()
 	w.deleteService("gone")
@@ -58,23 +58,23 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	must.Succeed(w.t, api.StopAPIServer())
 	must.Succeed(w.t, api.StartAPIServer(t.Context()))
 	if got := f.count(); got != count || !f.holds(hasService(gone)) || !f.holds(endpointsAre(stays, "10.0.0.1")) {
-		t.Errorf("%d updates were delivered during the outage, or the last state is not in force", got-count)
+		t.Errorf("%d updates were delivered during the outage, or the last state is not active", got-count)
 	}
 	for resource, outage := range f.outagesNow() {
 		if began := outages[resource]; !began.since.Equal(outage.since) {
-			t.Errorf("the outage of %s is %v, not the one that began before, %v", resource, outage, began)
+			t.Errorf("the outage of %s is %v, want the one that began before, %v", resource, outage, began)
 		}
 	}
 	wire.heal(isRefused)
 	f.until("a deleted Service", hasNoService(gone))
 	f.until("a deleted slice", endpointsAre(gone))
 	f.until("a slice that moved, and a new one", endpointsAre(stays, "10.0.0.1", "10.0.0.1", "10.0.0.2"))
-	f.until("the Service that it left", endpointsAre(moved))
+	f.until("the Service that the slice left", endpointsAre(moved))
 	f.until("a deleted node", isUnknown(other))
 	f.until("a label", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
 	wait.Until(t, "the end of the outage", func() bool { return len(f.outagesNow()) == 0 })
 	if expired.Load() == 0 {
-		t.Error("no watch expired, so this test has tried less than it should")
+		t.Error("no watch expired, so the test did not cover expired resource versions")
 	}
 	for _, each := range []string{"watch interrupted", "watch resumed"} { // the latter once an update arrives
 		wait.Equal(t, each+", logged once for each resource", 6, func() int { return f.log.Count(each) })
@@ -95,12 +95,12 @@ func TestAnAPIServerThatIsKilledAndComesBackIsFollowedOn(t *testing.T) {
 	for _, update := range f.since(count) {
 		for name, service := range update.Change.Services {
 			if name.Namespace == w.namespace && service == nil {
-				t.Errorf("Service %s was taken away meanwhile", name)
+				t.Errorf("Service %s was removed during the outage", name)
 			}
 		}
 	}
 	if !f.holds(hasService(w.name("before"))) {
-		t.Error("the Service before is not in force")
+		t.Error("the Service before is not active")
 	}
 }
 
@@ -150,12 +150,12 @@ func TestChangesWhileTheProxyIsBusyComeTogetherBehindIt(t *testing.T) {
 		w.slice(name+"-1", name, "10.0.0.1")
 	}
 	w.deleteService("a")
-	wait.Until(t, "all of this has reached the proxy, but for what it applies", func() bool {
+	wait.Until(t, "all changes are received, but not delivered", func() bool {
 		isThere := func(kind *convert.Kind, name string) bool { return f.UID(kind, w.name(name)) != "" }
 		return !isThere(convert.Services, "a") && isThere(convert.Services, "e") && isThere(convert.EndpointSlices, "e-1")
 	})
 	if got := f.count(); got != count {
-		t.Errorf("%d updates were delivered to a proxy that is busy", got-count)
+		t.Errorf("%d updates were delivered to a busy proxy", got-count)
 	}
 	release()
 	f.until("all changes", func(state *model.Cluster) bool {
@@ -163,6 +163,6 @@ func TestChangesWhileTheProxyIsBusyComeTogetherBehindIt(t *testing.T) {
 	})
 	// There may be two updates if a change was just being delivered.
 	if got := f.count() - count; got > 3 {
-		t.Errorf("11 changes came in %d updates, want them together", got)
+		t.Errorf("11 changes arrived in %d updates, want at most 3", got)
 	}
 }

@@ -38,7 +38,7 @@ func TestServiceCIDRsComeAndGoAtOnce(t *testing.T) {
 	must.Succeed(w.t, w.client.NetworkingV1().ServiceCIDRs().Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
 	f.until("a deleted range", func(state *model.Cluster) bool { return !hasRange("10.97.0.0/24")(state) })
 	if !f.holds(hasRange("10.96.0.0/16")) {
-		t.Error("the cluster's first range is gone, too")
+		t.Error("the cluster's first range is also gone")
 	}
 }
 
@@ -47,15 +47,15 @@ func TestAClusterWithoutServiceCIDRsIsFollowedWithoutThem(t *testing.T) {
 	old := traffic{absent: "/servicecidrs"}
 	f := follow(t, old.watched(admin()), "none", "").started()
 	if !f.holds(func(state *model.Cluster) bool { return len(state.ServiceCIDRs()) == 0 }) {
-		t.Error("there are ranges")
+		t.Error("there are ServiceCIDRs")
 	}
 	w.service("web")
-	f.until("Services are followed", hasService(w.name("web")))
+	f.until("Services are watched", hasService(w.name("web")))
 	if outages := f.outagesNow(); len(outages) > 0 {
-		t.Errorf("there are outages, %v, want none: the cluster is as it is", outages)
+		t.Errorf("outages %v, want none", outages)
 	}
 	if got := strings.Count(f.log.String(), "has no ServiceCIDRs"); got != 1 {
-		t.Errorf("that they are missing was logged %d times, want once", got)
+		t.Errorf("the missing ServiceCIDRs were logged %d times, want once", got)
 	}
 }
 
@@ -68,14 +68,14 @@ func TestServiceCIDRsThatARoleDoesNotNameAreTakenUpOnceItDoes(t *testing.T) {
 	w.grant(user, "", "nodes")
 	f := follow(t, config, "none", "").started()
 	if !f.holds(func(state *model.Cluster) bool { return len(state.ServiceCIDRs()) == 0 }) {
-		t.Error("there are ranges")
+		t.Error("there are ServiceCIDRs")
 	}
 	if outages := f.outagesNow(); len(outages) != 1 || outages["servicecidrs"].err == nil {
-		t.Errorf("there are outages, %v, want that of the ServiceCIDRs", outages)
+		t.Errorf("outages %v, want that of the ServiceCIDRs", outages)
 	}
 	w.service("web")
-	f.until("Services are followed", hasService(w.name("web")))
+	f.until("Services are watched", hasService(w.name("web")))
 	w.grant(user, "networking.k8s.io", "servicecidrs")
-	f.until("the ranges are known once they may be", hasRange("10.96.0.0/16"))
+	f.until("the ranges are known once allowed", hasRange("10.96.0.0/16"))
 	wait.Until(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
 }

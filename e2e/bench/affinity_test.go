@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// manyClients is slightly below the maximum number of clients in a map without a size of its own.
+// manyClients is slightly below the maximum number of clients in a map of the default size.
 const manyClients = 60_000
 
 // affinityRow has the times of one step for Services with session affinity, and for the same Services without it.

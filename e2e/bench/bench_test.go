@@ -73,7 +73,7 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 	b.Cleanup(func() {
 		m.routes.Close()
 		if err := errors.Join(m.tables.Close(), m.conn.Close()); err != nil {
-			b.Errorf("leave the kernel of %s: %v", name, err)
+			b.Errorf("close the sockets on %s: %v", name, err)
 		}
 	})
 	return m

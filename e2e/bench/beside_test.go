@@ -15,7 +15,7 @@ import (
 // besideEvents are the events of BenchmarkOneChange, and one that adds a verdict and removes one unless other Services
 // use it: the number of endpoints changes to one that not every table has a class for.
 var besideEvents = append(slices.Clone(events), event{
-	name: "a number above 32", number: func(size, int) int { return 0 },
+	name: "an endpoint count above 32", number: func(size, int) int { return 0 },
 	change: func(s size, number, round int) model.Change {
 		made := s.slice(number, 120+round%2)
 		return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
@@ -41,14 +41,14 @@ var allOthers = []others{
 			netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(number >> 8), byte(number), 0}), 24),
 		}
 	}},
-	{"numbers of endpoints", []int{500}, func(_ *model.Service, slice *model.EndpointSlice, number int) {
+	{"endpoint counts", []int{500}, func(_ *model.Service, slice *model.EndpointSlice, number int) {
 		slice.Endpoints = otherEndpoints(number, 11+number, 0)
 	}},
 	{"pairs of local and all endpoints", []int{500, 2206}, func(service *model.Service, slice *model.EndpointSlice, number int) {
 		service.LoadBalancerIPs, service.ExternalTrafficLocal = otherAddrs(number, 1), true
 		slice.Endpoints = otherEndpoints(number, 50+number%50, 1+number/50)
 	}},
-	{"wide ports", []int{500, 2206}, func(service *model.Service, slice *model.EndpointSlice, number int) {
+	{"dedicated maps", []int{500, 2206}, func(service *model.Service, slice *model.EndpointSlice, number int) {
 		service.ExternalIPs, slice.Endpoints = otherAddrs(number, 40), otherEndpoints(number, 40, 0)
 	}},
 	{"timeouts of session affinity", []int{500}, func(service *model.Service, _ *model.EndpointSlice, number int) {

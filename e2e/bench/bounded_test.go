@@ -27,13 +27,13 @@ const (
 type boundedRow struct {
 	step           string
 	plain, bounded []time.Duration
-	written        int // elements with a bound, at most
+	written        int // maximum number of elements with a bound
 }
 
 // boundedState is the state after the first sync.
 type boundedState struct {
 	elements int
-	rows     int    // chains that select a slot, one for each number of slots
+	rows     int    // chains that select a slot, one for each slot count
 	heap     uint64 // in use by the process, with all objects
 }
 
@@ -41,7 +41,7 @@ type boundedState struct {
 // with the same Services with only the same topology keys.
 func BenchmarkBounded(b *testing.B) {
 	rows := map[string]*boundedRow{}
-	steps := []string{"first sync", "an endpoint is replaced", "a node comes: processor time of all syncs"}
+	steps := []string{"first sync", "an endpoint is replaced", "a node is added: CPU time of all syncs"}
 	for _, step := range steps {
 		rows[step] = &boundedRow{step: step}
 	}
@@ -95,7 +95,7 @@ func measureBounded(b *testing.B, limit uint64, note func(step string, took time
 		}
 		name := fmt.Sprintf("new-%d", round)
 		took, wrote := settle(b, p, model.Change{Nodes: map[string]*model.Node{name: boundedNode(name, round%boundedZones)}})
-		note("a node comes: processor time of all syncs", took, wrote)
+		note("a node is added: CPU time of all syncs", took, wrote)
 	}
 	return state
 }

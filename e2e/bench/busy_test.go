@@ -36,7 +36,7 @@ func BenchmarkBusyRuleset(b *testing.B) {
 	configIPv4 := config
 	configIPv4.Families = []model.Family{model.IPv4}
 	everything := size.cluster().Merge(m.object())
-	rows := []busyRow{{beside: "nothing"}, {beside: "40,000 chains"}, {beside: "40,000 chains, 50 transactions a second"}}
+	rows := []busyRow{{beside: "none"}, {beside: "40,000 chains"}, {beside: "40,000 chains, 50 transactions a second"}}
 	restart := func(row *busyRow) {
 		p := syncer.New(ownNode, configIPv4, m.tables)
 		p.Apply(everything)

@@ -27,7 +27,7 @@ func (s size) String() string {
 var sizes = []size{{10_000, 10, false}, {44_125, 5, false}, {10_000, 10, true}, {44_125, 5, true}}
 
 // million adds a cluster of a million endpoints. It takes twenty minutes and 3 GiB.
-var million = flag.Bool("million", false, "measure 20,000 Services of 50 endpoints, too")
+var million = flag.Bool("million", false, "also measure 20,000 Services of 50 endpoints")
 
 // requestedSizes returns the sizes to measure.
 func requestedSizes() []size {

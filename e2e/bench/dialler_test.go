@@ -112,12 +112,12 @@ func open(from netip.AddrPort) (client int, err error) {
 		unix.SetsockoptLinger(client, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 0}),
 		unix.Bind(client, socketAddr(from)))
 	if err != nil {
-		return 0, fmt.Errorf("dial from %s: %w", from, errors.Join(err, unix.Close(client)))
+		return 0, fmt.Errorf("bind %s: %w", from, errors.Join(err, unix.Close(client)))
 	}
 	return client, nil
 }
 
-// acceptRetries is the time in milliseconds until the server must see the client's connection.
+// acceptRetries is the time in milliseconds within which the server must see the client's connection.
 const acceptRetries = 1000
 
 // accept accepts the only open connection on whichever server has it.
@@ -130,7 +130,7 @@ func (d *dialler) accept() (accepted, server int, err error) {
 		return 0, 0, err
 	}
 	if ready != 1 {
-		return 0, 0, fmt.Errorf("%d servers have a connection, want one to have it", ready)
+		return 0, 0, fmt.Errorf("%d servers have a connection, want 1", ready)
 	}
 	for number, listener := range d.listeners {
 		if listener.Revents != 0 {
@@ -138,5 +138,5 @@ func (d *dialler) accept() (accepted, server int, err error) {
 			return accepted, number, err
 		}
 	}
-	return 0, 0, errors.New("poll says that a connection is there, and no listener has it")
+	return 0, 0, errors.New("poll reported a connection, but no listener has one")
 }

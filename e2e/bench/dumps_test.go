@@ -32,13 +32,13 @@ const maxEntries = 8192
 // the machine's hash buckets, which are the same in every namespace.
 func BenchmarkDumps(b *testing.B) {
 	for _, size := range []struct{ open, unanswered int }{{0, 0}, {10_000, 100}, {100_000, 200}, {0, 200_000}} {
-		name := fmt.Sprintf("%d open, %d unanswered", size.open, size.unanswered)
+		name := fmt.Sprintf("%d open, %d unreplied", size.open, size.unanswered)
 		b.Run(name, func(b *testing.B) {
 			t := newDumpBench(b, size.open, size.unanswered)
 			var floor dumpRow
 			rows := []dumpRow{
-				{query: "what nobody answered"},
-				{query: "what one endpoint answers"},
+				{query: "unreplied"},
+				{query: "of one endpoint"},
 				{query: "UDP"},
 				{query: "everything"},
 			}
@@ -54,7 +54,7 @@ func BenchmarkDumps(b *testing.B) {
 				results.looks = append(results.looks, row)
 			}
 			if flood, all := rows[0], rows[3]; flood.read == maxEntries && slices.Min(flood.times) > slices.Min(all.times)/4 {
-				b.Errorf("a look that is cut off takes %s, and to read everything %s", slices.Min(flood.times), slices.Min(all.times))
+				b.Errorf("a truncated dump takes %s, a full one %s", slices.Min(flood.times), slices.Min(all.times))
 			}
 		})
 	}
@@ -107,8 +107,8 @@ func (t dumpBench) dump(b *testing.B, row *dumpRow, filter conntrack.Filter, atM
 }
 
 func printDumps(w io.Writer) {
-	fmt.Fprint(w, "\nLooks at conntrack of a machine with the buckets of most; the fastest is what others on it disturb least\n\n")
-	fmt.Fprintln(w, "table\tasked for\tread\tfastest\tp50\tto a walk that finds nothing\t")
+	fmt.Fprint(w, "\nDumps of conntrack; the fastest one is the least disturbed by other load on the machine\n\n")
+	fmt.Fprintln(w, "table\tfilter\tentries read\tfastest\tp50\tto a dump without a match\t")
 	for _, row := range results.looks {
 		fastest := slices.Min(row.times)
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%.1f\t\n", row.table, row.query, row.read, fastest.Round(10*time.Microsecond),

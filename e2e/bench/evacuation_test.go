@@ -16,13 +16,13 @@ import (
 type evacuationRow struct {
 	step    string
 	took    []time.Duration
-	written int // elements, at most
+	written int // maximum number of elements
 }
 
 // BenchmarkEvacuation measures the time to evacuate a node with a third of the endpoints of 10,000 Services of ten
 // each, and to restore it.
 func BenchmarkEvacuation(b *testing.B) {
-	rows := []evacuationRow{{step: "one of three nodes is evacuated"}, {step: "it comes back"}}
+	rows := []evacuationRow{{step: "one of three nodes is evacuated"}, {step: "it is restored"}}
 	for b.Loop() {
 		measureEvacuation(b, rows)
 	}
@@ -62,7 +62,7 @@ func measureEvacuation(b *testing.B, rows []evacuationRow) {
 
 func printEvacuation(w io.Writer) {
 	fmt.Fprint(w, "\nAn evacuation, 10,000 x 10 on three nodes\n\n")
-	fmt.Fprintln(w, "step\tof\tmedian\tlongest\telements written, at most\t")
+	fmt.Fprintln(w, "step\tsamples\tmedian\tmax\tmax elements written\t")
 	for _, row := range results.evacuation {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%d\t\n", row.step, len(row.took), median(row.took).Round(time.Microsecond),
 			slices.Max(row.took).Round(time.Microsecond), row.written)

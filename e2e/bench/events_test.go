@@ -21,7 +21,7 @@ type event struct {
 
 var events = []event{
 	{name: "one endpoint replaced", number: size.scattered, change: size.replace, needs: onlyClusterIP, times: 5000},
-	{name: "one endpoint less or more", number: size.pairwise, change: size.resize, needs: onlyClusterIP, times: 5000},
+	{name: "one endpoint removed or added", number: size.pairwise, change: size.resize, needs: onlyClusterIP, times: 5000},
 	{name: "one source range replaced", number: size.loadBalancerPairwise, change: size.replaceRange, needs: loadBalancer, times: 200},
 }
 

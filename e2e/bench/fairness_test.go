@@ -20,10 +20,10 @@ type fairRow struct {
 	p50, p99, max    time.Duration
 }
 
-// BenchmarkFairness measures the latency of other Services' changes, from the object to the accepted commit. Meanwhile,
-// one tenant writes its worst objects, changes them, and deletes them, as fast as the proxy accepts changes.
+// BenchmarkFairness measures the latency of other Services' changes, from the object to the accepted commit, while one
+// tenant writes, changes and deletes its worst objects as fast as the proxy accepts changes.
 func BenchmarkFairness(b *testing.B) {
-	nobody := steep{name: "nobody"}
+	nobody := steep{name: "no tenant"}
 	for _, tenant := range append([]steep{nobody}, steeps...) {
 		b.Run(tenant.name, func(b *testing.B) {
 			for b.Loop() {

@@ -86,7 +86,7 @@ const clusterIPsDialled = 10
 // cluster is the cost of the table's size. The last three paths dial every frontend: in a large cluster the CPU caches
 // have evicted a frontend before it is dialled again, in the smallest they never have.
 func (s *site) allPaths(servers []*fabric.Pod) []*path {
-	straight := newPath("straight to the endpoint", "straight")
+	straight := newPath("directly to the endpoint", "direct")
 	for _, server := range servers {
 		straight.add(server.IPv4, podPort)
 	}

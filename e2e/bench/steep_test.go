@@ -22,7 +22,7 @@ var beside = size{1_000, 10, true}
 
 // steps are the measured steps of one tenant's objects: they are added, one thing in them changes, a proxy starts with
 // them, and they are deleted.
-var steps = []string{"appear", "one change", "restart", "go"}
+var steps = []string{"add", "change", "restart", "delete"}
 
 const tenant = "tenant"
 

@@ -44,8 +44,8 @@ type oneChange struct {
 	measured
 }
 
-// connectRow has the times of connections by one path in one cluster. The tenths are parts of the run in order of time;
-// the spread of their medians is the noise.
+// connectRow has the times of connections over one path in one cluster. The tenths are tenths of the run in order of
+// time; the spread of their medians is the noise.
 type connectRow struct {
 	path                       string
 	size                       size
@@ -99,9 +99,9 @@ func TestMain(m *testing.M) {
 
 func printFirst(w io.Writer) {
 	fmt.Fprint(w, "\nFirst sync, from the objects to the accepted commit (medians)\n")
-	fmt.Fprint(w, "floor: the kernel alone, with the same bytes in one transaction; in parts: in those that a first sync makes\n")
+	fmt.Fprint(w, "floor: the kernel alone, with the same bytes in one transaction; in batches: in the transactions of a first sync\n")
 	fmt.Fprint(w, "A mix: 80 % ClusterIP, 15 % NodePort, 5 % LoadBalancer with three source ranges, a quarter of these Local\n\n")
-	fmt.Fprintln(w, "Services x endpoints\telements\tsync\tfloor\tsync/floor\tof the fastest\tin parts\telements/s\tfloor's\tpeak memory\t")
+	fmt.Fprintln(w, "Services x endpoints\telements\tsync\tfloor\tsync/floor\tof the fastest\tin batches\telements/s\tfloor's\tpeak memory\t")
 	for _, row := range results.first {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t%d MiB\t\n", row.size, row.elements,
 			row.sync.Round(time.Millisecond), row.floor.Round(time.Millisecond), ratio(row.sync, row.floor), row.undisturbed,
@@ -112,8 +112,8 @@ func printFirst(w io.Writer) {
 }
 
 func printChanges(w io.Writer) {
-	fmt.Fprint(w, "\nOne event, from the object to the accepted commit and the sweep behind it\n\n")
-	fmt.Fprintln(w, "event\tServices x endpoints\tevents\telements written, at most\tp50\tp99\t")
+	fmt.Fprint(w, "\nOne event, from the object to the accepted commit and the cleanup after it\n\n")
+	fmt.Fprintln(w, "event\tServices x endpoints\tevents\tmax elements written\tp50\tp99\t")
 	for _, row := range results.changes {
 		p50, p99 := percentile(row.times, 50).Round(time.Microsecond), percentile(row.times, 99).Round(time.Microsecond)
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t\n", row.event, row.cluster, len(row.times), row.written, p50, p99)
@@ -122,8 +122,8 @@ func printChanges(w io.Writer) {
 }
 
 func printWithOthers(w io.Writer) {
-	fmt.Fprintf(w, "\nOne event in a small cluster, %s, alone and beside Services of others (medians)\n\n", changing)
-	fmt.Fprintln(w, "event\tbeside\tof\talone\tbeside them\tbeside/alone\t")
+	fmt.Fprintf(w, "\nOne event in a small cluster, %s, alone and with other users' Services (medians)\n\n", changing)
+	fmt.Fprintln(w, "event\tothers\tsamples\talone\twith others\twith/alone\t")
 	for _, row := range results.beside {
 		alone, beside := median(row.alone), median(row.beside)
 		fmt.Fprintf(w, "%s\t%d %s\t%d\t%s\t%s\t%.1f\t\n", row.event, row.count, row.others, len(row.alone),
@@ -133,8 +133,8 @@ func printWithOthers(w io.Writer) {
 }
 
 func printSteep(w io.Writer) {
-	fmt.Fprintf(w, "\nOne tenant's worst, beside %s Services: 2 is a sum, 4 a product or a square\n\n", beside)
-	fmt.Fprintln(w, "objects\tstep\ttook\ttwice as many\ttwice/once\t")
+	fmt.Fprintf(w, "\nOne tenant's worst load, next to %s Services: a ratio of 2 is linear, 4 quadratic\n\n", beside)
+	fmt.Fprintln(w, "objects\tstep\tonce\ttwice\ttwice/once\t")
 	for _, row := range results.steep {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t\n", row.name, row.step,
 			row.single.Round(10*time.Microsecond), row.twice.Round(10*time.Microsecond), ratio(row.twice, row.single))
@@ -143,8 +143,8 @@ func printSteep(w io.Writer) {
 }
 
 func printAffinity(w io.Writer) {
-	fmt.Fprint(w, "\nSession affinity: 10,000 x 10, every Service with it, beside the same without\n\n")
-	fmt.Fprintln(w, "step\tplain\tsticky\tsticky/plain\t")
+	fmt.Fprint(w, "\nSession affinity: 10,000 x 10, all Services with it, and the same Services without\n\n")
+	fmt.Fprintln(w, "step\twithout\twith\twith/without\t")
 	for _, row := range results.affinity {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t\n", row.step,
 			row.plain.Round(time.Microsecond), row.sticky.Round(time.Microsecond), ratio(row.sticky, row.plain))
@@ -153,8 +153,8 @@ func printAffinity(w io.Writer) {
 }
 
 func printBusy(w io.Writer) {
-	fmt.Fprint(w, "\nA restart with 10,000 x 10, beside what others have in nftables\n\n")
-	fmt.Fprintln(w, "beside\tof\tfirst sync p50\tmax\tbeside/alone\t")
+	fmt.Fprint(w, "\nA restart with 10,000 x 10, next to foreign nftables rulesets\n\n")
+	fmt.Fprintln(w, "foreign ruleset\tsamples\tfirst sync p50\tmax\tto none\t")
 	for _, row := range results.busy {
 		p50 := median(row.restarts)
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1f\t\n", row.beside, len(row.restarts), p50.Round(time.Millisecond),
@@ -164,9 +164,9 @@ func printBusy(w io.Writer) {
 }
 
 func printBounded(w io.Writer) {
-	fmt.Fprintf(w, "\nA bound of the load: 10,000 x 10 on %d nodes in %d zones, topology keys with it beside the keys alone\n\n",
+	fmt.Fprintf(w, "\nLoad bound: 10,000 x 10 on %d nodes in %d zones, topology keys without and with a bound\n\n",
 		boundedNodes, boundedZones)
-	fmt.Fprintln(w, "step\tof\tkeys p50\tp99\twith a bound p50\tp99\tbound/keys\telements written, at most\t")
+	fmt.Fprintln(w, "step\tsamples\tkeys p50\tp99\twith a bound p50\tp99\tbound/keys\tmax elements written\t")
 	for _, row := range results.bounded {
 		plain, bounded := slices.Sorted(slices.Values(row.plain)), slices.Sorted(slices.Values(row.bounded))
 		at := func(times []time.Duration, percent int) time.Duration {
@@ -175,7 +175,7 @@ func printBounded(w io.Writer) {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%.1f\t%d\t\n", row.step, len(bounded), at(plain, 50), at(plain, 99),
 			at(bounded, 50), at(bounded, 99), ratio(percentile(bounded, 50), percentile(plain, 50)), row.written)
 	}
-	fmt.Fprintln(w, "\nafter the first sync\telements\tnumbers of slots\theap\t")
+	fmt.Fprintln(w, "\nafter the first sync\telements\tslot counts\theap\t")
 	for i, name := range []string{"keys", "with a bound"} {
 		state := results.boundedStates[i]
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d MiB\t\n", name, state.elements, state.rows, state.heap>>20)
@@ -184,7 +184,7 @@ func printBounded(w io.Writer) {
 }
 
 func printFair(w io.Writer) {
-	fmt.Fprintf(w, "\nOne tenant's worst, as fast as it can write it: changes of others beside it, of %s Services\n\n", beside)
+	fmt.Fprintf(w, "\nLatency of changes of %s other Services while one tenant writes its worst load as fast as it can\n\n", beside)
 	fmt.Fprintln(w, "objects\ttenant's changes\tothers' changes\tp50\tp99\tmax\t")
 	for _, row := range results.fair {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t\n", row.name, row.tenants, row.changes,
@@ -195,11 +195,11 @@ func printFair(w io.Writer) {
 
 // connectHeading describes the measurement.
 const connectHeading = `
-One connection after the other, over IPv4 and TCP, from a pod to a pod on another node; both nodes have the tables
-p50, p99: connect() alone, which is SYN, SYN-ACK, and ACK on its way. connections/s: also the socket, its port, and a reset at the end
-floor: the same, straight to the endpoint. tenths: the medians of each tenth of the run, fastest to slowest, which is the noise
-In the first rows of each kind the frontends are as many in every cluster, spread over its table. "Each of all" is no such comparison: a
-large table does not stay in the processor's caches between two connections to one of its frontends, and the smallest does
+Sequential TCP connections over IPv4 from a pod to a pod on another node; both nodes have the tables
+p50, p99: connect(2) alone. connections/s: also creating and binding the socket, and the final reset
+floor: the same, directly to the endpoint. tenths: the medians of each tenth of the run, fastest to slowest, which is the noise
+The first rows of each kind dial the same number of frontends in every cluster, spread over its table. Rows with "each of all" cannot be
+compared like this: between two connections to a frontend, a large table is evicted from the CPU caches, and the smallest is not
 
 `
 

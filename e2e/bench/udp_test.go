@@ -38,7 +38,7 @@ var (
 func BenchmarkUDPChange(b *testing.B) {
 	size := size{services: 10_000, endpoints: 10, mix: true}
 	for _, others := range []int{0, 10_000} {
-		b.Run(fmt.Sprintf("%d flows of others", others), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%d other flows", others), func(b *testing.B) {
 			machine := newMachine(b)
 			of := serviceindex.New(conntrackgc.StaleDialWindow)
 			p := machine.proxyOf(size.cluster().Merge(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}), of)
@@ -60,13 +60,13 @@ func BenchmarkUDPChange(b *testing.B) {
 				}
 			}
 			if got := entries.count(); got != others {
-				b.Errorf("%d flows are left, want the %d of others", got, others)
+				b.Errorf("%d flows remain, want only the %d others", got, others)
 			}
 			b.ReportMetric(percentile(slices.Sorted(slices.Values(ended.times)), 50).Seconds()*1e6, "p50-µs")
-			name := fmt.Sprintf("one endpoint of a UDP Service replaced, %d flows of others", others)
+			name := fmt.Sprintf("one endpoint of a UDP Service replaced, %d other flows", others)
 			for _, row := range []oneChange{
 				{event: name, cluster: size.String(), measured: found},
-				{event: "… until its flow is ended beside it", cluster: size.String(), measured: ended},
+				{event: "… until its flow is deleted", cluster: size.String(), measured: ended},
 			} {
 				slices.Sort(row.times)
 				results.changes = append(results.changes, row)
@@ -95,7 +95,7 @@ func (m *measured) measureFlows(b *testing.B, machine *machine, of *serviceindex
 		ended += pass.Deleted
 	}
 	if err != nil || ended != 1 {
-		b.Fatalf("%d flows were ended, and %v, want the one whose endpoint was replaced", ended, err)
+		b.Fatalf("deleted %d flows, error %v, want the one whose endpoint was replaced", ended, err)
 	}
 }
 
@@ -145,7 +145,7 @@ func (f entries) begin(client netip.AddrPort, dialled, replySrc netip.Addr) {
 	to, back := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(replySrc, dnsPort)
 	flow := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 3600, Forward: tuple(client, to), Reverse: tuple(back, client)}
 	if err := f.handle.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
-		f.b.Fatalf("begin a flow from %s to %s: %v", client, to, err)
+		f.b.Fatalf("add a flow from %s to %s: %v", client, to, err)
 	}
 }
 

@@ -201,11 +201,11 @@ func TestChoicesAreThoseOfKubeProxy(t *testing.T) {
 		t.Errorf("%d of %d ports differ", len(differences), compared)
 	}
 	if compared < count {
-		t.Errorf("%d ports were compared, want one of each Service at least", compared)
+		t.Errorf("%d ports were compared, want at least one of each Service", compared)
 	}
 	for _, code := range everyReason {
 		if reasons[code] < count/200 {
-			t.Errorf("%s was the reason %d times, want %d at least", code, reasons[code], count/200)
+			t.Errorf("%s was the reason %d times, want at least %d", code, reasons[code], count/200)
 		}
 	}
 }
@@ -219,7 +219,7 @@ var everyReason = []selection.Code{
 	selection.NoEndpoints, selection.NoUsableEndpoints, selection.ClusterChoiceUnused,
 }
 
-// TestTheComparisonNotices hides one decisive property after the other from Vicinity, and expects differences.
+// TestTheComparisonNotices hides each decisive property in turn from Vicinity, and expects differences.
 func TestTheComparisonNotices(t *testing.T) {
 	const count = 1_000
 	cases := randomCases(count)
@@ -228,7 +228,7 @@ func TestTheComparisonNotices(t *testing.T) {
 			differences, compared := compare(t, cases, hide, map[selection.Code]int{})
 			t.Logf("%d of %d ports differ", len(differences), compared)
 			if len(differences) < count/100 {
-				t.Errorf("%d of %d ports differ, want %d at least", len(differences), compared, count/100)
+				t.Errorf("%d of %d ports differ, want at least %d", len(differences), compared, count/100)
 			}
 		})
 	}

@@ -20,28 +20,28 @@ const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyCon
 // odd are files with which kube-proxy starts, though it logs a warning or ignores a setting. wrong is Vicinity's error
 // for files that it rejects; empty means that it starts.
 var odd = map[string]struct{ text, wrong string }{
-	"metadata":                        {"metadata: {name: config}\n", ""},
-	"another mode's setting":          {"mode: ipvs\nipvs: {masqueradeAll: true}\n", ""},
-	"a section that is not indented":  {"ipvs:\nstrictARP: true\n", ""},
-	"a slip in what has no meaning":   {"ipvs: {strictArp: true}\n", ""},
-	"a setting that nobody has":       {"frobnicate: true\n", ""},
-	"one of Windows that nobody has":  {"winkernel: {frobnicate: 1}\n", ""},
-	"values of other modes":           {"ipvs: {syncPeriod: -1s, excludeCIDRs: [x]}\nnftables: {masqueradeBit: 99}\n", ""},
-	"pods' addresses, not used":       {"detectLocalMode: NodeCIDR\nclusterCIDR: all\n", ""},
-	"two ranges of pods, not used":    {"detectLocalMode: NodeCIDR\nclusterCIDR: 10.0.0.0/8,11.0.0.0/8\n", ""},
-	"a link, not used":                {"detectLocal: {interfaceNamePrefix: 'eni*'}\n", ""},
-	"no gates":                        {"featureGates:\n", ""},
-	"an empty document behind it":     {"---\n", ""},
-	"a slip":                          {"clusterCDIR: 10.0.0.0/8\n", "did you mean clusterCIDR?"},
-	"another case":                    {"Mode: ipvs\n", "did you mean mode?"},
-	"a setting outside of a section":  {"masqueradeAll: true\n", "did you mean iptables.masqueradeAll?"},
-	"a setting twice":                 {"mode: ipvs\nmode: iptables\n", "mode: duplicate field"},
-	"two configurations":              {"---\n" + header, "two documents"},
-	"one address for two servers":     {"metricsBindAddress: 0.0.0.0:10256\n", "each needs its own"},
-	"a link's name with a wildcard":   {"detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: 'eni*'}\n", "wildcard"},
-	"a time that the kernel has not":  {"conntrack: {udpTimeout: 500ms}\n", "less than a second"},
-	"a range with a leading zero":     {"nodePortAddresses: ['010.0.0.0/8']\n", "is not a CIDR"},
-	"a bridge's name that is no name": {"detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: abcdefghijklmnop}\n", "at most 15"},
+	"metadata":                       {"metadata: {name: config}\n", ""},
+	"another mode's setting":         {"mode: ipvs\nipvs: {masqueradeAll: true}\n", ""},
+	"a section that is not indented": {"ipvs:\nstrictARP: true\n", ""},
+	"a typo in an unused section":    {"ipvs: {strictArp: true}\n", ""},
+	"an unknown setting":             {"frobnicate: true\n", ""},
+	"an unknown Windows setting":     {"winkernel: {frobnicate: 1}\n", ""},
+	"values of other modes":          {"ipvs: {syncPeriod: -1s, excludeCIDRs: [x]}\nnftables: {masqueradeBit: 99}\n", ""},
+	"an unused, invalid pod CIDR":    {"detectLocalMode: NodeCIDR\nclusterCIDR: all\n", ""},
+	"two unused pod CIDRs":           {"detectLocalMode: NodeCIDR\nclusterCIDR: 10.0.0.0/8,11.0.0.0/8\n", ""},
+	"an unused interface":            {"detectLocal: {interfaceNamePrefix: 'eni*'}\n", ""},
+	"empty feature gates":            {"featureGates:\n", ""},
+	"an empty second document":       {"---\n", ""},
+	"a typo":                         {"clusterCDIR: 10.0.0.0/8\n", "did you mean clusterCIDR?"},
+	"wrong case":                     {"Mode: ipvs\n", "did you mean mode?"},
+	"a setting without section":      {"masqueradeAll: true\n", "did you mean iptables.masqueradeAll?"},
+	"a duplicate setting":            {"mode: ipvs\nmode: iptables\n", "mode: duplicate field"},
+	"two configurations":             {"---\n" + header, "two documents"},
+	"one address for two servers":    {"metricsBindAddress: 0.0.0.0:10256\n", "each needs its own"},
+	"an interface wildcard":          {"detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: 'eni*'}\n", "wildcard"},
+	"a timeout below one second":     {"conntrack: {udpTimeout: 500ms}\n", "less than a second"},
+	"a CIDR with a leading zero":     {"nodePortAddresses: ['010.0.0.0/8']\n", "is not a CIDR"},
+	"a bridge name too long":         {"detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: abcdefghijklmnop}\n", "at most 15"},
 }
 
 func TestWhatKubeProxyStartsWithVicinityDoes(t *testing.T) {
@@ -60,13 +60,13 @@ func TestWhatKubeProxyStartsWithVicinityDoes(t *testing.T) {
 	shipped, err := filepath.Glob("../../pkg/proxy/config/testdata/*.yaml")
 	must.Succeed(t, err)
 	if len(shipped) < 13 {
-		t.Errorf("only %d files of distributions", len(shipped))
+		t.Errorf("found only %d configuration files of distributions", len(shipped))
 	}
 	for _, path := range shipped {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			_, err := config.Read(path, config.VicinityConfig{})
 			if !starts(t, path) || err != nil {
-				t.Errorf("kube-proxy does not start, or Vicinity says %v", err)
+				t.Errorf("kube-proxy does not start, or Vicinity fails: %v", err)
 			}
 		})
 	}
@@ -76,9 +76,9 @@ func TestWhatKubeProxyStartsWithVicinityDoes(t *testing.T) {
 			must.Succeed(t, os.WriteFile(path, []byte(header+file.text), 0o600))
 			_, err := config.Read(path, config.VicinityConfig{})
 			if refused := err != nil; !starts(t, path) || refused != (file.wrong != "") {
-				t.Errorf("kube-proxy does not start, or Vicinity says %v, want %q", err, file.wrong)
+				t.Errorf("kube-proxy does not start, or Vicinity's error is %v, want %q", err, file.wrong)
 			} else if refused && !strings.Contains(err.Error(), file.wrong) {
-				t.Errorf("Vicinity says %v, want %q", err, file.wrong)
+				t.Errorf("Vicinity's error is %v, want %q", err, file.wrong)
 			}
 		})
 	}

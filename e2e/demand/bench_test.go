@@ -95,8 +95,8 @@ func BenchmarkFiveThousandProxies(b *testing.B) {
 		asked int  // Services dialled from each node
 		isNew bool // nothing was published before
 	}{
-		{"each asks 1000, at rest", 1000, false},
-		{"each asks 50, nothing is published yet", 50, true},
+		{"1000 Services per node, steady", 1000, false},
+		{"50 Services per node, nothing published", 50, true},
 	} {
 		b.Run(each.name, func(b *testing.B) {
 			if each.isNew {
@@ -218,10 +218,10 @@ func (c *pretended) measure(b *testing.B, port uint16, nodes int) {
 	b.ReportMetric(float64(r.waiting().Changes), "waiting")
 	b.ReportMetric(0, "ns/op")
 	if round, _ := r.last(); round.Reporting != nodes || len(round.Decided) != measuredServices {
-		b.Errorf("%d of %d nodes are heard, %d Services decided", round.Reporting, nodes, len(round.Decided))
+		b.Errorf("%d of %d nodes report, %d Services decided", round.Reporting, nodes, len(round.Decided))
 	}
 	if failed := r.failures(); failed > 0 {
-		b.Errorf("%d times something failed:\n%s", failed, r.log)
+		b.Errorf("%d failures:\n%s", failed, r.log)
 	}
 }
 
@@ -248,7 +248,7 @@ func (c *pretended) countWatch(b *testing.B, bytes *received.Bytes) (stop func()
 		defer close(ended)
 		for event := range events.ResultChan() {
 			if event.Type == watch.Error && ctx.Err() == nil {
-				b.Errorf("the watch ends: %v", event.Object)
+				b.Errorf("watch ended: %v", event.Object)
 			}
 		}
 	}()

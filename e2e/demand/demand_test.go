@@ -1,7 +1,7 @@
 // Package demand_test tests the measurement of demand: real proxies count real connections, and the webhook's replicas
 // pull the counts with the permissions of the manifests. It needs root.
 //
-// To test with real connections, see mended_test.go; with many nodes and given rates, publish_test.go.
+// To test with real connections, see bound_test.go; with many nodes and given rates, publish_test.go.
 package demand_test
 
 import (
@@ -269,15 +269,15 @@ func TestWhereDemandIsNotAsAssumed(t *testing.T) {
 	c.dial(t, 1, 20, 1)
 	wait.Until(t, "one Event on the Service", func() bool { return len(c.events(t)) == 1 })
 	if note := c.events(t)[0]; !strings.HasPrefix(note, "Clients in zone zone-b make ") || !strings.Contains(note, "planned for 33 %") {
-		t.Errorf("the Event says: %s", note)
+		t.Errorf("unexpected note of the Event: %s", note)
 	}
 	expectOff(t, one)
 	if _, rounds := two.last(); rounds > 0 {
-		t.Errorf("two replicas ask: the second one did %d times", rounds)
+		t.Errorf("both replicas pull: the second one did %d rounds", rounds)
 	}
 
 	one.end()
-	wait.Until(t, "the other replica knows it, too", func() bool {
+	wait.Until(t, "the other replica detects the skew", func() bool {
 		round, _ := two.last()
 		return round.Reporting == 3 && round.Services["shop/web"].MaxSkew > 2
 	})
@@ -297,7 +297,7 @@ func expectOff(t *testing.T, r *replica) {
 	round, _ := r.last()
 	report := round.Services["shop/web"]
 	if report.MostSkewedZone != "zone-b" || report.MaxSkew < 2 || report.MaxSkew > 20./22*3 || len(round.Services) != 1 {
-		t.Errorf("off by %.3f in %q, want 2 to %.3f in zone-b; parts %v of %d Services", report.MaxSkew, report.MostSkewedZone, 20./22*3,
+		t.Errorf("skew %.3f in %q, want 2 to %.3f in zone-b; parts %v, %d Services", report.MaxSkew, report.MostSkewedZone, 20./22*3,
 			report.Parts, len(round.Services))
 	}
 }
@@ -317,7 +317,7 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 		{"the account of the component", reader, demandapi.Path, 200},
 		{"the account of the component", reader, "/metrics", 403},
 		{"the webhook", webhook, demandapi.Path, 403},
-		{"nobody", "abc", demandapi.Path, 401},
+		{"an invalid token", "abc", demandapi.Path, 401},
 	} {
 		url := fmt.Sprintf("https://%s:%d%s", c.nodes[0].IPv4, port, each.path)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -325,7 +325,7 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 		request.Header.Set("Authorization", "Bearer "+each.token)
 		var status int
 		var body []byte
-		wait.Success(t, "an answer", func() error {
+		wait.Success(t, "a response", func() error {
 			response, err := client.Do(request)
 			if err != nil {
 				return err
@@ -336,7 +336,7 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 			return err
 		})
 		if status != each.want {
-			t.Errorf("%s gets %s: status %d, want %d: %.100s", each.who, each.path, status, each.want, body)
+			t.Errorf("%s reads %s: status %d, want %d: %.100s", each.who, each.path, status, each.want, body)
 		}
 	}
 	for verb, want := range map[string]string{
@@ -351,7 +351,7 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 			strings.Fields(verb)...)
 		said, _ := c.api.TryKubectl(t.Context(), arguments...) // kubectl also fails if the result is no
 		if got, _, _ := strings.Cut(strings.TrimSpace(said), "\n"); got != want {
-			t.Errorf("may the webhook %s? %q, want %q", verb, said, want)
+			t.Errorf("the webhook may %s: %q, want %q", verb, said, want)
 		}
 	}
 	rules := c.api.Kubectl(t, "auth", "can-i", "--list", "--as", "system:serviceaccount:"+system+":"+account)

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// perSecond200 is the number of connections of all clients per second, busyZone the zone of nine in ten of them.
+	// connectionsPerSecond is the rate of all clients together. Nine of ten connections come from busyZone.
 	perSecond200 = 200
 	busyZone     = "zone-b"
 	// withinBound is the maximum load of an endpoint, as a multiple of the mean, apart from chance: the bound plus the
@@ -41,7 +41,7 @@ type diallers struct {
 	town   *town
 	failed atomic.Int64
 	mutex  sync.Mutex
-	counts map[string]int // by the pod that answered
+	counts map[string]int // by the pod that responded
 }
 
 func (c *town) gather(t *testing.T) *diallers {
@@ -129,7 +129,7 @@ func (c *diallers) expectBound(t *testing.T, when string) {
 			return
 		}
 	}
-	t.Errorf("%s, the busiest endpoint gets %.2f times the mean, and may get %.2f", when, got, most)
+	t.Errorf("%s, the busiest endpoint gets %.2f times the mean, want at most %.2f", when, got, most)
 }
 
 // elements returns the number of elements that each proxy has written into the kernel so far.
@@ -152,7 +152,7 @@ func (c *town) elements(t *testing.T) map[string]float64 {
 // elements changes during some rounds of the leader.
 func (c *town) settled(t *testing.T, leader *replica) (object *servicedemand.ServiceDemand, elements map[string]float64) {
 	t.Helper()
-	wait.Until(t, "neither what is published changes nor what the proxies wrote", func() bool {
+	wait.Until(t, "stable demand and elements", func() bool {
 		object, elements = objectOf(t, c.client, "web"), c.elements(t)
 		_, began := leader.last()
 		wait.Until(t, "five rounds", func() bool { _, rounds := leader.last(); return rounds >= began+5 })
@@ -169,14 +169,14 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	c := newTownOf(t, "measured", "node-a1", "node-a2", "node-b1", "node-b2", "node-c1", "node-c2")
 	diallers := c.gather(t)
 	if got := diallers.busiest(t, 1000); got < 2 {
-		t.Errorf("before anybody measures, the busiest endpoint gets %.2f times the mean: there is nothing to mend", got)
+		t.Errorf("without measured demand, the busiest endpoint gets only %.2f times the mean", got)
 	}
 	one := c.start(t, "one", time.Hour)
-	wait.Until(t, "all six proxies plan with what was measured", func() bool { return c.planned("measured") == len(c.nodes) })
-	wait.Until(t, "published is what is asked", func() bool { return c.demandOf(t, busyZone) > 880_000 })
-	diallers.expectBound(t, "with demand as measured")
+	wait.Until(t, "all six proxies plan with measured demand", func() bool { return c.planned("measured") == len(c.nodes) })
+	wait.Until(t, "the actual demand is published", func() bool { return c.demandOf(t, busyZone) > 880_000 })
+	diallers.expectBound(t, "with measured demand")
 	_, rounds := one.last()
-	t.Logf("kept after %d rounds at most", rounds)
+	t.Logf("the bound holds after at most %d rounds", rounds)
 	said := c.explain(t, 2)
 	for _, want := range []string{"Zones ask as measured at ", "6 of 6 nodes heard: zone-b ", "would get 2."} {
 		if !strings.Contains(said, want) {
@@ -190,10 +190,10 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	one.end()
 	wait.Until(t, "ten rounds of the successor", func() bool { _, rounds := two.last(); return rounds >= 10 })
 	if after := objectOf(t, c.client, "web"); math.Abs(float64(zoneDemand(after, busyZone))-float64(zoneDemand(before, busyZone))) > 25_000 {
-		t.Errorf("the successor says %v, and it was %v", after.Zones, before.Zones)
+		t.Errorf("the successor published %v, want %v", after.Zones, before.Zones)
 	}
 	if now := c.elements(t); objectOf(t, c.client, "web").ResourceVersion == before.ResourceVersion && !maps.Equal(now, elements) {
-		t.Errorf("elements were written, %v after %v, and nothing was published", now, elements)
+		t.Errorf("elements were written without new demand: %v after %v", now, elements)
 	}
 
 	// A third of the proxies stops. Their rules stay, and their nodes count as before.
@@ -205,7 +205,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	wait.Until(t, "ten rounds without them", func() bool { _, rounds := two.last(); return rounds >= began+10 })
 	diallers.expectBound(t, "with a third of the proxies stopped")
 	if got := c.demandOf(t, busyZone); got < 870_000 {
-		t.Errorf("zone-b asks %d millionths, with a third of the proxies stopped", got)
+		t.Errorf("demand of zone-b is %d ppm with a third of the proxies stopped", got)
 	}
 	for _, node := range []int{1, 3} {
 		c.startProxy(t, node)
@@ -214,40 +214,39 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	// No leader publishes for more than an hour, so proxies use the default demand.
 	two.end()
 	c.ageLease(t, 2*time.Hour)
-	wait.Until(t, "all six proxies plan with what is assumed", func() bool { return c.planned("labels") == len(c.nodes) })
+	wait.Until(t, "all six proxies plan with default demand", func() bool { return c.planned("labels") == len(c.nodes) })
 	if got := diallers.busiest(t, 1000); got < 2 {
-		t.Errorf("once nothing measured counts, the busiest endpoint gets %.2f times the mean", got)
+		t.Errorf("with default demand, the busiest endpoint gets only %.2f times the mean", got)
 	}
 	if said := c.explain(t, 2); !strings.Contains(said, string(servicedemand.NotConfirmed)) {
-		t.Errorf("explain does not say that it is too old:\n%s", said)
+		t.Errorf("explain does not report the expired Lease:\n%s", said)
 	}
 }
 
 // TestANodeThatLies checks that a program in place of a node's proxy can at most disable the bound: endpoints get the
-// load of the zone preference alone, other Services are not affected, and everything is as before when the program
-// ends.
+// load of the zone preference alone, other Services are not affected, and the bound holds again when the program ends.
 func TestANodeThatLies(t *testing.T) {
 	c := newTownOf(t, "measured", "node-a1", "node-a2", "node-b1", "node-b2", "node-c1", "node-c2")
 	diallers := c.gather(t)
 	replica := c.start(t, "one", time.Hour)
-	wait.Until(t, "published is what is asked", func() bool { return c.demandOf(t, busyZone) > 880_000 })
+	wait.Until(t, "the actual demand is published", func() bool { return c.demandOf(t, busyZone) > 880_000 })
 
 	must.Succeed(t, c.proxies[4].Stop(wait.Timeout))
 	lie := c.lie(t, 4)
-	wait.Until(t, "the lie is published", func() bool { return c.demandOf(t, "zone-c") > 900_000 })
+	wait.Until(t, "the false demand is published", func() bool { return c.demandOf(t, "zone-c") > 900_000 })
 	// With the zone preference alone, each of the two endpoints would get 0.45 of all connections, 2.7 times the mean.
 	if got := diallers.busiest(t, observedRounds/2); got > 2.7*1.1+1./8 {
 		t.Errorf("the busiest endpoint gets %.2f times the mean, more than preference alone would give it", got)
 	}
 	if token := lie.token.Load(); token == nil || c.may(t, *token, "get", "nodes") || c.may(t, *token, "list", "services") {
-		t.Error("what the liar was shown is good for more than one page, or it was shown nothing")
+		t.Error("the lying proxy got no token, or one that permits more than one page")
 	}
 	lie.stop()
 	c.startProxy(t, 4)
-	wait.Until(t, "published is what is asked", func() bool { return c.demandOf(t, busyZone) > 880_000 })
-	diallers.expectBound(t, "after the lie")
+	wait.Until(t, "the actual demand is published", func() bool { return c.demandOf(t, busyZone) > 880_000 })
+	diallers.expectBound(t, "after the false reports")
 	if replica.failures() > 0 {
-		t.Errorf("%d times something failed", replica.failures())
+		t.Errorf("%d failures", replica.failures())
 	}
 }
 

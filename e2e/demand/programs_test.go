@@ -82,11 +82,11 @@ func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 	leases := d.town.api.Admin.CoordinationV1().Leases(system)
 	lease, err := leases.Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
 	if err == nil && *lease.Spec.HolderIdentity != "other" || err != nil && !apierrors.IsNotFound(err) {
-		t.Errorf("the replica that leads no more has written the Lease %s: %+v, %v", servicedemand.LeaseName, lease.Spec, err)
+		t.Errorf("the former leader has written the Lease %s: %+v, %v", servicedemand.LeaseName, lease.Spec, err)
 	}
 	lease, err = leases.Get(t.Context(), "vicinity-demand-publisher", metav1.GetOptions{})
 	if must.Succeed(t, err); *lease.Spec.HolderIdentity != "other" || other.Log.Has(ended) {
-		t.Errorf("who leads: %s, want the other one, which has led since", *lease.Spec.HolderIdentity)
+		t.Errorf("the leader is %s, want other, without a break", *lease.Spec.HolderIdentity)
 	}
 
 	// The API server stops. Each replica logs that once.
@@ -104,7 +104,7 @@ func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 	wait.Until(t, "one of them leads again", func() bool { return stopped.Log.Count(elected)+other.Log.Count(elected) == 3 })
 	for _, replica := range replicas {
 		if lines := replica.Log.Lines(away); len(lines) > 2 { // one for reads, and one for writes
-			t.Errorf("that its Lease cannot be used it says %d times: %q", len(lines), lines)
+			t.Errorf("%d log lines about the unusable Lease, want at most 2: %q", len(lines), lines)
 		}
 	}
 }

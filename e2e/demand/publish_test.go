@@ -48,7 +48,7 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 		return zoneDemand(d, "a") > 600_000 && d.NodesReporting == 8
 	})
 	if owner := first.OwnerReferences; len(owner) != 1 || owner[0].UID != web.UID || owner[0].Controller != nil {
-		t.Errorf("it is owned by %+v, want by Service web", owner)
+		t.Errorf("owner references %+v, want Service web", owner)
 	}
 	if len(first.Zones) != 3 || zoneDemand(first, "a")+zoneDemand(first, "b")+zoneDemand(first, "") != servicedemand.PPM ||
 		first.Zones[0].Zone != "" {
@@ -57,7 +57,7 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 	row := strings.Fields(strings.Split(c.api.Kubectl(t, "get", "servicedemands", "--namespace", "shop"), "\n")[1])
 	asks := fmt.Sprintf(`{"demandPPM":%d,"zone":"a"}`, zoneDemand(first, "a"))
 	if len(row) != 6 || row[0] != "web" || row[2] != "8" || !strings.Contains(row[5], asks) {
-		t.Errorf("kubectl get says %q", row)
+		t.Errorf("kubectl get prints %q", row)
 	}
 	holder := func() string {
 		lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
@@ -66,43 +66,43 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 		}
 		return *lease.Spec.HolderIdentity
 	}
-	wait.Equal(t, "who renews the Lease", "one", holder)
+	wait.Equal(t, "the holder of the Lease", "one", holder)
 
 	two := c.start(t, "two")
 	one.end()
-	wait.Equal(t, "who renews the Lease", "two", holder)
+	wait.Equal(t, "the holder of the Lease", "two", holder)
 	before := c.object(t, "web").ResourceVersion
 	_, began := two.last()
 	wait.Until(t, "ten more rounds", func() bool { _, rounds := two.last(); return rounds >= began+10 })
 	if after := c.object(t, "web").ResourceVersion; after != before || two.writes.All() != "map[]" {
-		t.Errorf("the successor writes %s: version %s after %s", two.writes.All(), after, before)
+		t.Errorf("the successor wrote %s: version %s after %s", two.writes.All(), after, before)
 	}
 
 	c.setDemand("shop/web", 10, 10, 10, 900, 900, 900, 10, 10)
 	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 900_000 })
 	for _, name := range []string{"assumed", "named"} {
 		if object := c.object(t, name); object != nil {
-			t.Errorf("of %s it is published: %+v", name, object)
+			t.Errorf("demand of %s is published: %+v", name, object)
 		}
 	}
 	if round, _ := two.last(); len(round.Services) != 1 {
-		t.Errorf("%d Services are compared with what is assumed, want one", len(round.Services))
+		t.Errorf("%d Services are compared with the default demand, want 1", len(round.Services))
 	}
 
 	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.DemandSourceAnnotation+"-")
-	wait.Until(t, "the end of what nobody wants", func() bool { return c.object(t, "web") == nil })
+	wait.Until(t, "the deletion of unrequested demand", func() bool { return c.object(t, "web") == nil })
 	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.DemandSourceAnnotation+"=measured")
 	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 900_000 })
 	// This API server has no garbage collector for objects without an owner.
 	c.api.Kubectl(t, "delete", "service", "--namespace", "shop", "web")
-	wait.Until(t, "the end of what has no Service", func() bool { return c.object(t, "web") == nil })
+	wait.Until(t, "the deletion of demand without a Service", func() bool { return c.object(t, "web") == nil })
 	// The observer is notified only after the response.
-	wait.Until(t, "the successor is told that it created one object, updated the other one, and deleted both", func() bool {
+	wait.Until(t, "the successor reports one creation, updates, and two deletions", func() bool {
 		got := two.reportedOf()
 		return got["create"] == 1 && got["delete"] == 2 && got["update"] > 0
 	})
 	if one.failures()+two.failures() > 0 {
-		t.Errorf("%d and %d times something failed", one.failures(), two.failures())
+		t.Errorf("%d and %d failures", one.failures(), two.failures())
 	}
 }
 
@@ -127,10 +127,10 @@ func TestOneRejectionStopsNobody(t *testing.T) {
 	_, began := r.last()
 	wait.Until(t, "five more rounds", func() bool { _, rounds := r.last(); return rounds >= began+5 })
 	if after := c.object(t, "foreign"); after.ResourceVersion != foreign.ResourceVersion {
-		t.Errorf("what somebody else wrote is now %+v", after)
+		t.Errorf("the object of another author changed: %+v", after)
 	}
 	if lines := r.log.Count("object=ending/web"); lines != 1 || !r.log.Has("being terminated") {
-		t.Errorf("the refusal is logged %d times, want once, with its cause", lines)
+		t.Errorf("the rejection is logged %d times, want once, with its cause", lines)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestTheLeaseIsRenewedWhileNineOfTenNodesReport(t *testing.T) {
 	wait.Until(t, "ten rounds", func() bool { _, rounds := r.last(); return rounds >= 10 })
 	lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("of 7 of 8 nodes it is said that they are enough: %+v, %v", lease, err)
+		t.Errorf("a Lease although only 7 of 8 nodes report: %+v, %v", lease, err)
 	}
 	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100, 100)
 	wait.Success(t, "the Lease", func() error {
@@ -182,7 +182,7 @@ func TestTheSchemaRejectsWhatCannotBe(t *testing.T) {
 		{"a million", map[string]uint32{"": 400_000, "b": 600_000}, ""},
 		{"more than a million", map[string]uint32{"a": 400_001, "b": 600_000}, "more than a million together"},
 		{"a zone with more than a million", map[string]uint32{"a": 1_000_001}, "less than or equal to 1000000"},
-		{"as many zones as there may be", zones(512), ""},
+		{"the maximum number of zones", zones(512), ""},
 		{"513 zones", zones(513), "must have at most 512 items"},
 		{"no zones", nil, "zones"},
 	} {
@@ -192,7 +192,7 @@ func TestTheSchemaRejectsWhatCannotBe(t *testing.T) {
 		}
 	}
 	if text := c.api.Kubectl(t, "explain", "servicedemands.zones.demandPPM"); !strings.Contains(text, "of a million connections") {
-		t.Errorf("kubectl explain says %s", text)
+		t.Errorf("kubectl explain prints %s", text)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites(t *testing.T) {
 	delete(want, "metadata")
 	delete(other.Object, "metadata")
 	if diff := cmp.Diff(want, other.Object); diff != "" {
-		t.Errorf("as the API server has it (-written +got):\n%s", diff)
+		t.Errorf("the stored object (-written +got):\n%s", diff)
 	}
 	read := &servicedemand.ServiceDemand{}
 	must.Succeed(t, c.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, read))
@@ -220,7 +220,7 @@ func TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites(t *testing.T) {
 	read.Zones, read.ObservedAt = []servicedemand.Zone{{Zone: "b", DemandPPM: 1_000_000}}, metav1.Now()
 	must.Succeed(t, c.client.Update(t.Context(), read))
 	if demand, errs := convert.ServiceDemand(read); demand == nil || len(errs) > 0 {
-		t.Errorf("once it is written again a proxy reads it as %+v, %v", demand, errs)
+		t.Errorf("after an update a proxy reads it as %+v, %v", demand, errs)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestNobodyElseMayWriteDemand(t *testing.T) {
 	got := map[string]bool{}
 	for who, config := range map[string]*rest.Config{
 		"the webhook": c.api.Account(t, system, "vicinity-webhook"), "a tenant": tenant,
-		"a proxy": c.api.Account(t, "kube-system", "vicinity-proxy"), "whose token proxies see": c.api.Account(t, system, account),
+		"a proxy": c.api.Account(t, "kube-system", "vicinity-proxy"), "the account of the token": c.api.Account(t, system, account),
 	} {
 		as, err := client.New(config, client.Options{Scheme: scheme})
 		must.Succeed(t, err)
@@ -245,8 +245,8 @@ func TestNobodyElseMayWriteDemand(t *testing.T) {
 		}
 		got[who] = err == nil
 	}
-	want := map[string]bool{"the webhook": true, "a tenant": false, "a proxy": false, "whose token proxies see": false}
+	want := map[string]bool{"the webhook": true, "a tenant": false, "a proxy": false, "the account of the token": false}
 	if !maps.Equal(want, got) {
-		t.Errorf("who may write: %v, want %v", got, want)
+		t.Errorf("permission to write: %v, want %v", got, want)
 	}
 }

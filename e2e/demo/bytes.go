@@ -37,9 +37,9 @@ func (t traffic) since(before traffic) traffic {
 // playBytes is the last act: the proxies' counts of traffic between zones without and with the annotation. It returns
 // the result and the mistakes.
 func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []string, err error) {
-	p.headline("7. The owner asks for the zone, and no byte crosses any more")
-	p.print("  The proxies run with --traffic-accounting=totals: they count what connections move, and between which zones, without " +
-		"another rule in")
+	p.headline("7. The owner sets the zone key, and no byte leaves its zone")
+	p.print("  The proxies run with --traffic-accounting=totals: they count the bytes of connections, also between zones, without " +
+		"additional rules in")
 	p.print("  the kernel. First the Service has no annotation. Then its owner adds")
 	p.print("  vicinity.dev/topology-keys: %q", topologyKeys)
 	anywhere, failures, err := s.countBytes(ctx, "", func(location) []location { return s.locations })
@@ -51,7 +51,7 @@ func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []s
 		return "", nil, err
 	}
 	all := bytesConnections * len(s.locations)
-	p.print("\n  What /metrics of all proxies say of %d connections without the annotation and %d with it, headers included:\n", all, all)
+	p.print("\n  /metrics of all proxies for %d connections without the annotation and %d with it, including headers:\n", all, all)
 	p.print("  %s", p.ink(dim, fmt.Sprintf("%-24s%12s%18s", "", "bytes moved", "to other zones")))
 	p.print("  %-24s%12.0f%s", "without an annotation", anywhere.bytes, p.ink(red, fmt.Sprintf("%18.0f", anywhere.crossing)))
 	p.print("  %-24s%12.0f%s", "with it", near.bytes, p.ink(green, fmt.Sprintf("%18.0f", near.crossing)))
@@ -61,8 +61,8 @@ func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []s
 	for _, sentence := range bytesMistakes(anywhere, near) {
 		wrong = append(wrong, "act 7. "+sentence)
 	}
-	shown = fmt.Sprintf("Of %.0f bytes %.0f %% went to other zones, by the proxies' own count; "+
-		"since the owner asked for the zone, none of %.0f.",
+	shown = fmt.Sprintf("Of %.0f bytes %.0f %% went to other zones without the annotation, "+
+		"and none of %.0f with it.",
 		anywhere.bytes, 100*anywhere.crossing/anywhere.bytes, near.bytes)
 	return shown, wrong, nil
 }
@@ -73,9 +73,9 @@ func bytesMistakes(anywhere, near traffic) []string {
 	want := 1 - 1/float64(len(zoneLetters))
 	noise := deviations * math.Sqrt(want*(1-want)/anywhere.connections)
 	if got := anywhere.crossing / anywhere.bytes; anywhere.bytes == 0 {
-		found = append(found, "without an annotation the proxies counted no byte")
+		found = append(found, "without an annotation the proxies counted no bytes")
 	} else if math.Abs(got-want) > noise {
-		found = append(found, fmt.Sprintf("without an annotation %.0f %% of the bytes went to other zones; it should be %.0f %%",
+		found = append(found, fmt.Sprintf("without an annotation %.0f %% of the bytes went to other zones, want %.0f %%",
 			100*got, 100*want))
 	}
 	if near.crossing > 0 || near.bytes == 0 {
@@ -122,7 +122,7 @@ func (s *stage) settle(ctx context.Context) (traffic, error) {
 		for _, location := range s.locations {
 			here, err := forget(ctx, location)
 			if err != nil {
-				return traffic{}, fmt.Errorf("having %s forget connections: %w", location.node.Name, err)
+				return traffic{}, fmt.Errorf("delete conntrack entries on %s: %w", location.node.Name, err)
 			}
 			forgotten += here
 		}
@@ -133,7 +133,7 @@ func (s *stage) settle(ctx context.Context) (traffic, error) {
 		case forgotten == 0 && counted.connections >= wanted:
 			return counted, nil
 		case ctx.Err() != nil:
-			err = fmt.Errorf("%.0f connections ended, and after %s the proxies have counted %.0f", wanted, countTimeout, counted.connections)
+			err = fmt.Errorf("%.0f connections ended, but after %s the proxies have counted %.0f", wanted, countTimeout, counted.connections)
 		}
 	}
 	return traffic{}, err
@@ -178,7 +178,7 @@ func (s *stage) traffic(ctx context.Context) (sum traffic, err error) {
 		parser := expfmt.NewTextParser(prometheus.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 		if err != nil {
-			return traffic{}, fmt.Errorf("reading /metrics of the proxy on %s: %w", proxy.node.Name, err)
+			return traffic{}, fmt.Errorf("parse /metrics of the proxy on %s: %w", proxy.node.Name, err)
 		}
 		sum.connections += sumOfSeries(families["vicinity_connections_total"], "outcome", "replied")
 		sum.bytes += sumOfSeries(families["vicinity_traffic_bytes_total"], "", "")

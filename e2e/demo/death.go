@@ -27,8 +27,7 @@ const (
 	// table for all nodes. It takes up to seven seconds until the failure is detected and two scans have found the
 	// connection unreplied, and longer if other programs run.
 	deathTimeout = 30 * time.Second
-	// waitedFor is the duration of a connection from which on its first SYN was lost: the kernel retransmits it after a
-	// second.
+	// A connection that takes longer than waitedFor has lost its first SYN, which the kernel retransmits after a second.
 	waitedFor = 500 * time.Millisecond
 	// statusTimeout bounds the time until proxies have probed each other once, and until they detect that a node is gone
 	// or back.
@@ -45,7 +44,7 @@ type second struct {
 // playDeath is the sixth act: a node's cable is unplugged while all clients connect. It returns the result and the
 // mistakes.
 func (s *stage) playDeath(ctx context.Context, p *page) (shown string, wrong []string, err error) {
-	p.headline("6. The cable of " + deadNode + " is pulled")
+	p.headline("6. The cable of " + deadNode + " is unplugged")
 	if err := errors.Join(s.writeServiceWith("", unbounded), s.waitForUnreachable(ctx, 0)); err != nil {
 		return "", nil, err
 	}
@@ -54,8 +53,8 @@ func (s *stage) playDeath(ctx context.Context, p *page) (shown string, wrong []s
 	if err := load.dialAll(ctx, s.locations); err != nil {
 		return "", nil, err
 	}
-	p.print("  The Service has no annotation now, so each web pod gets a sixth. Nobody tells the proxies that one is gone: Kubernetes takes")
-	p.print("  50 seconds to notice, and until then kube-proxy sends a sixth of all new connections into nothing.")
+	p.print("  The Service has no annotation now, so each web pod gets a sixth. The proxies are not notified of the failure: Kubernetes takes")
+	p.print("  50 seconds to detect it, and until then with kube-proxy a sixth of all new connections would fail.")
 	if err := dead.node.Unplug(); err != nil {
 		return "", nil, err
 	}
@@ -83,7 +82,7 @@ func (s *stage) playDeath(ctx context.Context, p *page) (shown string, wrong []s
 		return "", wrong, err
 	}
 	p.print("\n  The cable is plugged in again. %s had connections again after %s.", dead.web.Name, short(time.Since(plugged)))
-	shown = fmt.Sprintf("A node vanished: of %d new connections %d waited, %.1f s at most, and none failed.",
+	shown = fmt.Sprintf("A node failed: of %d new connections %d waited, at most %.1f s, and none failed.",
 		total.made, total.waited, total.maxLatency.Seconds())
 	return shown, wrong, nil
 }
@@ -174,7 +173,7 @@ func (s *stage) waitForUnreachable(ctx context.Context, unreachable int) error {
 				break
 			}
 			if ctx.Err() != nil {
-				return fmt.Errorf("after %s the proxy on %s should know of %d nodes, of which %d do not answer: it knows %+v: %w",
+				return fmt.Errorf("after %s the proxy on %s should know %d nodes, %d of them unreachable, but reports %+v: %w",
 					statusTimeout, proxy.node.Name, len(s.locations)-1, unreachable, known, errors.Join(ctx.Err(), err))
 			}
 			time.Sleep(100 * time.Millisecond) // leaves CPU time to the proxies
@@ -190,7 +189,7 @@ func (s *stage) explainOn(ctx context.Context, on location) (string, error) {
 
 // printSeconds prints a column for each second.
 func printSeconds(p *page, seconds []second) {
-	lines := []string{"begun in second", "connections", "waited", "failed", "the longest wait"}
+	lines := []string{"started in second", "connections", "waited", "failed", "longest wait"}
 	cell := func(count int) string {
 		if count == 0 {
 			return "·"
@@ -216,8 +215,8 @@ func printSeconds(p *page, seconds []second) {
 	p.print("")
 }
 
-// deathMistakes returns the mistakes of the sixth act as sentences; none if all is well. unknown is the reason why some
-// proxy did not detect the failure.
+// deathMistakes returns the mistakes of the sixth act as sentences; none if everything is as expected. unknown is the
+// reason why some proxy did not detect the failure.
 func deathMistakes(seconds []second, straight second, unknown error) []string {
 	var found []string
 	total := sumOf(seconds)
@@ -231,11 +230,11 @@ func deathMistakes(seconds []second, straight second, unknown error) []string {
 		found = append(found, "no connection waited, so nothing is shown")
 	}
 	if last := seconds[len(seconds)-1]; last.waited*20 > last.made {
-		found = append(found, fmt.Sprintf("%d of %d connections of the last second waited: the node is not avoided", last.waited, last.made))
+		found = append(found, fmt.Sprintf("%d of %d connections of the last second waited: the node is not demoted", last.waited, last.made))
 	}
 	if len(found) > 0 && straight.waited+straight.failed > 0 {
-		found = append(found, fmt.Sprintf("the machine is busy, and that may be why: of %d connections straight to a pod, past every proxy, "+
-			"%d waited, %.1f s at most, and %d failed; play it again when less runs", straight.made, straight.waited,
+		found = append(found, fmt.Sprintf("the machine is busy, which may be the cause: of %d connections directly to a pod, without a proxy, "+
+			"%d waited, at most %.1f s, and %d failed; run the demo again on an idle machine", straight.made, straight.waited,
 			straight.maxLatency.Seconds(), straight.failed))
 	}
 	return found

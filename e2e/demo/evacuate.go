@@ -24,8 +24,8 @@ func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wron
 	if err := s.restore(ctx); err != nil {
 		return "", nil, err
 	}
-	p.print("  The web pods are as in act 1, and every client goes on connecting. Both nodes of zone-b get the label")
-	p.print("  vicinity.dev/evacuate: \"true\". Their pods run on; as long as others may serve, no new connection goes there.")
+	p.print("  The web pods are as in act 1, and every client keeps connecting. Both nodes of zone-b get the label")
+	p.print("  vicinity.dev/evacuate: \"true\". Their pods keep running, but get no new connections while others can serve.")
 	open, err := s.open()
 	defer func() { err = errors.Join(err, open.close()) }()
 	if err != nil {
@@ -52,14 +52,14 @@ func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wron
 	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // the comparison has shown that IPv6 is the same
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
 	if home.late == nil {
-		p.print("\n  The label goes. All of %s was home again after %s.", over.changed, short(home.took.all))
+		p.print("\n  The label is removed. All connections of %s stay there again after %s.", over.changed, short(home.took.all))
 	}
 	wrong = append(wrongIn(evacuation, away, view), wrongIn(over, home, s.table(over, home.rows))...)
 	for _, sentence := range append(failures, moved...) {
 		wrong = append(wrong, "act 5. "+sentence)
 	}
-	shown = fmt.Sprintf("The label of an evacuation came and went: none of %d new connections failed, "+
-		"and %d that were open stayed where they were.", made, len(open))
+	shown = fmt.Sprintf("A zone was evacuated and restored: none of %d new connections failed, "+
+		"and %d open ones kept their endpoints.", made, len(open))
 	return shown, wrong, nil
 }
 
@@ -131,7 +131,7 @@ func (b *busy) record(from location, err error) {
 	defer b.mu.Unlock()
 	b.made++
 	if err != nil && len(b.failures) < failuresWorthTrying {
-		b.failures = append(b.failures, fmt.Sprintf("%s: a connection failed while the label came or went: %v", from.node.Name, err))
+		b.failures = append(b.failures, fmt.Sprintf("%s: a connection failed during the evacuation: %v", from.node.Name, err))
 	}
 }
 
@@ -177,9 +177,9 @@ func (all openConnections) moved() []string {
 	for _, c := range all {
 		reply, err := c.Request(connectionTimeout)
 		if err != nil {
-			found = append(found, fmt.Sprintf("%s: a connection that was open before the label broke: %v", c.from.node.Name, err))
+			found = append(found, fmt.Sprintf("%s: a connection that was open before the evacuation failed: %v", c.from.node.Name, err))
 		} else if reply.Pod != c.web {
-			found = append(found, fmt.Sprintf("%s: a connection that was open before the label went from %s to %s",
+			found = append(found, fmt.Sprintf("%s: a connection that was open before the evacuation moved from %s to %s",
 				c.from.node.Name, c.web, reply.Pod))
 		}
 	}

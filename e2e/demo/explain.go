@@ -46,7 +46,7 @@ func (s *stage) explain(ctx context.Context, node string, more ...string) (strin
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(ended.Stderr)))
 	}
-	return "", fmt.Errorf("running proxy explain for %s: %w", node, err)
+	return "", fmt.Errorf("run proxy explain for %s: %w", node, err)
 }
 
 // disagreements returns, as sentences, the differences between explain's output for every node and the owner's
@@ -69,7 +69,7 @@ func (s *stage) compareExplanations(ctx context.Context, compare func(location, 
 		}
 		var explanations []explanation
 		if err := json.Unmarshal([]byte(output), &explanations); err != nil {
-			found = append(found, fmt.Sprintf("%s: the output of proxy explain -o json: %v", p.node.Name, err))
+			found = append(found, fmt.Sprintf("%s: decode the output of proxy explain -o json: %v", p.node.Name, err))
 			continue
 		}
 		found = append(found, compare(p, explanations)...)
@@ -89,7 +89,7 @@ func shareDisagreement(node string, explanations []explanation, wanted []locatio
 			}
 		}
 		if math.Abs(said-near) > 0.001 {
-			found = append(found, fmt.Sprintf("%s: explain says that %.1f %% of the %s connections stay in the zone; it should be %.1f %%",
+			found = append(found, fmt.Sprintf("%s: explain reports that %.1f %% of the %s connections stay in the zone, want %.1f %%",
 				node, 100*said, e.Family, 100*near))
 		}
 	}
@@ -109,7 +109,7 @@ func reasonDisagreement(node string, explanations []explanation, evacuated []loc
 		}
 		slices.Sort(got)
 		if want := endpoints(evacuated, addrIn(e.Family)); !slices.Equal(got, want) {
-			found = append(found, fmt.Sprintf("%s: explain says the %s endpoints %v are being evacuated; it should be %v",
+			found = append(found, fmt.Sprintf("%s: explain reports %s endpoints %v as evacuated, want %v",
 				node, e.Family, got, want))
 		}
 	}
@@ -131,19 +131,19 @@ func disagreement(node string, explanations []explanation, wanted []location) []
 	for _, e := range explanations {
 		addrOf, known := families[e.Family]
 		if !known {
-			found = append(found, fmt.Sprintf("%s: explain names the family %q twice, or there is no such family", node, e.Family))
+			found = append(found, fmt.Sprintf("%s: explain reports the family %q twice, or it is unknown", node, e.Family))
 			continue
 		}
 		delete(families, e.Family)
 		want := endpoints(wanted, addrOf)
 		got := slices.Sorted(slices.Values(e.Cluster.Endpoints))
 		if !slices.Equal(got, want) {
-			found = append(found, fmt.Sprintf("%s: explain says %s connections go to %v, the owner asked for %v", node, e.Family, got, want))
+			found = append(found, fmt.Sprintf("%s: explain reports that %s connections go to %v, want %v", node, e.Family, got, want))
 		}
 	}
 	for _, family := range []string{"IPv4", "IPv6"} {
 		if _, missing := families[family]; missing {
-			found = append(found, fmt.Sprintf("%s: explain says nothing of %s", node, family))
+			found = append(found, fmt.Sprintf("%s: explain reports nothing about %s", node, family))
 		}
 	}
 	return found

@@ -130,7 +130,7 @@ func (c loadTopology) dialUntilAll(ctx context.Context, from location, wanted []
 				break
 			}
 			if ctx.Err() != nil {
-				return fmt.Errorf("after %s, connections from %s to %s are answered by %v, and should be by %v: %w",
+				return fmt.Errorf("after %s, connections from %s to %s reach %v, want %v: %w",
 					convergenceTimeout, from.node.Name, frontend, answered, webNames(wanted), errors.Join(append(failures, ctx.Err())...))
 			}
 			time.Sleep(time.Millisecond) // limits the rate; a right sample ends the loop

@@ -38,10 +38,10 @@ func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
 		near   float64
 		wanted []string
 	}{
-		"without a bound, all":                   {"zone-b", math.Inf(1), 1, []string{"web-b1"}},
-		"with one, as much as it is":             {"zone-b", 1.2, 0.6, []string{"web-a1", "web-a2", "web-a3", "web-a4", "web-b1"}},
-		"where there is room, all":               {"zone-a", 1.2, 1, []string{"web-a1", "web-a2", "web-a3", "web-a4"}},
-		"under a bound that does not press, all": {"zone-b", 2, 1, []string{"web-b1"}},
+		"without a bound, all":                       {"zone-b", math.Inf(1), 1, []string{"web-b1"}},
+		"with a bound, as much as the bound permits": {"zone-b", 1.2, 0.6, []string{"web-a1", "web-a2", "web-a3", "web-a4", "web-b1"}},
+		"with free capacity, all":                    {"zone-a", 1.2, 1, []string{"web-a1", "web-a2", "web-a3", "web-a4"}},
+		"with a bound that is not reached, all":      {"zone-b", 2, 1, []string{"web-b1"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
 				t.Errorf("%g of the connections should stay, want %g", near, test.near)
 			}
 			if diff := cmp.Diff(test.wanted, webNames(c.expected(test.zone, test.most))); diff != "" {
-				t.Errorf("the wanted pods differ (-want +got):\n%s", diff)
+				t.Errorf("wrong pods (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -68,7 +68,7 @@ func TestTheLoadsStandSideBySide(t *testing.T) {
 		"  zone-c  web-c1    2000  ████████████▒▒▒▒▒▒▒▒                1195  ████████████",
 		"",
 		"          busiest  ✗ 2.00 times the mean                     ✓ 1.21 times the mean (1.20, and chance)",
-		"          near       100 % stayed in their zone                 73 % stayed in their zone",
+		"          in zone    100 % stayed in their zone                 73 % stayed in their zone",
 		"",
 		"                   █ is a tenth of the mean, 1000; ▒ is more than 1.2 times the mean",
 		"", "",
@@ -90,22 +90,22 @@ func TestAnOverloadIsAMistakeAndItsAbsenceBeforeToo(t *testing.T) {
 		change func(alone, balanced *load)
 		want   []string
 	}{
-		"an overload that the bound mends is none": {func(_, _ *load) {}, nil},
-		"nothing to mend is one": {
+		"an overload that the bound prevents is none": {func(_, _ *load) {}, nil},
+		"no overload without the bound is one": {
 			func(alone, _ *load) { alone.counts = []int{1000, 1000, 1000, 1000, 1000, 1000} },
-			[]string{"by zone preference alone the busiest web pod got 1.00 times the mean: it is not overloaded, so nothing is shown"},
+			[]string{"by zone preference alone the busiest web pod got 1.00 times the mean: it is not overloaded, so the bound has no effect"},
 		},
 		"an overload under the bound is one": {
 			func(_, balanced *load) { balanced.counts = []int{800, 900, 900, 800, 900, 1700} },
-			[]string{"with max-load 120%: web-c1 got 1.70 times the mean; max-load is 120%, and chance explains 1.39 at most"},
+			[]string{"with max-load 120%: web-c1 got 1.70 times the mean; max-load is 120%, and chance explains at most 1.39"},
 		},
 		"too little that stays is one": {
 			func(_, balanced *load) { balanced.near = 2400 },
-			[]string{"with max-load 120%: 2400 of 6000 connections stayed in their zone; it should be 4400"},
+			[]string{"with max-load 120%: 2400 of 6000 connections stayed in their zone, want 4400"},
 		},
 		"a single connection that leaves without need is one": {
 			func(alone, _ *load) { alone.near-- },
-			[]string{"by zone preference alone: 5999 of 6000 connections stayed in their zone; it should be 6000"},
+			[]string{"by zone preference alone: 5999 of 6000 connections stayed in their zone, want 6000"},
 		},
 		"a connection that fails is one": {
 			func(_, balanced *load) { balanced.failures = []error{errors.New("refused")} },
@@ -129,7 +129,7 @@ func TestAnExplanationMustNameTheShareThatStays(t *testing.T) {
 	ipv6.Cluster.Endpoints = []string{"[fd00:244::1]:8080", "[fd00:244::2]:8080"}
 	ipv4.Cluster.Shares = []share{{Key: zoneKey, Share: 0.45}, {Key: "*", Share: 0.55}}
 	ipv6.Cluster.Shares = []share{{Key: zoneKey, Share: 0.6}, {Key: "*", Share: 0.4}}
-	want := []string{"n: explain says that 60.0 % of the IPv6 connections stay in the zone; it should be 45.0 %"}
+	want := []string{"n: explain reports that 60.0 % of the IPv6 connections stay in the zone, want 45.0 %"}
 	got := shareDisagreement("n", []explanation{ipv4, ipv6}, paperStage(t).expected("zone-a", ""), 0.45)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the disagreements differ (-want +got):\n%s", diff)

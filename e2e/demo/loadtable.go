@@ -33,7 +33,7 @@ func printLoads(p *page, before, after load) {
 	}
 	p.print("")
 	row("", "busiest", func(p *page, l load) string { return l.printBusiest(p) })
-	row("", "near", func(_ *page, l load) string { return fmt.Sprintf("%5.0f %% stayed in their zone", 100*l.stayed()) })
+	row("", "in zone", func(_ *page, l load) string { return fmt.Sprintf("%5.0f %% stayed in their zone", 100*l.stayed()) })
 	p.print("\n  %s\n", p.ink(dim, fmt.Sprintf("%*s█ is a tenth of the mean, %.0f; ▒ is more than %g times the mean",
 		zoneColumn+webColumn, "", after.mean(), bound)))
 }

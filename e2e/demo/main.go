@@ -6,7 +6,7 @@
 // The demo runs in its own network namespaces, which end with it. The exit status is 0 only if every connection went to
 // a wanted pod and `proxy explain` agrees; it is 130 after Ctrl-C.
 //
-// To add an act, write it like those in evacuate.go or death.go, and add it to play.
+// To add an act, write it like those in evacuate.go or nodefailure.go, and add it to play.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 }
 
 func run() int {
-	proxy := flag.String("proxy", "bin/proxy", "`FILE` of the proxy to show, as make build makes it")
+	proxy := flag.String("proxy", "bin/proxy", "`FILE` of the proxy to run, as built by make build")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q\n", flag.Arg(0))
@@ -51,7 +51,7 @@ func run() int {
 }
 
 // errLeftovers means that the demo could not remove everything.
-var errLeftovers = errors.New("something of the demo is left over")
+var errLeftovers = errors.New("failed to remove everything of the demo")
 
 // conclude prints the reason of a failure, and returns the exit status.
 func conclude(ctx context.Context, page *page, err error) int {
@@ -60,7 +60,7 @@ func conclude(ctx context.Context, page *page, err error) int {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
 		return exitWrong
 	case ctx.Err() != nil:
-		page.print("\nInterrupted. The proxies, namespaces and files of the demo are gone.")
+		page.print("\nInterrupted. The proxies, namespaces and files of the demo are removed.")
 		return exitInterrupted
 	case errors.Is(err, errWrong):
 		return exitWrong // the last page has the mistakes
@@ -74,7 +74,7 @@ func conclude(ctx context.Context, page *page, err error) int {
 // check returns an error if a requirement of the demo is missing.
 func check(proxy string) error {
 	if os.Geteuid() != 0 {
-		return errors.New("the demo makes network namespaces and needs root: run it with sudo")
+		return errors.New("the demo creates network namespaces and needs root: run it with sudo")
 	}
 	file, err := os.Stat(proxy)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (file.IsDir() || file.Mode()&0o111 == 0) {
@@ -87,11 +87,11 @@ func check(proxy string) error {
 func show(ctx context.Context, page *page, proxy string) (err error) {
 	program, err := filepath.Abs(proxy)
 	if err != nil {
-		return fmt.Errorf("finding %s: %w", proxy, err)
+		return fmt.Errorf("find %s: %w", proxy, err)
 	}
 	folder, err := os.MkdirTemp("", "vicinity-demo-")
 	if err != nil {
-		return fmt.Errorf("making a folder for the manifests: %w", err)
+		return fmt.Errorf("create folder for the manifests: %w", err)
 	}
 	defer func() { err = errors.Join(err, leftoversError(os.RemoveAll(folder))) }()
 	stage, err := newStage(program, folder)

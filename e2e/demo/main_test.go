@@ -18,10 +18,10 @@ const roleVariable = "DEMO_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "ends at once":
-		fmt.Println("there is no kernel today")
+		fmt.Println("no kernel support")
 		os.Exit(3)
 	case "is never ready":
-		fmt.Println("thinking")
+		fmt.Println("starting")
 		for { // not select, which without cgo is a deadlock
 			time.Sleep(time.Hour)
 		}
@@ -64,22 +64,22 @@ func TestTheDemo(t *testing.T) {
 	}
 	for act := 1; act <= 7; act++ {
 		if headline := fmt.Sprintf("\n━━ %d. ", act); strings.Count(printed.String(), headline) != 1 {
-			t.Errorf("act %d was not played once:\n%s", act, printed.String())
+			t.Errorf("act %d was not printed once:\n%s", act, printed.String())
 		}
 	}
 	if verdicts := strings.Count(printed.String(), "\n✓ "); verdicts != 5 {
-		t.Errorf("there are %d verdicts, want one of acts 1 to 3 and one of each later act:\n%s", verdicts, printed.String())
+		t.Errorf("%d results, want one for acts 1 to 3 and one for each later act:\n%s", verdicts, printed.String())
 	}
 }
 
 func TestAProxyThatEndsIsQuoted(t *testing.T) {
 	status, _, err := showWith(t.Context(), t, "ends at once")
 	if err == nil || !strings.Contains(err.Error(), "the proxy on node-a1 ended (exit status 3)") ||
-		!strings.Contains(err.Error(), "there is no kernel today") {
-		t.Errorf("got %v, want the proxy's exit status and its last words", err)
+		!strings.Contains(err.Error(), "no kernel support") {
+		t.Errorf("got %v, want the proxy's exit status and its last output", err)
 	}
 	if status != exitWrong {
-		t.Errorf("the exit status is %d, want %d", status, exitWrong)
+		t.Errorf("exit status %d, want %d", status, exitWrong)
 	}
 }
 
@@ -88,10 +88,10 @@ func TestAnInterruptedDemoTakesEverythingDown(t *testing.T) {
 	defer interrupt()
 	status, printed, _ := showWith(ctx, t, "is never ready")
 	if status != exitInterrupted {
-		t.Errorf("the exit status is %d, want %d", status, exitInterrupted)
+		t.Errorf("exit status %d, want %d", status, exitInterrupted)
 	}
 	if !strings.Contains(printed, "Interrupted.") {
-		t.Errorf("the demo does not say that it was interrupted:\n%s", printed)
+		t.Errorf("no message about the interruption:\n%s", printed)
 	}
 }
 

@@ -78,7 +78,7 @@ func connect(from location, frontend netip.AddrPort, webs []location) (int, erro
 	}
 	answered := slices.IndexFunc(webs, func(p location) bool { return p.web.Name == reply.Pod })
 	if answered < 0 {
-		return 0, fmt.Errorf("%s was answered by %q, which is no web pod", frontend, reply.Pod)
+		return 0, fmt.Errorf("%s: response of %q, which is not a web pod", frontend, reply.Pod)
 	}
 	return answered, nil
 }
@@ -122,7 +122,7 @@ func (s *stage) dialUntilExpected(ctx context.Context, from location, emptied st
 				break
 			}
 			if ctx.Err() != nil {
-				return fmt.Errorf("after %s, connections from %s to %s do not go where they should: %w",
+				return fmt.Errorf("after %s, connections from %s to %s do not reach the expected web pods: %w",
 					convergenceTimeout, from.node.Name, frontend, errors.Join(ctx.Err(), err))
 			}
 			time.Sleep(time.Millisecond) // limits the rate; the right response ends the loop

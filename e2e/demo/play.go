@@ -28,13 +28,13 @@ var acts = []act{
 	},
 	{
 		headline: "2. zone-b loses its web pods",
-		story:    "The endpoints of zone-b leave the EndpointSlices. Its clients should go to the other zones; the other clients should stay.",
+		story:    "The endpoints of zone-b are removed. Its clients should go to the other zones; the other clients should stay.",
 		emptied:  "zone-b",
 		changed:  "zone-b",
 	},
 	{
 		headline: "3. zone-b gets them back",
-		story:    "The endpoints of zone-b return. Its clients should come home at once.",
+		story:    "The endpoints of zone-b return. Its clients should return at once.",
 		changed:  "zone-b",
 	},
 }
@@ -43,7 +43,7 @@ var acts = []act{
 const explainedNode = "node-b1"
 
 // errWrong means that connections or explanations contradict the owner's settings.
-var errWrong = errors.New("not every connection went where the Service's owner asked")
+var errWrong = errors.New("not every connection went to an expected endpoint")
 
 // playing is a group of acts. play returns the result and the mistakes. An error ends the demo, because the acts after
 // it would not find the expected state.
@@ -72,7 +72,7 @@ func playAll(ctx context.Context, p *page, all []playing) (shown, wrong []string
 		sentence, found, err := of.play(ctx, p)
 		wrong = append(wrong, found...)
 		if err != nil {
-			return shown, append(wrong, fmt.Sprintf("%s could not be played to the end, so the demo ends here: %v", of.acts, err))
+			return shown, append(wrong, fmt.Sprintf("%s failed, so the demo ends here: %v", of.acts, err))
 		}
 		if len(found) == 0 {
 			shown = append(shown, sentence)
@@ -90,7 +90,7 @@ func (s *stage) playZones(ctx context.Context, p *page) (shown string, wrong []s
 			return "", wrong, err
 		}
 	}
-	return fmt.Sprintf("Each of the %d connections of acts 1 to 3 went where the Service's owner asked, and explain says the same.",
+	return fmt.Sprintf("Each of the %d connections of acts 1 to 3 went to an expected endpoint, and explain agrees.",
 		len(acts)*len(s.locations)*connections), wrong, nil
 }
 
@@ -98,9 +98,9 @@ func (s *stage) playZones(ctx context.Context, p *page) (shown string, wrong []s
 func (s *stage) begin(ctx context.Context, p *page) error {
 	p.print("%s", p.ink(bold, "Vicinity: connections go to the nearest endpoint that the Service's owner allows"))
 	p.print("")
-	p.print("Service %s, %s and %s, says:", serviceName, frontends[0], frontends[1])
+	p.print("Service %s, %s and %s, has the annotation", serviceName, frontends[0], frontends[1])
 	p.print("  vicinity.dev/topology-keys: %q", topologyKeys)
-	p.print("which means: an endpoint in the client's own zone if there is one, any other if not.\n")
+	p.print("It means: an endpoint in the client's own zone if there is one, otherwise any endpoint.\n")
 	s.printLocations(p)
 	started := time.Now()
 	_, err := s.writeEndpoints(s.without(acts[0].emptied))
@@ -159,7 +159,7 @@ func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error)
 // observation has the measurements of one state of the cluster.
 type observation struct {
 	took          convergence
-	late          error // connections were not right in time
+	late          error // set if connections were not correct in time
 	rows          []row
 	disagreements []string
 }
@@ -176,7 +176,7 @@ func (s *stage) observe(ctx context.Context, act act, written time.Time) observa
 // printDuration prints the time from the write until connections were right.
 func (o observation) printDuration(p *page, act act, written string) {
 	if o.late == nil {
-		p.print("  First right connection %s after the %s written; all of %s was right after %s.",
+		p.print("  First correct connection %s after the %s written; all of %s correct after %s.",
 			short(o.took.first), written, act.changed, short(o.took.all))
 	}
 }
@@ -230,7 +230,7 @@ func (s *stage) finish(p *page, shown, wrong []string) error {
 		p.print("  %s %s", p.ink(red, "✗"), sentence)
 	}
 	for _, proxy := range s.proxies {
-		p.print("\n  The last words of the proxy on %s:\n%s", proxy.node.Name, proxy.lastOutput())
+		p.print("\n  Last output of the proxy on %s:\n%s", proxy.node.Name, proxy.lastOutput())
 	}
 	return errWrong
 }

@@ -24,11 +24,11 @@ func TestAFailedActKeepsTheResultsBeforeIt(t *testing.T) {
 	shown, wrong := playAll(t.Context(), p, []playing{
 		act("acts 1 to 3", "All stayed.", nil, nil),
 		act("act 6", "None failed.", []string{"act 6. 3 of 800 connections failed"}, nil),
-		act("act 7", "No byte crossed.", []string{"act 7. a connection failed"}, errors.New("asking the proxy on node-b1")),
+		act("act 7", "No byte crossed.", []string{"act 7. a connection failed"}, errors.New("get /metrics of node-b1")),
 		act("act 8", "Never played.", nil, nil),
 	})
 	if err := (&stage{}).finish(p, shown, wrong); !errors.Is(err, errWrong) {
-		t.Errorf("it ends with %v", err)
+		t.Errorf("finish() = %v, want errWrong", err)
 	}
 	want := `
 ✓ All stayed.
@@ -37,7 +37,7 @@ func TestAFailedActKeepsTheResultsBeforeIt(t *testing.T) {
 
   ✗ act 6. 3 of 800 connections failed
   ✗ act 7. a connection failed
-  ✗ act 7 could not be played to the end, so the demo ends here: asking the proxy on node-b1
+  ✗ act 7 failed, so the demo ends here: get /metrics of node-b1
 `
 	if diff := cmp.Diff(want, printed.String()); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
@@ -48,22 +48,22 @@ func TestABusyMachineIsNamedBesideWhatWentWrong(t *testing.T) {
 	well := []second{{made: 100, waited: 16, maxLatency: 3 * time.Second}, {made: 100}}
 	failed := []second{{made: 100, waited: 16, failed: 1, why: errors.New("deadline"), maxLatency: 3 * time.Second}, {made: 100}}
 	idle, busy := second{made: 20}, second{made: 20, waited: 2, maxLatency: 900 * time.Millisecond}
-	const machine = "the machine is busy, and that may be why: of 20 connections straight to a pod, past every proxy, 2 waited, " +
-		"0.9 s at most, and 0 failed; play it again when less runs"
+	const machine = "the machine is busy, which may be the cause: of 20 connections directly to a pod, without a proxy, 2 waited, " +
+		"at most 0.9 s, and 0 failed; run the demo again on an idle machine"
 	for name, test := range map[string]struct {
 		seconds  []second
 		straight second
 		unknown  error
 		want     []string
 	}{
-		"all is well":                     {well, idle, nil, nil},
-		"all is well on a busy machine":   {well, busy, nil, nil},
-		"a dial fails on an idle machine": {failed, idle, nil, []string{"1 of 200 connections failed: deadline"}},
-		"a dial fails on a busy machine":  {failed, busy, nil, []string{"1 of 200 connections failed: deadline", machine}},
-		"a proxy never learns of it":      {well, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
-		"nobody waits":                    {[]second{{made: 100}}, idle, nil, []string{"no connection waited, so nothing is shown"}},
-		"the last second still has dials wait": {
-			well[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not avoided"},
+		"all as expected":                   {well, idle, nil, nil},
+		"all as expected on a busy machine": {well, busy, nil, nil},
+		"a dial fails on an idle machine":   {failed, idle, nil, []string{"1 of 200 connections failed: deadline"}},
+		"a dial fails on a busy machine":    {failed, busy, nil, []string{"1 of 200 connections failed: deadline", machine}},
+		"a proxy never detects it":          {well, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
+		"no connection waits":               {[]second{{made: 100}}, idle, nil, []string{"no connection waited, so nothing is shown"}},
+		"connections of the last second wait": {
+			well[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not demoted"},
 		},
 	} {
 		if got := deathMistakes(test.seconds, test.straight, test.unknown); !slices.Equal(got, test.want) {
@@ -81,6 +81,6 @@ func TestAProxyThatDoesNotRespondIsNamed(t *testing.T) {
 	must(t, err)
 	_, err = (&proxy{node: node}).page(t.Context(), metricsAddress, "/metrics")
 	if err == nil || !strings.Contains(err.Error(), "the proxy on node-b1") || !strings.Contains(err.Error(), "/metrics") {
-		t.Errorf("it says %v", err)
+		t.Errorf("got %v, want an error that names the proxy and the page", err)
 	}
 }

@@ -19,18 +19,18 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 	if _, err := s.writeEndpoints(c.webs); err != nil {
 		return "", nil, err
 	}
-	p.print("  zone-a has six web pods now, the other zones have one each. Zone preference gives a lone pod all connections of its zone.")
+	p.print("  zone-a has six web pods now, the other zones have one each. Zone preference gives a single pod all connections of its zone.")
 	p.print("  So the owner adds  vicinity.dev/max-load: %q", maxLoad)
-	p.print("  which means: keep near what leaves no endpoint with more than %g times the mean, and send on the rest. That is what each",
+	p.print("  It means: keep connections in their zone as long as no endpoint gets more than %g times the mean, and spread the rest. That is",
 		bound)
-	p.print("  may expect: the kernel draws an endpoint for each connection by chance, so that one may get a few more.")
+	p.print("  the expected load: the kernel picks an endpoint for each connection at random, so that an endpoint may get a few more.")
 	alone, balanced, wrong, err := s.compareLoads(ctx, p, c, unbounded, assumed)
 	if err != nil {
 		return "", nil, err
 	}
-	p.print("\n  Then nine of ten connections come from zone-b, and a bound that assumes that all nodes ask alike does not hold.")
+	p.print("\n  Then nine of ten connections come from zone-b, and a bound that assumes equal demand of all nodes does not hold.")
 	p.print("  So the owner adds  vicinity.dev/demand-source: %q", measured.demand)
-	p.print("  which means: plan with what is really asked. In a cluster the webhook counts it; here the demo writes the ServiceDemand.")
+	p.print("  It means: plan with the measured demand. In a cluster the webhook measures it; here the demo writes the ServiceDemand.")
 	c.busy = "zone-b"
 	if err := s.writeDemand(c); err != nil {
 		return "", nil, err
@@ -40,7 +40,7 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 		return "", nil, err
 	}
 	shown = fmt.Sprintf("Zone preference alone gave the busiest web pod %.2f times the mean. "+
-		"With max-load %s it got %.2f%s, and %.0f %% stayed near. With nine of ten clients in one zone it got %.2f, and %.2f%s once demand "+
+		"With max-load %s it got %.2f%s, and %.0f %% stayed in zone. With nine of ten clients in one zone it got %.2f, and %.2f%s once demand "+
 		"was measured.",
 		alone.got(alone.busiest()), maxLoad, balanced.got(balanced.busiest()), balanced.byChance(), 100*balanced.stayed(),
 		crowded.got(crowded.busiest()), mended.got(mended.busiest()), mended.byChance())
@@ -62,7 +62,7 @@ func (s *stage) compareLoads(
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return load{}, load{}, nil, err
 	}
-	p.print("  Who answered %d connections, half of them over IPv6:\n", c.total())
+	p.print("  Web pods of %d connections, half of them over IPv6:\n", c.total())
 	printLoads(p, broken, mended)
 	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // the comparison has shown that IPv6 is the same
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)

@@ -42,7 +42,7 @@ type proxy struct {
 func startProxy(program, manifests, logs string, node *fabric.Node) (*proxy, error) {
 	log, err := os.Create(filepath.Join(logs, node.Name+".log"))
 	if err != nil {
-		return nil, fmt.Errorf("opening the log of the proxy on %s: %w", node.Name, err)
+		return nil, fmt.Errorf("create the log of the proxy on %s: %w", node.Name, err)
 	}
 	defer log.Close() // the child has its own descriptor
 	cmd := exec.Command(program, "run", "--manifests", manifests, "--node", node.Name,
@@ -72,9 +72,9 @@ func (p *proxy) waitReady(ctx context.Context) error {
 		}
 		select {
 		case <-p.process.Done():
-			return fmt.Errorf("the proxy on %s ended (%s); its last words:\n%s", p.node.Name, p.process.State(), p.lastOutput())
+			return fmt.Errorf("the proxy on %s ended (%s); its last output:\n%s", p.node.Name, p.process.State(), p.lastOutput())
 		case <-ctx.Done():
-			return fmt.Errorf("the proxy on %s is not ready after %s: %w; its last words:\n%s",
+			return fmt.Errorf("the proxy on %s is not ready after %s: %w; its last output:\n%s",
 				p.node.Name, startTimeout, last, p.lastOutput())
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -98,14 +98,14 @@ func (p *proxy) page(ctx context.Context, address, path string) ([]byte, error) 
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("asking the proxy on %s for a page: %w", p.node.Name, err) // the error contains the address
+		return nil, fmt.Errorf("get a page of the proxy on %s: %w", p.node.Name, err) // the error contains the address
 	}
 	text, err := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it answers %s", response.Status)
+		err = fmt.Errorf("status %s", response.Status)
 	}
 	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return nil, fmt.Errorf("asking the proxy on %s for %s: %w", p.node.Name, path, err)
+		return nil, fmt.Errorf("get from the proxy on %s the page %s: %w", p.node.Name, path, err)
 	}
 	return text, nil
 }
@@ -118,7 +118,7 @@ func (p *proxy) reachability(ctx context.Context) (*status.Reachability, error) 
 	}
 	var summary status.Summary
 	if err := json.Unmarshal(text, &summary); err != nil || summary.Reachability == nil {
-		return nil, fmt.Errorf("the page /summary of the proxy on %s says nothing of other nodes: %w", p.node.Name, err)
+		return nil, fmt.Errorf("the page /summary of the proxy on %s has no reachability of other nodes: %w", p.node.Name, err)
 	}
 	return summary.Reachability, nil
 }

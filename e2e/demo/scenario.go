@@ -49,7 +49,7 @@ func (s *stage) writeNodes(evacuated string) (time.Time, error) {
 	for i := range locations {
 		locations[i].Evacuated = locations[i].Zone == evacuated
 	}
-	err := s.write("nodes", map[string]any{"Places": locations})
+	err := s.write("nodes", map[string]any{"Locations": locations})
 	return time.Now(), err
 }
 
@@ -70,12 +70,12 @@ func (s *stage) writeEndpoints(webs []location) (time.Time, error) {
 	for _, letter := range zoneLetters {
 		zone := "zone-" + letter
 		if here := inZone(zone, webs); len(here) > 0 {
-			values := map[string]any{"Name": "web-" + zone, "Places": manifestLocations(here), "TargetPort": targetPort}
+			values := map[string]any{"Name": "web-" + zone, "Locations": manifestLocations(here), "TargetPort": targetPort}
 			if err := s.writeFile("endpoints-"+zone, "endpoints", values); err != nil {
 				return time.Time{}, err
 			}
 		} else if err := os.Remove(s.manifest("endpoints-" + zone)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return time.Time{}, fmt.Errorf("deleting the manifest of the endpoints in %s: %w", zone, err)
+			return time.Time{}, fmt.Errorf("delete the manifest of the endpoints in %s: %w", zone, err)
 		}
 	}
 	return time.Now(), nil
@@ -105,11 +105,11 @@ func (s *stage) manifest(name string) string { return filepath.Join(s.manifests,
 func (s *stage) writeFile(name, template string, values map[string]any) error {
 	var text bytes.Buffer
 	if err := manifestTemplate.ExecuteTemplate(&text, template, values); err != nil {
-		return fmt.Errorf("writing the manifest of the %s: %w", name, err)
+		return fmt.Errorf("write the manifest of the %s: %w", name, err)
 	}
 	draft := filepath.Join(s.manifests, "."+name+".draft")
 	if err := os.WriteFile(draft, text.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("writing the manifest of the %s: %w", name, err)
+		return fmt.Errorf("write the manifest of the %s: %w", name, err)
 	}
 	return os.Rename(draft, s.manifest(name))
 }

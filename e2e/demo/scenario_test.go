@@ -39,16 +39,16 @@ func TestTheOwnerPrefersTheOwnZone(t *testing.T) {
 		zone, emptied string
 		want          []string
 	}{
-		"a zone with pods uses them":                   {"zone-a", "", []string{"web-a1", "web-a2"}},
-		"a zone with pods does not care about another": {"zone-a", "zone-b", []string{"web-a1", "web-a2"}},
-		"an emptied zone uses all others":              {"zone-b", "zone-b", []string{"web-a1", "web-a2"}},
-		"a zone that never had pods uses all":          {"zone-c", "", []string{"web-a1", "web-a2", "web-b1"}},
+		"a zone with pods uses them":            {"zone-a", "", []string{"web-a1", "web-a2"}},
+		"a zone with pods ignores another zone": {"zone-a", "zone-b", []string{"web-a1", "web-a2"}},
+		"an emptied zone uses all others":       {"zone-b", "zone-b", []string{"web-a1", "web-a2"}},
+		"a zone that never had pods uses all":   {"zone-c", "", []string{"web-a1", "web-a2", "web-b1"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := webNames(paperStage(t).expected(test.zone, test.emptied))
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("the wanted pods differ (-want +got):\n%s", diff)
+				t.Errorf("wrong pods (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -66,31 +66,31 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 			update, err := folder.Load(s.manifests)
 			must(t, err)
 			if len(update.Rejected) > 0 {
-				t.Errorf("the proxy refuses some of it: %v", update.Rejected)
+				t.Errorf("the proxy rejects some objects: %v", update.Rejected)
 			}
 			if nodes := len(update.Change.Nodes); nodes != 3 {
-				t.Errorf("the proxy sees %d nodes, want 3", nodes)
+				t.Errorf("the proxy has %d nodes, want 3", nodes)
 			}
 			if got := slices.Collect(maps.Keys(update.Change.Demotions)); !slices.Equal(got, []model.DemotionKey{{Node: "node-b1"}}) {
-				t.Errorf("the proxy sees the evacuation of %v, want that of node-b1", got)
+				t.Errorf("the proxy has the evacuation of %v, want that of node-b1", got)
 			}
 			for _, service := range update.Change.Services {
 				if got := service.Name.String(); got != serviceName || len(service.Topology.Keys) != 2 {
-					t.Errorf("the proxy sees %s with the topology keys %v, want %s with two", got, service.Topology.Keys, serviceName)
+					t.Errorf("the proxy has %s with topology keys %v, want %s with two", got, service.Topology.Keys, serviceName)
 				}
 				if service.Topology.MaxLoad != 100*bound || !service.Topology.Measured {
-					t.Errorf("the proxy sees a bound of %d %%, want %g %%", service.Topology.MaxLoad, 100*bound)
+					t.Errorf("the proxy has a bound of %d %%, want %g %%", service.Topology.MaxLoad, 100*bound)
 				}
 			}
 			if services := len(update.Change.Services); services != 1 {
-				t.Errorf("the proxy sees %d Services, want 1", services)
+				t.Errorf("the proxy has %d Services, want 1", services)
 			}
 			got := map[model.Family]int{}
 			for _, slice := range update.Change.Slices {
 				got[slice.Family] += len(slice.Endpoints)
 			}
 			if want := map[model.Family]int{model.IPv4: wantEndpoints, model.IPv6: wantEndpoints}; !maps.Equal(got, want) {
-				t.Errorf("the proxy sees these endpoints: %v, want %v", got, want)
+				t.Errorf("the proxy has endpoints %v, want %v", got, want)
 			}
 		})
 	}
@@ -107,13 +107,13 @@ func TestAnExplanationMustAgreeInBothFamilies(t *testing.T) {
 		want         []string
 	}{
 		"the wanted endpoints in any order agree": {[]explanation{ipv4, ipv6}, nil},
-		"a missing family does not":               {[]explanation{ipv4}, []string{"n: explain says nothing of IPv6"}},
+		"a missing family does not":               {[]explanation{ipv4}, []string{"n: explain reports nothing about IPv6"}},
 		"a family named twice does not": {
 			[]explanation{ipv4, ipv6, ipv6},
-			[]string{`n: explain names the family "IPv6" twice, or there is no such family`},
+			[]string{`n: explain reports the family "IPv6" twice, or it is unknown`},
 		},
 		"other endpoints do not": {[]explanation{ipv4, other}, []string{
-			"n: explain says IPv6 connections go to [[fd00:244::3]:8080], the owner asked for [[fd00:244::1]:8080 [fd00:244::2]:8080]",
+			"n: explain reports that IPv6 connections go to [[fd00:244::3]:8080], want [[fd00:244::1]:8080 [fd00:244::2]:8080]",
 		}},
 	}
 	for name, test := range tests {
@@ -132,8 +132,8 @@ func TestAnExplanationMustNameWhatIsEvacuated(t *testing.T) {
 	}}
 	for zone, want := range map[string][]string{
 		"zone-a": nil,
-		"zone-b": {"n: explain says the IPv4 endpoints [10.244.0.1:8080 10.244.0.2:8080] are being evacuated; it should be [10.244.0.3:8080]"},
-		"":       {"n: explain says the IPv4 endpoints [10.244.0.1:8080 10.244.0.2:8080] are being evacuated; it should be []"},
+		"zone-b": {"n: explain reports IPv4 endpoints [10.244.0.1:8080 10.244.0.2:8080] as evacuated, want [10.244.0.3:8080]"},
+		"":       {"n: explain reports IPv4 endpoints [10.244.0.1:8080 10.244.0.2:8080] as evacuated, want []"},
 	} {
 		t.Run("evacuated "+zone, func(t *testing.T) {
 			got := reasonDisagreement("n", []explanation{evacuated}, inZone(zone, paperStage(t).locations))

@@ -38,7 +38,7 @@ func newStage(program, folder string) (*stage, error) {
 	s := &stage{program: program, manifests: filepath.Join(folder, "manifests"), logs: filepath.Join(folder, "logs")}
 	for _, dir := range []string{s.manifests, s.logs} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("making a folder: %w", err)
+			return nil, fmt.Errorf("create folder: %w", err)
 		}
 	}
 	network, err := fabric.New()

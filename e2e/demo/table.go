@@ -99,7 +99,7 @@ func (t table) wentWrong(r row) string {
 	for _, i := range r.expected {
 		right += r.counts[i]
 	}
-	return fmt.Sprintf("%d of %d went right", right, connections)
+	return fmt.Sprintf("%d of %d as expected", right, connections)
 }
 
 func (t table) isOwnZone(r row) bool { return slices.Equal(t.expectedZones(r), []string{r.zone}) }

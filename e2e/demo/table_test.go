@@ -25,7 +25,7 @@ func TestTheTableShowsWhereEachClientsConnectionsWent(t *testing.T) {
 		"  from          web-a1  web-a2    web-b1",
 		"  node-a1           33      27         ·   ✓ all 60 stayed in zone-a",
 		"  node-b1           20      40         ·   ✓ all 60 spread over zone-a",
-		"  node-b2           20      30        10   ✗ 50 of 60 went right",
+		"  node-b2           20      30        10   ✗ 50 of 60 as expected",
 		"  node-c1            1       0         ·   ✗ 1 failed",
 		"", "",
 	}, "\n")
@@ -39,7 +39,7 @@ func TestTheTableShowsWhereEachClientsConnectionsWent(t *testing.T) {
 func TestTheTableMarksAZoneThatIsEvacuated(t *testing.T) {
 	view := table{zones: testZones, pods: testPods, evacuated: "zone-a"}
 	if got, want := view.zoneLine(), "              zone-a (evacuated)    zone-b"; got != want {
-		t.Errorf("the zones are headed %q, want %q", got, want)
+		t.Errorf("zone headings %q, want %q", got, want)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestMistakesAreSentences(t *testing.T) {
 		},
 		"a connection to an unwanted pod is one": {
 			row{node: "n", counts: []int{30, 29, 1}, expected: []int{0, 1}},
-			[]string{"n: 1 of 60 connections went to web-b1, which the owner did not ask for"},
+			[]string{"n: 1 of 60 connections went to web-b1, which is not an expected endpoint"},
 		},
 		"a wanted pod that no connection reaches is one": {
 			row{node: "n", counts: []int{60, 0, 0}, expected: []int{0, 1}},

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// mistakes returns, as sentences, the connections of one client that went to unwanted web pods; none if all is well.
+// mistakes returns, as sentences, the connections of one client that went to unexpected web pods.
 //
 // With 60 connections, chance misses a given one of four endpoints once in thirty million times. So an endpoint without
 // connections counts as a mistake, too.
@@ -19,7 +19,7 @@ func (r row) mistakes(pods []string) []string {
 		isWanted := slices.Contains(r.expected, place)
 		switch {
 		case count > 0 && !isWanted:
-			found = append(found, fmt.Sprintf("%s: %d of %d connections went to %s, which the owner did not ask for",
+			found = append(found, fmt.Sprintf("%s: %d of %d connections went to %s, which is not an expected endpoint",
 				r.node, count, r.total(), pods[place]))
 		case count == 0 && isWanted && len(r.failures) == 0:
 			found = append(found, fmt.Sprintf("%s: no connection reached %s, which is as near as the others", r.node, pods[place]))
@@ -53,11 +53,11 @@ func (l load) byChance() string {
 func loadMistakes(broken, mended load) []string {
 	var found []string
 	if times := broken.got(broken.busiest()); times <= broken.maxByChance() {
-		found = append(found, fmt.Sprintf("%s the busiest web pod got %.2f times the mean: it is not overloaded, so nothing is shown",
+		found = append(found, fmt.Sprintf("%s the busiest web pod got %.2f times the mean: it is not overloaded, so the bound has no effect",
 			broken.name, times))
 	}
 	if times := mended.got(mended.busiest()); times > mended.maxByChance() {
-		found = append(found, fmt.Sprintf("%s: %s got %.2f times the mean; max-load is %s, and chance explains %.2f at most",
+		found = append(found, fmt.Sprintf("%s: %s got %.2f times the mean; max-load is %s, and chance explains at most %.2f",
 			mended.name, mended.webs[mended.busiest()].web.Name, times, maxLoad, mended.maxByChance()))
 	}
 	return slices.Concat(found, broken.mistakes(), mended.mistakes())
@@ -71,7 +71,7 @@ func (l load) mistakes() []string {
 	}
 	want := l.nearOfAll()
 	if noise := deviations * math.Sqrt(want*(1-want)/float64(l.total())); math.Abs(l.stayed()-want) > noise {
-		found = append(found, fmt.Sprintf("%s: %d of %d connections stayed in their zone; it should be %.0f",
+		found = append(found, fmt.Sprintf("%s: %d of %d connections stayed in their zone, want %.0f",
 			l.name, l.near, l.total(), want*float64(l.total())))
 	}
 	return found

@@ -40,7 +40,7 @@ func BenchmarkAnswers(b *testing.B) {
 		{"CoreDNS", net.JoinHostPort(s.other.IPv4.String(), dnsPort), s.clusterDNS.PID()},
 	}
 	for _, server := range servers {
-		wait.Success(b, server.name+" answers", func() error {
+		wait.Success(b, server.name+" responds", func() error {
 			return hasAnswer(s.query(s.node.Namespace, server.address, "udp", "A", h.full()))
 		})
 	}
@@ -52,11 +52,11 @@ func BenchmarkAnswers(b *testing.B) {
 			took := s.queryMany(b, server.address, h.full())
 			each := float64((processorTime(b, server.pid) - before).Microseconds()) / float64(len(took))
 			cost[i] += each
-			b.Logf("%s: %.1f us of processor time a query, so %.0f a second and core; p50 %s, p99 %s",
+			b.Logf("%s: %.1f us of CPU time per query, so %.0f per second and core; p50 %s, p99 %s",
 				server.name, each, 1e6/each, took[len(took)/2], took[len(took)*99/100])
 		}
 	}
-	b.ReportMetric(cost[0]/cost[1], "processor-time/CoreDNS")
+	b.ReportMetric(cost[0]/cost[1], "CPU-time/CoreDNS")
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -77,12 +77,12 @@ func BenchmarkNamesOfOthers(b *testing.B) {
 			}
 			must.Succeed(b, s.cache.Stop(10*time.Second))
 			s.cache = s.startCoreDNS(binaries.NodeDNS, s.node.Namespace, corefile)
-			wait.Success(b, "an answer", func() error { return hasAnswer(s.ofCache("A", h.full())) })
+			wait.Success(b, "a response", func() error { return hasAnswer(s.ofCache("A", h.full())) })
 			for range b.N {
 				cost[i] += s.costOfAll(b, h.full())
 			}
 		}
-		b.Logf("%s: %.1f us of processor time a lookup with the proxy, %.1f without",
+		b.Logf("%s: %.1f us of CPU time per lookup with the proxy, %.1f without",
 			map[bool]string{false: "nothing cached", true: "cached"}[cached], cost[0]/float64(b.N), cost[1]/float64(b.N))
 		b.ReportMetric(cost[0]/cost[1], map[bool]string{false: "uncached/without", true: "cached/without"}[cached])
 	}
@@ -168,7 +168,7 @@ func BenchmarkManyServices(b *testing.B) {
 		return fmt.Sprint(count, err)[:len(fmt.Sprint(manyHead))]
 	})
 	time.Sleep(5 * time.Second) // until it frees the memory of the lists
-	b.Logf("%d Services of ten endpoints: %d MiB resident, %d before, %d at most",
+	b.Logf("%d Services of ten endpoints: %d MiB resident, %d before, peak %d",
 		manyHead, residentMemory(b, s.proxy.PID())>>20, before>>20, peakMemory(b, s.proxy.PID())>>20)
 	b.ResetTimer()
 	var took []time.Duration
@@ -176,7 +176,7 @@ func BenchmarkManyServices(b *testing.B) {
 		took = append(took, s.timeChange(b, i))
 	}
 	slices.Sort(took)
-	b.Logf("from the API server's answer to a change until it is answered: p50 %s, p99 %s", took[len(took)/2], took[len(took)*99/100])
+	b.Logf("from the API server's response to a change until the proxy serves it: p50 %s, p99 %s", took[len(took)/2], took[len(took)*99/100])
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
 	b.ReportMetric(0, "ns/op")
 }

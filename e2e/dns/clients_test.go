@@ -63,7 +63,7 @@ func TestResolvers(t *testing.T) {
 			addrs, err := resolvers[resolver]("many")
 			for _, addr := range addrs {
 				if !slices.Contains(all, addr) {
-					t.Errorf("%s finds %s, which is not there", resolver, addr)
+					t.Errorf("%s returns %s, which does not exist", resolver, addr)
 				}
 			}
 			// Before version 1.2.4 musl does not retry over TCP. 512 bytes hold at least 25 addresses.

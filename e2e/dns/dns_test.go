@@ -52,7 +52,7 @@ func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 		if len(h.endpoints) == 0 || h.name == "nobody" {
 			continue
 		}
-		wait.Success(t, "the cluster's DNS and ours know "+h.name, func() error {
+		wait.Success(t, "the cluster's DNS and the proxy serve "+h.name, func() error {
 			typ := "A"
 			if h.name == "six" {
 				typ = "AAAA"
@@ -85,9 +85,9 @@ func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d answers are the same, %d questions are refused", compared, refused)
+	t.Logf("%d responses are equal, %d queries are refused", compared, refused)
 	if compared < 40 || refused < 40 {
-		t.Error("too few to show anything")
+		t.Error("too few responses were compared")
 	}
 }
 
@@ -157,27 +157,27 @@ func TestAClientGetsAddressesOfItsOwnZone(t *testing.T) {
 		s.ofCache, "SRV", "_http._tcp."+soft.full())
 	s.waitFor("its own zone", "NOERROR, A 10.2.1.1", s.ofCache, "A", hard.full())
 	if services, err := s.proxy.Metric(metricsAddress, "vicinity_dns_services"); err != nil || services != 2 {
-		t.Errorf("the metrics say that %v Services are answered (%v), want 2", services, err)
+		t.Errorf("the metric counts %v Services (%v), want 2", services, err)
 	}
 	s.waitFor("a member of another zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", "soft-1."+soft.full())
-	s.waitFor("who has an address", "NOERROR, PTR soft-1.soft.default.svc.cluster.local.", s.ofCache, "PTR", "2.0.2.10.in-addr.arpa.")
+	s.waitFor("the name of an address", "NOERROR, PTR soft-1.soft.default.svc.cluster.local.", s.ofCache, "PTR", "2.0.2.10.in-addr.arpa.")
 
 	soft.endpoints = []string{"10.2.0.1 a name=soft-0 unready", "10.2.0.2 b name=soft-1"}
 	hard.endpoints = []string{"10.2.1.2 b"}
 	s.point(soft)
 	s.point(hard)
 	s.waitFor("the next zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", soft.full())
-	s.waitFor("a hard key that nobody has", "NOERROR", s.ofCache, "A", hard.full())
+	s.waitFor("a required key without an endpoint", "NOERROR", s.ofCache, "A", hard.full())
 
 	s.api.Kubectl(t, "annotate", "service", "hard", "vicinity.dev/topology-keys-", "--overwrite")
-	s.waitFor("without keys it is the cluster's", "NOERROR, A 10.2.1.2", s.ofCache, "A", hard.full())
+	s.waitFor("without keys the cluster's DNS answers", "NOERROR, A 10.2.1.2", s.ofCache, "A", hard.full())
 	s.waitFor("without keys the proxy refuses", "REFUSED", s.ofProxy, "A", hard.full())
 	s.api.Kubectl(t, "annotate", "service", "hard", "vicinity.dev/topology-keys=kubernetes.io/hostname, *")
 	s.waitFor("with keys again", "NOERROR, A 10.2.1.2", s.ofProxy, "A", hard.full())
 	s.api.Kubectl(t, "delete", "service", "soft", "hard")
-	s.waitFor("a Service that is gone", "REFUSED", s.ofProxy, "A", soft.full())
+	s.waitFor("a deleted Service", "REFUSED", s.ofProxy, "A", soft.full())
 	if s.counted("answered") == 0 || s.counted("refused") == 0 || s.counted("empty") == 0 {
-		t.Error("the metrics do not count what was answered")
+		t.Error("the metrics do not count every result")
 	}
 }
 
@@ -191,8 +191,8 @@ func TestACacheFollowsWithinTheTimeToLive(t *testing.T) {
 	s.waitFor("its own zone", "NOERROR, A 10.4.0.1", s.ofCache, "A", near.full())
 	near.endpoints = []string{"10.4.0.1 a unready", "10.4.0.2 b"}
 	s.point(near)
-	s.waitFor("the proxy says the next zone", "NOERROR, A 10.4.0.2", s.ofProxy, "A", near.full())
+	s.waitFor("the proxy returns the next zone", "NOERROR, A 10.4.0.2", s.ofProxy, "A", near.full())
 	began := time.Now()
-	s.waitFor("and so does the cache", "NOERROR, A 10.4.0.2", s.ofCache, "A", near.full())
-	t.Logf("the cache says it %s later; the time to live is 5 s", time.Since(began).Round(time.Millisecond))
+	s.waitFor("the cache returns the next zone", "NOERROR, A 10.4.0.2", s.ofCache, "A", near.full())
+	t.Logf("the cache followed after %s; the TTL is 5 s", time.Since(began).Round(time.Millisecond))
 }

@@ -35,7 +35,7 @@ func BenchmarkChangesOfOtherServices(b *testing.B) {
 		return took[len(took)/2], took[len(took)-1]
 	}
 	p50, most := measure()
-	b.Logf("nobody asks: p50 %s, at most %s", p50, most)
+	b.Logf("without queries: p50 %s, max %s", p50, most)
 
 	conn, err := s.node.Dial("udp", proxyAddress, time.Second)
 	must.Succeed(b, err)
@@ -64,7 +64,7 @@ func BenchmarkChangesOfOtherServices(b *testing.B) {
 	close(stop)
 	asked := <-ended
 	each := (processorTime(b, s.proxy.PID()) - before) / time.Duration(max(asked, 1))
-	b.Logf("%d questions for %d SRV records: p50 %s, at most %s; %s of processor time a question, the changes included",
+	b.Logf("%d queries for %d SRV records: p50 %s, max %s; %s of CPU time per query, including the changes",
 		asked, ports*len(flood.endpoints), floodP50, floodMost, each)
 	b.ReportMetric(float64(floodP50)/float64(p50), "p50/alone")
 	b.ReportMetric(0, "ns/op")

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 
 const calls = 60
 
-// callMany calls the servers of a name in rotation, and counts the calls by server address. It starts to count after so
-// many calls that the client is most likely connected to all of them.
+// callMany calls the servers of a name in rotation, and counts the calls by server address. It starts to count when the
+// client is most likely connected to all of them.
 func callMany(target string) (map[string]int, error) {
 	client, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`))
@@ -94,7 +94,7 @@ func TestGRPCBalancesOverTheZone(t *testing.T) {
 	})
 	near.endpoints = near.endpoints[2:]
 	s.point(near)
-	wait.Equal(t, "calls by server, where the zone has none", fmt.Sprint(map[string]int{addrs[2]: calls}), func() string {
+	wait.Equal(t, "calls by server, with none in the zone", fmt.Sprint(map[string]int{addrs[2]: calls}), func() string {
 		return s.callsByGRPC(near)
 	})
 }

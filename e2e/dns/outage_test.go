@@ -138,19 +138,19 @@ func noLookupFails(t *testing.T, s *town) {
 	during("as usual", func() { time.Sleep(2 * time.Second) })
 	during("killed", func() {
 		must.Succeed(t, s.proxy.Kill())
-		s.waitFor("everybody, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
+		s.waitFor("all addresses, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
 		time.Sleep(2 * time.Second)
 	})
-	during("started again", func() {
+	during("restarted", func() {
 		s.startProxy()
 		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
 	})
 	during("hung", func() {
 		must.Succeed(t, s.proxy.Signal(syscall.SIGSTOP))
-		s.waitFor("everybody, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
+		s.waitFor("all addresses, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
 		time.Sleep(2 * time.Second)
 	})
-	during("goes on", func() {
+	during("resumed", func() {
 		must.Succeed(t, s.proxy.Signal(syscall.SIGCONT))
 		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
 	})

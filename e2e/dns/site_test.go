@@ -145,7 +145,7 @@ func (s *town) startCoreDNS(module binaries.Module, on *fabric.Namespace, corefi
 	path := filepath.Join(s.t.TempDir(), "Corefile")
 	must.Succeed(s.t, os.WriteFile(path, []byte(corefile), 0o600))
 	process := site.Start(s.t, on, exec.Command(onlyProgram(s.t, programs.Folder(module)), "-conf", path))
-	process.WaitFor(s.t, "an answer of "+on.Name+"'s DNS", func() error {
+	process.WaitFor(s.t, "a response of "+on.Name+"'s DNS", func() error {
 		_, err := s.query(on, net.JoinHostPort("127.0.0.1", dnsPort), "udp", "A", "nobody.default.svc.cluster.local.")
 		return err
 	})
@@ -158,7 +158,7 @@ func onlyProgram(t testing.TB, folder string) string {
 	programs, err := filepath.Glob(filepath.Join(folder, "*"))
 	must.Succeed(t, err)
 	if len(programs) != 1 {
-		t.Fatalf("in %s are %q, want one program", folder, programs)
+		t.Fatalf("%s contains %q, want one program", folder, programs)
 	}
 	return programs[0]
 }
@@ -185,7 +185,7 @@ func exchange(conn net.Conn, query *miekg.Msg) (*miekg.Msg, error) {
 	}
 	answer, err := client.ReadMsg()
 	if err == nil && answer.Id != query.Id {
-		err = fmt.Errorf("the answer to %d has number %d", query.Id, answer.Id)
+		err = fmt.Errorf("response to query %d has ID %d", query.Id, answer.Id)
 	}
 	return answer, err
 }

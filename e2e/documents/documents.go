@@ -89,7 +89,7 @@ func top(t testing.TB) string {
 			return folder
 		}
 		if folder == filepath.Dir(folder) {
-			t.Fatal("this is no folder of the repository")
+			t.Fatal("the working directory is not in the repository")
 		}
 		folder = filepath.Dir(folder)
 	}
@@ -126,7 +126,7 @@ func (s *scanner) read(line string) error {
 	case s.isBlock:
 		line = strings.TrimPrefix(line, s.indent)
 		if s.language == "" && program.MatchString(line) {
-			return fmt.Errorf("the block with %q shows commands, and begins with ``` instead of ```sh", line)
+			return fmt.Errorf("the block with %q contains commands, but starts with ``` instead of ```sh", line)
 		}
 		s.block.WriteString(line + "\n")
 	default:

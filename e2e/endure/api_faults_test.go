@@ -18,15 +18,15 @@ type fault struct {
 
 var faults = []fault{
 	{"the API server is killed", (*storm).killAPIServer, false},
-	{"the API server is away for long", (*storm).stopAPIServer, false},
+	{"the API server is stopped", (*storm).stopAPIServer, false},
 	{"watches expire", (*storm).expire, false},
-	{"the proxy is killed while the API server is away", (*storm).killProxy, false},
+	{"the proxy is killed while the API server is down", (*storm).killProxy, false},
 	{"connections are cut", (*storm).cut, true},
-	{"connections are a black hole", (*storm).blackHole, true},
-	{"the Node is lost", (*storm).loseNode, true},
+	{"connections drop all data", (*storm).blackHole, true},
+	{"the Node is deleted", (*storm).loseNode, true},
 	{"objects change", (*storm).changeObjects, true},
-	{"a Service is replaced unheard", (*storm).replaceUnheard, true},
-	{"the tables are sabotaged", (*storm).sabotage, true},
+	{"a Service is replaced during an outage", (*storm).replaceUnheard, true},
+	{"the tables are modified", (*storm).sabotage, true},
 }
 
 // pause sleeps for a random time of at most atMost.
@@ -70,7 +70,7 @@ func (s *storm) stopAPIServer() {
 }
 
 // expire makes every watch resume from a version that the API server does not have, until the proxy gets a 410: an API
-// server has no version from before its start. Watches that had delivered nothing when they ended start again instead.
+// server has no version from before its start. A watch that ended before it delivered anything lists again instead.
 // The proxy is a new process whose watches no storm has interrupted yet, so client-go's backoff is still short.
 func (s *storm) expire() {
 	s.t.Helper()
@@ -160,10 +160,10 @@ func (s *storm) replaceUnheard() {
 	s.wire.heal()
 }
 
-// acts are external modifications of the tables that clients do not notice before they are repaired.
+// acts are external modifications of the tables that do not affect clients before they are repaired.
 var acts = []sabotage{
 	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4},
-	{"a rule behind ours", "add rule ip vicinity nat-postrouting counter", ipv4},
+	{"a rule after ours", "add rule ip vicinity nat-postrouting counter", ipv4},
 	{"a flushed set", "flush set ip vicinity hairpin", ipv4},
 	{"a flushed map", "flush map ip6 vicinity nodeports", []string{"IPv6"}},
 }

@@ -30,7 +30,7 @@ func (s *town) mustRespond(path string, want int) (body string) {
 	code, body, err := site.Get(s.node.Namespace, healthAddress, path)
 	must.Succeed(s.t, err)
 	if code != want {
-		s.t.Errorf("%s answers %d, want %d: %s", path, code, want, body)
+		s.t.Errorf("%s: status %d, want %d: %s", path, code, want, body)
 	}
 	return body
 }
@@ -52,11 +52,11 @@ func (s *town) deaf() (now deaf) {
 	must.Succeed(s.t, err)
 	must.Succeed(s.t, json.Unmarshal([]byte(body), &page))
 	if !page.Healthy {
-		s.t.Errorf("/healthz answers %d: %s", code, body)
+		s.t.Errorf("/healthz: status %d: %s", code, body)
 	}
 	for _, interruption := range page.Interruptions {
 		if interruption.Reason == "" {
-			s.t.Errorf("/healthz does not say why the watch of %s is interrupted: %s", interruption.Resource, body)
+			s.t.Errorf("/healthz has no reason for the interrupted watch of %s: %s", interruption.Resource, body)
 		}
 		now.Healthz = append(now.Healthz, interruption.Resource)
 	}
@@ -76,10 +76,10 @@ func (s *town) waitForInterruption(resources ...string) {
 	var now deaf
 	defer func() {
 		if s.t.Failed() {
-			s.t.Logf("the resources that are not heard about (-want +got):\n%s", cmp.Diff(want, now))
+			s.t.Logf("interrupted resources (-want +got):\n%s", cmp.Diff(want, now))
 		}
 	}()
-	wait.Within(s.t, recovery, "nothing is heard about ["+strings.Join(resources, " ")+"]", func() bool {
+	wait.Within(s.t, recovery, "interrupted: ["+strings.Join(resources, " ")+"]", func() bool {
 		now = s.deaf()
 		return cmp.Equal(want, now)
 	})
@@ -91,10 +91,10 @@ func (s *apiSite) live() error {
 	code, body, err := site.Get(s.node.Namespace, healthAddress, "/livez")
 	s.running.RUnlock()
 	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("it answers %d: %s", code, body)
+		err = fmt.Errorf("status %d: %s", code, body)
 	}
 	if err != nil {
-		return fmt.Errorf("asking a proxy that runs for /livez: %w", err)
+		return fmt.Errorf("get /livez of a running proxy: %w", err)
 	}
 	s.alive.Add(1)
 	time.Sleep(20 * time.Millisecond)

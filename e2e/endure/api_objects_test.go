@@ -74,12 +74,12 @@ func (o *objects) create(a app, endpoints ...string) {
 			},
 		},
 	}
-	o.retry("creating Service "+a.name, func(ctx context.Context) error {
+	o.retry("create Service "+a.name, func(ctx context.Context) error {
 		_, err := o.client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
 		return err
 	})
 	for _, slice := range o.slices(a, endpoints) {
-		o.retry("creating EndpointSlice "+slice.Name, func(ctx context.Context) error {
+		o.retry("create EndpointSlice "+slice.Name, func(ctx context.Context) error {
 			_, err := o.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, slice, metav1.CreateOptions{})
 			return err
 		})
@@ -90,7 +90,7 @@ func (o *objects) create(a app, endpoints ...string) {
 func (o *objects) point(a app, endpoints ...string) {
 	o.t.Helper()
 	for _, slice := range o.slices(a, endpoints) {
-		o.retry("writing EndpointSlice "+slice.Name, func(ctx context.Context) error {
+		o.retry("update EndpointSlice "+slice.Name, func(ctx context.Context) error {
 			_, err := o.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Update(ctx, slice, metav1.UpdateOptions{})
 			return err
 		})
@@ -129,11 +129,11 @@ func (o *objects) slices(a app, endpoints []string) []*discoveryv1.EndpointSlice
 // delete deletes a Service and its slices.
 func (o *objects) delete(a app) {
 	o.t.Helper()
-	o.retry("deleting Service "+a.name, func(ctx context.Context) error {
+	o.retry("delete Service "+a.name, func(ctx context.Context) error {
 		return o.client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, a.name, metav1.DeleteOptions{})
 	})
 	ofService := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + a.name}
-	o.retry("deleting the EndpointSlices of "+a.name, func(ctx context.Context) error {
+	o.retry("delete EndpointSlices of "+a.name, func(ctx context.Context) error {
 		return o.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, ofService)
 	})
 }
@@ -142,7 +142,7 @@ func (o *objects) delete(a app) {
 func (o *objects) annotate(a app, keys string) {
 	o.t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, policy.TopologyKeysAnnotation, keys)
-	o.retry("annotating Service "+a.name, func(ctx context.Context) error {
+	o.retry("annotate Service "+a.name, func(ctx context.Context) error {
 		_, err := o.client.CoreV1().Services(metav1.NamespaceDefault).Patch(
 			ctx, a.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
@@ -156,7 +156,7 @@ func (o *objects) createNode(name, rack string) {
 	for _, addr := range []netip.Addr{o.node.IPv4, o.node.IPv6} {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: addr.String()})
 	}
-	o.retry("creating Node "+name, func(ctx context.Context) error {
+	o.retry("create Node "+name, func(ctx context.Context) error {
 		_, err := o.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		return err
 	})
@@ -164,7 +164,7 @@ func (o *objects) createNode(name, rack string) {
 
 func (o *objects) deleteNode(name string) {
 	o.t.Helper()
-	o.retry("deleting Node "+name, func(ctx context.Context) error {
+	o.retry("delete Node "+name, func(ctx context.Context) error {
 		return o.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 }
@@ -173,7 +173,7 @@ func (o *objects) deleteNode(name string) {
 func (o *objects) beat(node string) {
 	o.t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {"example.com/beat": "%d"}}}`, o.made)
-	o.retry("labelling Node "+node, func(ctx context.Context) error {
+	o.retry("label Node "+node, func(ctx context.Context) error {
 		_, err := o.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	})
@@ -188,13 +188,13 @@ func (o *objects) toggleServiceCIDR() {
 		cidr := &networkingv1.ServiceCIDR{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/24", "fd00:97::/112"}},
 		}
-		o.retry("creating ServiceCIDR "+name, func(ctx context.Context) error {
+		o.retry("create ServiceCIDR "+name, func(ctx context.Context) error {
 			_, err := ranges.Create(ctx, cidr, metav1.CreateOptions{})
 			return err
 		})
 		return
 	}
-	o.retry("deleting ServiceCIDR "+name, func(ctx context.Context) error {
+	o.retry("delete ServiceCIDR "+name, func(ctx context.Context) error {
 		return ranges.Delete(ctx, name, metav1.DeleteOptions{})
 	})
 }
@@ -218,7 +218,7 @@ func (o *objects) someEndpoints() []string {
 func (o *objects) change() {
 	o.t.Helper()
 	o.made++
-	stranger := app{name: fmt.Sprintf("stranger-%d", o.made%4), number: 100 + o.made%4, affinity: []string{"None", "ClientIP"}[o.made%2]}
+	stranger := app{name: fmt.Sprintf("unrelated-%d", o.made%4), number: 100 + o.made%4, affinity: []string{"None", "ClientIP"}[o.made%2]}
 	switch o.random.IntN(6) {
 	case 0:
 		o.point(web, o.someEndpoints()...)
@@ -259,6 +259,6 @@ func (o *objects) replaceService() {
 	if o.reborn != (app{}) {
 		o.delete(o.reborn)
 	}
-	o.reborn = app{name: "reborn", number: 20 + (o.reborn.number+1)%10, affinity: []string{"None", "ClientIP"}[o.random.IntN(2)]}
+	o.reborn = app{name: "replaced", number: 20 + (o.reborn.number+1)%10, affinity: []string{"None", "ClientIP"}[o.random.IntN(2)]}
 	o.create(o.reborn, o.someEndpoints()...)
 }

@@ -84,7 +84,7 @@ func (s *apiSite) clusterTables() ([]string, error) {
 	s.t.Helper()
 	text, err := s.outside.Run(exec.Command(s.program, append([]string{"render"}, s.clusterState(s.api.AdminKubeconfig())...)...))
 	if err != nil {
-		return nil, fmt.Errorf("rendering the cluster: %w", err)
+		return nil, fmt.Errorf("render the cluster: %w", err)
 	}
 	load := exec.Command("nft", "-f", "-")
 	load.Stdin = strings.NewReader(text)
@@ -112,7 +112,7 @@ func (s *apiSite) waitForClusterTables() {
 		case err == nil && cmp.Equal(want, got):
 			return
 		case isLate:
-			s.t.Fatalf("after %s the tables are still others (%v) (-want +got):\n%s", recovery, err, cmp.Diff(want, got))
+			s.t.Fatalf("after %s the tables still differ (%v) (-want +got):\n%s", recovery, err, cmp.Diff(want, got))
 		}
 	}
 }

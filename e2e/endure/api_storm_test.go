@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// The resources that the proxy watches: those that it starts with, and all.
+// The resources that the proxy watches: those at its start, and all.
 var (
 	firstFaults = []string{"endpointslices", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services"}
 	allFaults   = []string{
@@ -81,15 +81,15 @@ func (s *storm) rage() {
 	ended := time.Now()
 	s.waitForClusterTables()
 	s.waitForInterruption()
-	t.Logf("all is well %s after the storm", time.Since(ended).Round(time.Millisecond))
+	t.Logf("recovered %s after the storm", time.Since(ended).Round(time.Millisecond))
 	s.mustRespond("/readyz", http.StatusOK)
 	s.mustRespond("/healthz", http.StatusOK)
 	s.followsRack()
 	stop()
-	t.Logf("%d changes, %d new connections, %d of sticky clients, %d answers on open ones, live %d times",
+	t.Logf("%d changes, %d new connections, %d with session affinity, %d replies on open ones, %d liveness checks",
 		s.made-made, f.dials.Load(), f.sticky.Load(), f.replies.Load(), s.alive.Load()-before)
 	if f.dials.Load() < 500 || f.sticky.Load() < 100 || f.replies.Load() < 500 || s.alive.Load()-before < 100 {
-		t.Error("that is too little to say something")
+		t.Error("too little traffic to be conclusive")
 	}
 	s.stop()
 }
@@ -124,7 +124,7 @@ func (s *storm) followsRack() {
 	s.t.Helper()
 	reply, err := s.clients[0].Request("tcp", keyed.ipv4(), slowest)
 	if err != nil || reply.Pod != racks[s.rack] {
-		s.t.Errorf("from %s %q answers, want %q (%v)", s.rack, reply.Pod, racks[s.rack], err)
+		s.t.Errorf("from %s %q responds, want %q (%v)", s.rack, reply.Pod, racks[s.rack], err)
 	}
 }
 
@@ -135,7 +135,7 @@ func (s *storm) restart() {
 	defer s.running.Unlock()
 	s.stop()
 	s.daemon = s.follow(s.args...)
-	wait.Until(s.t, "the proxy answers", func() bool {
+	wait.Until(s.t, "the proxy responds", func() bool {
 		_, _, err := site.Get(s.node.Namespace, healthAddress, "/livez")
 		return err == nil
 	})
@@ -149,7 +149,7 @@ func (s *storm) stop() {
 	failed, foreign := s.daemon.failedSyncs(), s.daemon.Log.Count("another process changed our tables")
 	isOther := func(line string) bool { return !strings.Contains(line, "no such file or directory") }
 	if len(failed) > foreign || slices.ContainsFunc(failed, isOther) {
-		s.t.Errorf("the proxy logged errors, and %d foreign changes: %q", foreign, failed)
+		s.t.Errorf("the proxy logged %d external modifications, and these errors: %q", foreign, failed)
 	}
 	s.daemon.kill()
 }

@@ -85,15 +85,15 @@ func TestACanaryLosesNoConnection(t *testing.T) {
 		t.Errorf("a connection from %s to %s was lost: %v", lost.client, lost.to, lost.err)
 	}
 	dials := s.traffic.dials.Load()
-	t.Logf("%d changes each way, %d connections; lost where kube-proxy let go before Vicinity served: %d", canaryRuns, dials, between)
+	t.Logf("%d changes each way, %d connections; lost because kube-proxy stopped before Vicinity served: %d", canaryRuns, dials, between)
 	if int64(between) > dials/perLost {
-		t.Errorf("%d of %d connections were lost on the way to Vicinity, want 1 in %d at most", between, dials, perLost)
+		t.Errorf("%d of %d connections were lost on the way to Vicinity, want at most 1 in %d", between, dials, perLost)
 	}
 	if failed := daemon.failedSyncs(); len(failed) > 0 {
 		t.Errorf("the proxy logged errors: %q", failed)
 	}
 	if told := daemon.Log.Lines(otherProxyMessage); len(told) > 0 {
-		t.Errorf("two proxies are wanted, and the proxy warns of the other: %q", told)
+		t.Errorf("the proxy warns of the intended second proxy: %q", told)
 	}
 }
 
@@ -110,12 +110,12 @@ func (s *canary) change(label, to, from string) span {
 	s.t.Helper()
 	begun := time.Now()
 	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: %s}}}`, policy.ServiceProxyNameLabel, label)
-	s.retry("labelling Service "+web.name, func(ctx context.Context) error {
+	s.retry("label Service "+web.name, func(ctx context.Context) error {
 		_, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, web.name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 	for _, slice := range s.slices(web, nil) {
-		s.retry("labelling EndpointSlice "+slice.Name, func(ctx context.Context) error {
+		s.retry("label EndpointSlice "+slice.Name, func(ctx context.Context) error {
 			_, err := s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Patch(
 				ctx, slice.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 			return err
@@ -146,7 +146,7 @@ func (s *canary) dial(client *fabric.Namespace, to netip.AddrPort) {
 }
 
 // errSentAgain is the error of a connection that succeeded but counts as lost.
-var errSentAgain = errors.New("packets had to be sent again")
+var errSentAgain = errors.New("packets were retransmitted")
 
 // dialOnce connects. The kernel retransmits lost packets, so that a client would only notice a delay.
 func dialOnce(client *fabric.Namespace, to netip.AddrPort) error {

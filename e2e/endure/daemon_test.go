@@ -36,7 +36,7 @@ func (d *daemon) waitForSync() time.Duration {
 	d.town.t.Helper()
 	d.WaitFor(d.town.t, "the first sync", func() error {
 		if !d.synced() {
-			return errors.New("it has not synced")
+			return errors.New("not synced yet")
 		}
 		return nil
 	})

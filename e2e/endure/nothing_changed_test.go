@@ -65,16 +65,16 @@ func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 				d = s.start(args...)
 				d.waitForSync()
 				if now := d.written(); now != first || now.Deleted != 0 {
-					t.Errorf("after %s it wrote %+v, want %+v as at first, and none deleted", end, now, first)
+					t.Errorf("after %s the proxy wrote %+v, want %+v as at first, and none deleted", end, now, first)
 				}
 				if made := s.transactions() - before; made != 1 {
-					t.Errorf("after %s it made %d transactions, want 1", end, made)
+					t.Errorf("after %s the proxy made %d transactions, want 1", end, made)
 				}
 				if diff := cmp.Diff(tables, s.tables()); diff != "" {
-					t.Errorf("after %s the tables are others (-before +after):\n%s", end, diff)
+					t.Errorf("after %s the tables differ (-before +after):\n%s", end, diff)
 				}
 				if diff := cmp.Diff(numbers, s.numbers()); diff != "" || len(numbers) < 2*3 {
-					t.Errorf("after %s clients are remembered by other numbers (-before +after):\n%s", end, diff)
+					t.Errorf("after %s the numbers of clients with affinity differ (-before +after):\n%s", end, diff)
 				}
 			}
 		})
@@ -98,15 +98,15 @@ func TestUnchangedManifestsWriteNothing(t *testing.T) {
 		now := d.written()
 		return written{now.Added - before.Added, now.Deleted - before.Deleted}, transactions
 	}
-	alone, once := cost(app{name: "stranger-1", number: 101, affinity: "None"}, func() {})
-	together, twice := cost(app{name: "stranger-2", number: 102, affinity: "None"}, func() {
+	alone, once := cost(app{name: "unrelated-1", number: 101, affinity: "None"}, func() {})
+	together, twice := cost(app{name: "unrelated-2", number: 102, affinity: "None"}, func() {
 		for range 3 {
 			s.write(web, "a", "b", "c")
 			s.write(sticky, "a", "b")
 		}
 	})
 	if alone.Added == 0 || once != 1 || alone != together || once != twice {
-		t.Errorf("a Service cost %+v and %d transactions, and %+v and %d beside others that stayed as they were",
+		t.Errorf("a Service costs %+v and %d transactions, but %+v and %d when unchanged manifests are rewritten",
 			alone, once, together, twice)
 	}
 }

@@ -34,13 +34,13 @@ func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
 		t.Fatalf("alone on the node: %v, %+v", err, others)
 	}
 	if agrees, problem := s.rollcall(); !agrees {
-		t.Errorf("alone on the node: status --all-nodes says %q", problem)
+		t.Errorf("alone on the node: status --all-nodes reports %q", problem)
 	}
 	kubeProxy := s.startKubeProxy()
 	wait.Until(t, "the proxy warns of kube-proxy", func() bool { return daemon.Log.Has(otherProxyMessage) })
 	for _, want := range []string{"proxy=kube-proxy-nftables", "first=true", "kube-proxy --cleanup"} {
 		if told := daemon.Log.Lines(otherProxyMessage); len(told) != 1 || !strings.Contains(told[0], want) {
-			t.Errorf("the log tells %q, want %q once", told, want)
+			t.Errorf("the log has %q, want one line with %q", told, want)
 		}
 	}
 	wait.Until(t, "an Event on the Node", func() bool {
@@ -61,11 +61,11 @@ func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
 		t.Errorf("the metric is %v (%v), want 1", value, err)
 	}
 	if agrees, problem := s.rollcall(); agrees || !strings.Contains(problem, "handles new connections before") {
-		t.Errorf("status --all-nodes says %q, and that the node agrees: %v", problem, agrees)
+		t.Errorf("status --all-nodes reports %q, in sync: %v", problem, agrees)
 	}
 	_ = kubeProxy.Stop(10 * time.Second) // the signal terminates it, which counts as an error
 	if others, err := s.others(metrics); err == nil || len(others) != 1 || !others[0].First {
-		t.Errorf("with the rules that kube-proxy left behind status says %+v (%v), and exits with 0", others, err)
+		t.Errorf("with leftover rules of kube-proxy, status reports %+v (%v), want one proxy and an error", others, err)
 	}
 	_, err = s.node.Run(exec.Command(s.kubeProxy(), "--cleanup"))
 	must.Succeed(t, err)
@@ -104,7 +104,7 @@ func (s *canary) createPodOfProxy() {
 		Spec:       corev1.PodSpec{NodeName: s.node.Name, Containers: []corev1.Container{{Name: "proxy", Image: "none"}}},
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	s.retry("creating the pod of the proxy", func(ctx context.Context) error {
+	s.retry("create the Pod of the proxy", func(ctx context.Context) error {
 		_, err := s.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err

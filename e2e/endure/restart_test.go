@@ -41,7 +41,7 @@ func (c *changes) one() {
 		c.town.write(sticky, endpoints...)
 	default:
 		number := c.random.IntN(8)
-		stranger := app{name: fmt.Sprintf("stranger-%d", number), number: 100 + number, affinity: []string{"None", "ClientIP"}[number%2]}
+		stranger := app{name: fmt.Sprintf("unrelated-%d", number), number: 100 + number, affinity: []string{"None", "ClientIP"}[number%2]}
 		if c.present[stranger.name] {
 			c.town.remove(stranger.file())
 		} else {
@@ -112,10 +112,10 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 		d = s.start()
 	}
 	d.waitForSync()
-	wait.Until(t, "so many connections that the kills say something", func() bool { return t.Failed() || f.dials.Load() >= enough })
+	wait.Until(t, "enough connections to be conclusive", func() bool { return t.Failed() || f.dials.Load() >= enough })
 	stop()
-	t.Logf("%d kills, %d of them before the first sync was logged; %d changes; %d new connections, %d of sticky clients, "+
-		"%d answers on open ones, %d UDP queries, %d sent again", kills, amidFirstSync, changing.made, f.dials.Load(), f.sticky.Load(),
+	t.Logf("%d kills, %d of them before the first sync was logged; %d changes; %d new connections, %d with session affinity, "+
+		"%d replies on open ones, %d UDP queries, %d retransmitted", kills, amidFirstSync, changing.made, f.dials.Load(), f.sticky.Load(),
 		f.replies.Load(), f.datagrams.Load(), f.sentAgain.Load())
 	if amidFirstSync < kills/10 || amidFirstSync > kills*9/10 {
 		t.Errorf("%d of %d kills came before the first sync, so half of it was not tested", amidFirstSync, kills)

@@ -40,23 +40,23 @@ var sabotages = []sabotage{
 	{"a flushed chain", "flush chain ip vicinity services", ipv4},
 	{"a deleted base chain", "delete chain ip vicinity nat-prerouting", ipv4},
 	{"a renamed base chain", "rename chain ip vicinity nat-prerouting theirs", ipv4},
-	{"a renamed chain that elements lead to", "rename chain ip vicinity lb-2 theirs", ipv4},
+	{"a renamed chain that elements jump to", "rename chain ip vicinity lb-2 theirs", ipv4},
 	{"a base chain that drops", "chain ip vicinity nat-prerouting { policy drop; }", ipv4},
-	{"a base chain at another place", "delete chain ip vicinity nat-prerouting; " +
+	{"a base chain at another priority", "delete chain ip vicinity nat-prerouting; " +
 		"add chain ip vicinity nat-prerouting { type nat hook prerouting priority 0; }", ipv4},
 	{"a deleted rule", "delete rule ip vicinity nat-postrouting handle " + itsHandle, ipv4},
 	{"a rule before ours", "insert rule ip vicinity services drop", ipv4},
-	{"a rule behind ours", "add rule ip vicinity nat-postrouting counter", ipv4},
-	{"a chain and a set of theirs", "add chain ip vicinity theirs; add rule ip vicinity theirs drop; " +
+	{"a rule after ours", "add rule ip vicinity nat-postrouting counter", ipv4},
+	{"a foreign chain and set", "add chain ip vicinity theirs; add rule ip vicinity theirs drop; " +
 		"add set ip vicinity others { type ipv4_addr; }; add rule ip vicinity nat-prerouting ip saddr @others jump theirs", ipv4},
 	{"a deleted set", "flush table ip vicinity; delete set ip vicinity hairpin", ipv4},
 	{"a map of another type", "flush table ip vicinity; delete map ip vicinity services; " +
 		"add map ip vicinity services { type ipv4_addr : ipv4_addr; }", ipv4},
 	{"a map with another size", "flush table ip vicinity; delete map ip vicinity endpoints; add map ip vicinity endpoints { " +
 		"type ipv4_addr . inet_proto . inet_service . classid : ipv4_addr . inet_service; size 1; }", ipv4},
-	{"a map that forgets", "flush table ip vicinity; delete map ip vicinity endpoints; add map ip vicinity endpoints { " +
+	{"a map with a timeout", "flush table ip vicinity; delete map ip vicinity endpoints; add map ip vicinity endpoints { " +
 		"type ipv4_addr . inet_proto . inet_service . classid : ipv4_addr . inet_service; timeout 1s; }", ipv4},
-	{"a table put to sleep", "add table ip vicinity { flags dormant; }", ipv4},
+	{"a dormant table", "add table ip vicinity { flags dormant; }", ipv4},
 }
 
 // itsHandle is a placeholder for the handle of our first rule in nat-postrouting, which changes with every repair.
@@ -69,7 +69,7 @@ func (s *town) order(act sabotage) string {
 	must.Succeed(s.t, err)
 	handles := regexp.MustCompile(`# handle (\d+)\n`).FindAllStringSubmatch(listing, 2) // the chain's and the rule's
 	if len(handles) != 2 {
-		s.t.Fatalf("there is no rule in:\n%s", listing)
+		s.t.Fatalf("no rule in:\n%s", listing)
 	}
 	return strings.ReplaceAll(act.text, itsHandle, handles[1][1])
 }
@@ -100,7 +100,7 @@ func (s *town) goOn(all []openConnection) {
 	s.t.Helper()
 	for _, one := range all {
 		if reply, err := one.conversation.Request(slowest); err != nil || reply.Pod != one.pod {
-			s.t.Errorf("on a connection that was open before %q answers, want %q (%v)", reply.Pod, one.pod, err)
+			s.t.Errorf("on an open connection %q responds, want %q (%v)", reply.Pod, one.pod, err)
 		}
 	}
 	for _, client := range []*fabric.Namespace{s.clients[0], s.outside, s.node.Namespace} {
@@ -129,12 +129,12 @@ func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
 			must.Succeed(t, err)
 			must.Succeed(t, process.Wait())
 			s.waitForTables(want, 5*time.Second)
-			t.Logf("repaired within %s of its beginning", time.Since(began))
+			t.Logf("repaired within %s", time.Since(began))
 			d.waitForExternalChange(act, before)
 			line := fmt.Sprintf("process=saboteur pid=%d families=", process.PID())
 			d.Log.WaitFor(t, line)
 			if times := d.Log.Count(line); times != 1 {
-				t.Errorf("the log has %d times %s", times, line)
+				t.Errorf("the log has %d lines with %s, want 1", times, line)
 			}
 			s.goOn(all)
 		})
@@ -165,7 +165,7 @@ func (d *daemon) waitForExternalChange(act sabotage, before map[string]int) {
 		return now["IPv4"] >= before["IPv4"] && now["IPv6"] >= before["IPv6"]
 	})
 	if diff := cmp.Diff(before, now); diff != "" {
-		d.town.t.Errorf("%s is counted otherwise (-want +got):\n%s", act.name, diff)
+		d.town.t.Errorf("%s: wrong counters (-want +got):\n%s", act.name, diff)
 	}
 }
 
@@ -183,9 +183,9 @@ func TestChangesOfOthersToOwnedTablesAreRejected(t *testing.T) {
 			s.t = t
 			_, err := s.run(culprit, s.order(act))
 			if isFlush := strings.HasPrefix(act.text, "flush ruleset"); isFlush && err != nil {
-				t.Errorf("got %v; the kernel passes owned tables over", err)
+				t.Errorf("got %v, want none: the kernel skips owned tables", err)
 			} else if !isFlush && (err == nil || !strings.Contains(err.Error(), "Operation not permitted")) {
-				t.Errorf("got %v, want that it is not permitted", err)
+				t.Errorf("got %v, want EPERM", err)
 			}
 			if diff := cmp.Diff(want, s.tables()); diff != "" {
 				t.Errorf("the tables changed (-before +after):\n%s", diff)

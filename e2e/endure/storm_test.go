@@ -38,9 +38,9 @@ func TestAStormOfForeignChangesEndsInTheRightTables(t *testing.T) {
 				}
 				time.Sleep(time.Duration(changing.random.IntN(50)) * time.Millisecond)
 			}
-			t.Logf("%d foreign changes, %d changes of manifests, %d kills", done, changing.made, kills)
+			t.Logf("%d external modifications, %d changes of manifests, %d kills", done, changing.made, kills)
 			if done < 100 || kills == 0 || changing.made == 0 {
-				t.Errorf("that is too few to say something")
+				t.Errorf("too few changes to be conclusive")
 			}
 			s.waitForTables(s.rendered(), waitTimeout)
 			s.goOn(nil)

@@ -143,7 +143,7 @@ func (s *town) waitForTables(want []string, atMost time.Duration) {
 		case cmp.Equal(want, got):
 			return
 		case time.Since(began) > atMost:
-			s.t.Fatalf("after %s the tables are still others (-want +got):\n%s", atMost, cmp.Diff(want, got))
+			s.t.Fatalf("after %s the tables still differ (-want +got):\n%s", atMost, cmp.Diff(want, got))
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (f *traffic) converse(client *fabric.Namespace, network string, to netip.Ad
 			return err
 		}
 		if reply.Pod != first.Pod {
-			return fmt.Errorf("an open connection of %s to %s over %s: %s answers after %s", client.Name, to, network, reply.Pod, first.Pod)
+			return fmt.Errorf("an open connection of %s to %s over %s: %s responds, %s did before", client.Name, to, network, reply.Pod, first.Pod)
 		}
 		f.replies.Add(1)
 		time.Sleep(5 * time.Millisecond)
@@ -114,7 +114,7 @@ func (f *traffic) stick(client *fabric.Namespace, to netip.AddrPort) {
 			return err
 		}
 		if reply.Pod != first.Pod {
-			return fmt.Errorf("%s reached %s at %s, and %s before", client.Name, reply.Pod, to, first.Pod)
+			return fmt.Errorf("%s reached %s at %s, but %s before", client.Name, reply.Pod, to, first.Pod)
 		}
 		f.sticky.Add(1)
 		time.Sleep(5 * time.Millisecond)

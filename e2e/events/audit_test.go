@@ -55,12 +55,12 @@ func (n *node) mayDoAllItDid() {
 		}
 		used[permission(request)] = true
 		if code := request.ResponseStatus.Code; code == http.StatusForbidden || code == http.StatusUnauthorized {
-			n.t.Errorf("%s was answered %d", permission(request), code)
+			n.t.Errorf("%s got status %d", permission(request), code)
 		}
 	}
 	beyond := slices.DeleteFunc(slices.Sorted(maps.Keys(used)), func(permission string) bool { return granted[permission] })
 	if len(beyond) > 0 {
-		n.t.Errorf("beyond its ClusterRole it did %q", beyond)
+		n.t.Errorf("requests beyond its ClusterRole: %q", beyond)
 	}
 	// This ensures that the audit log is the right one. The proxy lists only if the API server cannot start a watch with
 	// the existing objects, which 1.36 can.

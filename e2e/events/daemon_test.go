@@ -35,32 +35,32 @@ func TestTheDaemonReports(t *testing.T) {
 	n := newNode(t)
 	object := corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: nodeName} // as in the query of kubectl describe
 	wants := map[string]expectedEvent{
-		"on the Node that it starts": {
+		"Starting on the Node": {
 			object, "Starting", corev1.EventTypeNormal, []string{"Vicinity ", " starts to program this node's Services"},
 		},
-		"on a slice of which nothing is left that it is refused": {
+		"Invalid on a slice without a valid port": {
 			n.slice("nowhere", 70000), "Invalid", corev1.EventTypeWarning,
 			[]string{"Nodes keep the last known good version of this object", "ports[0].port", "70000"},
 		},
-		"on a slice with another port what is left out": {
+		"PartiallyIgnored on a slice with another port": {
 			n.slice("half", 8080, 70000), "PartiallyIgnored", corev1.EventTypeWarning,
 			[]string{"The rest of this object is served: ", "ports[1].port", "70000"},
 		},
-		"on a Service what is wrong with its topology keys": {
+		"TopologyKeysIgnored on a Service": {
 			n.service("keyed", func(keyed *corev1.Service) {
 				keyed.Annotations = map[string]string{policy.TopologyKeysAnnotation: "two words, *"}
 			}),
 			"TopologyKeysIgnored", corev1.EventTypeWarning, []string{"as if it had no topology keys: ", "two words"},
 		},
-		"on the Service that loses an address who has it": {
+		"FrontendConflict on the Service that loses an address": {
 			n.twoWithOneAddress(), "FrontendConflict", corev1.EventTypeWarning,
 			[]string{"192.0.2.77:80/TCP belongs to the ", " Service shop/first, ", "until that Service releases it"},
 		},
-		"on a Service that wants the API server's address that it is left out": {
+		"FrontendIsAPIServer on a Service": {
 			n.onTheAPIServer(), "FrontendIsAPIServer", corev1.EventTypeWarning,
 			[]string{"On node " + nodeName + ": " + n.apiServer().String() + "/TCP is not served because the proxy reaches the API server there"},
 		},
-		"on a Service that its health check cannot be served": {
+		"FailedToStartServiceHealthcheck on a Service": {
 			n.checkedOnATakenPort(), "FailedToStartServiceHealthcheck", corev1.EventTypeWarning,
 			[]string{
 				"On node " + nodeName + ": Load balancers treat this node as one without endpoints",
@@ -71,7 +71,7 @@ func TestTheDaemonReports(t *testing.T) {
 	n.startProxy()
 	n.proxy.Log.WaitFor(t, "the first sync is in the kernel")
 	saboteur := n.sabotage()
-	wants["on the Node who changed the tables"] = expectedEvent{
+	wants["TablesChanged on the Node"] = expectedEvent{
 		object, "TablesChanged", corev1.EventTypeWarning,
 		[]string{fmt.Sprintf(`Process "saboteur" (pid %d) changed the nftables tables`, saboteur)},
 	}
@@ -85,18 +85,18 @@ func TestTheDaemonReports(t *testing.T) {
 			}
 			for _, words := range want.texts {
 				if !strings.Contains(event.Message, words) {
-					t.Errorf("it does not say %q: %s", words, event.Message)
+					t.Errorf("the message lacks %q: %s", words, event.Message)
 				}
 			}
 		})
 	}
-	t.Run("and nothing else", func(t *testing.T) {
+	t.Run("no other Event", func(t *testing.T) {
 		n.t = t
 		if all := n.allEvents(); len(all) != len(wants) {
 			t.Errorf("%d Events, want %d: %v", len(all), len(wants), all)
 		}
 	})
-	t.Run("and asks for nothing that it may not", func(t *testing.T) {
+	t.Run("only granted requests", func(t *testing.T) {
 		n.t = t
 		n.mayDoAllItDid()
 	})

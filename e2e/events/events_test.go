@@ -63,7 +63,7 @@ func TestAnEvent(t *testing.T) {
 		}
 	})
 
-	t.Run("is on every object that it is about, once if all nodes say the same", func(t *testing.T) {
+	t.Run("is created on each object, once if all nodes report the same", func(t *testing.T) {
 		nodes := []string{"node-1", "node-2", "node-3"}
 		for _, node := range nodes {
 			r := recorder(t, creator, node)
@@ -97,7 +97,7 @@ func TestAnEvent(t *testing.T) {
 			want["default Node "+node+" TablesChanged"] = 1
 			want["default Node "+node+" Starting"] = 1
 		}
-		wait.Equal(t, "the Events are there", want, c.count)
+		wait.Equal(t, "all Events exist", want, c.count)
 	})
 
 	t.Run("is shown by kubectl describe", func(t *testing.T) {
@@ -124,12 +124,12 @@ func TestAnEvent(t *testing.T) {
 		got := c.Kubectl(t, "get", "events", "-A", "--field-selector", "reportingComponent=vicinity.dev/proxy")
 		for _, want := range []string{"service/web", "endpointslice/web-1", "servicecidr/all", "node/node-3"} {
 			if !strings.Contains(got, want) {
-				t.Errorf("there is nothing about %s:\n%s", want, got)
+				t.Errorf("no Event about %s:\n%s", want, got)
 			}
 		}
 	})
 
-	t.Run("is taken however long and strange it is", func(t *testing.T) {
+	t.Run("is accepted with long and invalid texts", func(t *testing.T) {
 		node := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("n", 62), 3) // 252 bytes; 253 are allowed
 		r := recorder(t, creator, node)
 		strange := strings.Repeat("\x1b[31m\xff\n\u202eä", 100_000)
@@ -144,7 +144,7 @@ func TestAnEvent(t *testing.T) {
 		}
 	})
 
-	t.Run("comes late if the API server is away meanwhile", func(t *testing.T) {
+	t.Run("is delayed while the API server is down", func(t *testing.T) {
 		var refused atomic.Int32
 		impatient := rest.CopyConfig(creator)
 		impatient.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -159,19 +159,19 @@ func TestAnEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Report(events.Started("node-4", "v1.2.3"))
-		wait.Until(t, "a try fails", func() bool { return refused.Load() > 0 })
+		wait.Until(t, "a failed attempt", func() bool { return refused.Load() > 0 })
 		if err := c.StartAPIServer(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wait.Equal(t, "the Event is there", 1, func() int { return c.count()["default Node node-4 Starting"] })
+		wait.Equal(t, "the Event exists", 1, func() int { return c.count()["default Node node-4 Starting"] })
 		if r.Dropped() != 0 {
 			t.Errorf("%d were dropped", r.Dropped())
 		}
 	})
 
-	t.Run("is dropped for a namespace that is gone", func(t *testing.T) {
+	t.Run("is dropped for a namespace that does not exist", func(t *testing.T) {
 		r := recorder(t, creator, "node-1")
 		r.Report(found(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "node-4", model.Invalid, "why")[0])
-		wait.Equal(t, "the loss is counted", 1, r.Dropped)
+		wait.Equal(t, "the dropped Event is counted", 1, r.Dropped)
 	})
 }

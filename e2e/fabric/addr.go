@@ -24,7 +24,7 @@ func (n *Namespace) AddAddr(addr netip.Addr) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("adding %s to %s: %w", addr, n.Name, errors.Join(errNotLocal, err))
+			return fmt.Errorf("add %s to %s: %w", addr, n.Name, errors.Join(errNotLocal, err))
 		}
 	}
 }
@@ -33,7 +33,7 @@ func (n *Namespace) AddAddr(addr netip.Addr) error {
 // work queue for all namespaces, so the route may wait until many other namespaces are torn down.
 const addrTimeout = time.Minute
 
-var errNotLocal = errors.New("the kernel has no route that keeps its packets here")
+var errNotLocal = errors.New("no local route")
 
 // RemoveAddr removes an address that AddAddr added.
 func (n *Namespace) RemoveAddr(addr netip.Addr) error {
@@ -42,7 +42,7 @@ func (n *Namespace) RemoveAddr(addr netip.Addr) error {
 		return err
 	}
 	if err := n.links.AddrDel(link, address(single(addr))); err != nil {
-		return fmt.Errorf("removing %s from %s: %w", addr, n.Name, err)
+		return fmt.Errorf("remove %s from %s: %w", addr, n.Name, err)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (n *Namespace) RequestFrom(network string, own netip.Addr, addr netip.AddrP
 		err = errors.Join(err, conversation.Close())
 	}
 	if err != nil {
-		err = fmt.Errorf("asking %s over %s from %s: %w", addr, network, n.Name, explainTimeout(err))
+		err = fmt.Errorf("request to %s over %s from %s: %w", addr, network, n.Name, explainTimeout(err))
 	}
 	return reply, err
 }

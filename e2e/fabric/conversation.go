@@ -33,17 +33,17 @@ type line interface {
 func (n *Namespace) Open(network string, addr netip.AddrPort) (*Conversation, error) {
 	conversation, err := n.open(network, netip.Addr{}, addr, time.Now().Add(Timeout))
 	if err != nil {
-		return nil, fmt.Errorf("opening a connection to %s over %s from %s: %w", addr, network, n.Name, explainTimeout(err))
+		return nil, fmt.Errorf("open connection to %s over %s from %s: %w", addr, network, n.Name, explainTimeout(err))
 	}
 	return conversation, nil
 }
 
-// OpenFrom opens a conversation over UDP from the given source address. The address need not be on an interface.
+// OpenFrom opens a connection over UDP from the given source address. The address need not be on an interface.
 func (n *Namespace) OpenFrom(own netip.Addr, addr netip.AddrPort) (*Conversation, error) {
 	dialer := &net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(own, n.freshPort()))}
 	conn, err := n.dial(dialer, "udp", addr.String())
 	if err != nil {
-		return nil, fmt.Errorf("opening a connection to %s over udp from %s of %s: %w", addr, own, n.Name, err)
+		return nil, fmt.Errorf("open connection to %s over udp from %s of %s: %w", addr, own, n.Name, err)
 	}
 	return &Conversation{network: "udp", addr: addr, client: n, line: messages{conn}}, nil
 }
@@ -78,11 +78,11 @@ func (c *Conversation) Request(timeout time.Duration) (Reply, error) {
 func (c *Conversation) request(deadline time.Time) (Reply, error) {
 	answer, err := c.line.exchange(deadline)
 	if err != nil {
-		return Reply{}, fmt.Errorf("asking %s over %s from %s: %w", c.addr, c.network, c.client.Name, explainTimeout(err))
+		return Reply{}, fmt.Errorf("request to %s over %s from %s: %w", c.addr, c.network, c.client.Name, explainTimeout(err))
 	}
 	reply := Reply{Own: c.line.own()}
 	if err := json.Unmarshal(answer, &reply); err != nil {
-		return Reply{}, fmt.Errorf("reading the answer of %s over %s: %w", c.addr, c.network, err)
+		return Reply{}, fmt.Errorf("decode response of %s over %s: %w", c.addr, c.network, err)
 	}
 	return reply, nil
 }
@@ -136,7 +136,7 @@ func (r *requests) exchange(deadline time.Time) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the server answered %s", response.Status)
+		return nil, fmt.Errorf("server responded with %s", response.Status)
 	}
 	var reply json.RawMessage
 	err = json.NewDecoder(response.Body).Decode(&reply)

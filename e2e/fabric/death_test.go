@@ -85,8 +85,8 @@ func TestWithoutRootTheErrorNamesTheCause(t *testing.T) {
 	unprivileged.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	output, err := unprivileged.Output()
 	must(t, err)
-	const want = "making a network namespace for switch: root (CAP_SYS_ADMIN) is needed: operation not permitted\n"
+	const want = "create network namespace for switch: root (CAP_SYS_ADMIN) is needed: operation not permitted\n"
 	if string(output) != want {
-		t.Errorf("New says %q, want %q", output, want)
+		t.Errorf("New() = %q, want %q", output, want)
 	}
 }

@@ -17,5 +17,5 @@
 // fabric runs no program. It needs root.
 //
 // To add a kind of machine or link, see node.go and links.go; a protocol of the servers and clients, server.go and
-// conversation.go.
+// connection.go.
 package fabric

@@ -33,7 +33,7 @@ func TestPodsBehindABridgeReachEveryoneThroughTheirNode(t *testing.T) {
 	}))
 	for _, name := range []string{PodBridge, PodLinkPrefix + "1", PodLinkPrefix + "2"} {
 		if !links[name] {
-			t.Errorf("the node has the links %v, want %s among them", links, name)
+			t.Errorf("the node has links %v, want also %s", links, name)
 		}
 	}
 	for _, network := range []string{"tcp", "udp", "sctp"} {
@@ -52,18 +52,18 @@ func TestAnAddressComesAndGoesAndIsReachedByARoute(t *testing.T) {
 		server, err := town.nodeA.Serve(testPort, addr)
 		must(t, err)
 		if _, err := town.outside.Request("tcp", to, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("asking %s without a route: got %v, want a timeout", addr, err)
+			t.Errorf("request to %s without a route: got %v, want a timeout", addr, err)
 		}
 		must(t, town.outside.RouteVia(single(addr), town.nodeA.Namespace))
 		reply, err := town.outside.Get(to)
 		must(t, err)
 		if reply.Pod != "node-a" {
-			t.Errorf("%s answered for %s, want node-a", reply.Pod, addr)
+			t.Errorf("%s responded for %s, want node-a", reply.Pod, addr)
 		}
 		must(t, server.Close())
 		must(t, town.nodeA.RemoveAddr(addr))
 		if _, err := town.outside.Request("tcp", to, 50*time.Millisecond); err == nil {
-			t.Errorf("%s answers after it was removed", addr)
+			t.Errorf("%s responds after it was removed", addr)
 		}
 	}
 }
@@ -82,13 +82,13 @@ func TestAConversationKeepsItsPort(t *testing.T) {
 					first = reply
 				}
 				if reply != first || reply.Client != reply.Own || reply.Pod != "web-b" {
-					t.Errorf("%s: question %d was answered %+v, the first one %+v", network, number, reply, first)
+					t.Errorf("%s: the response to request %d is %+v, the first one %+v", network, number, reply, first)
 				}
 			}
 			must(t, conversation.Close())
 			must(t, conversation.Close())
 			if _, err := conversation.Request(Timeout); err == nil {
-				t.Errorf("%s: a closed conversation goes on", network)
+				t.Errorf("%s: a request on a closed connection succeeded", network)
 			}
 		}
 	}
@@ -104,11 +104,11 @@ func TestPing(t *testing.T) {
 			want.Type = 129
 		}
 		if echo != want {
-			t.Errorf("an answer is %+v, want %+v", echo, want)
+			t.Errorf("echo reply %+v, want %+v", echo, want)
 		}
 	}
 	if _, err := town.client.Ping(netip.MustParseAddr("10.96.0.10"), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("pinging an unassigned address: got %v, want a timeout", err)
+		t.Errorf("ping of an unassigned address: got %v, want a timeout", err)
 	}
 	for addr, want := range map[string]Echo{
 		"203.0.113.9": {From: town.nodeA.IPv4, Type: 3, Code: 1},
@@ -120,7 +120,7 @@ func TestPing(t *testing.T) {
 		echo, err := town.client.Ping(addr, Timeout)
 		must(t, err)
 		if echo != want {
-			t.Errorf("an error is %+v, want %+v", echo, want)
+			t.Errorf("ICMP error %+v, want %+v", echo, want)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestAPodSendsFromAnAddressThatItWasGiven(t *testing.T) {
 			reply, err := town.client.RequestFrom(network, addr, netip.AddrPortFrom(server, testPort), Timeout)
 			must(t, err)
 			if reply.Client.Addr() != addr || reply.Own != reply.Client {
-				t.Errorf("over %s the server saw %s, and the client is %s, want %s", network, reply.Client, reply.Own, addr)
+				t.Errorf("over %s the server saw client %s, the client used %s, want %s", network, reply.Client, reply.Own, addr)
 			}
 		}
 	}

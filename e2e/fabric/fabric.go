@@ -78,16 +78,16 @@ func (f *Fabric) Nodes() []*Node { return append([]*Node(nil), f.nodes...) }
 func (f *Fabric) AddHost(name string, via *Node) (*Host, error) {
 	number := firstHost + f.hosts
 	if number > lastHost {
-		return nil, fmt.Errorf("adding host %s: a fabric holds at most %d hosts", name, lastHost-firstHost+1)
+		return nil, fmt.Errorf("add host %s: a fabric has at most %d hosts", name, lastHost-firstHost+1)
 	}
 	ns, err := f.attach(name, number, false)
 	if err != nil {
-		return nil, fmt.Errorf("adding host %s: %w", name, err)
+		return nil, fmt.Errorf("add host %s: %w", name, err)
 	}
 	f.hosts++
 	for _, prefix := range []netip.Prefix{PodsIPv4, PodsIPv6, ClusterIPv4, ClusterIPv6} {
 		if err := ns.addRoute(route{to: prefix, via: via.addrOf(prefix), link: uplinkName}); err != nil {
-			return nil, fmt.Errorf("adding host %s: %w", name, err)
+			return nil, fmt.Errorf("add host %s: %w", name, err)
 		}
 	}
 	return &Host{Namespace: ns}, nil

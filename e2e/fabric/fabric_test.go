@@ -66,17 +66,17 @@ func TestEveryNamespaceReachesEveryServerWithItsOwnAddress(t *testing.T) {
 		from, to *Namespace
 		toNode   string
 	}{
-		"a pod reaches a pod on the same node":             {town.client.Namespace, town.webA.Namespace, "node-a"},
-		"a pod reaches a pod on another node":              {town.client.Namespace, town.webB.Namespace, "node-b"},
-		"a pod reaches itself":                             {town.webA.Namespace, town.webA.Namespace, "node-a"},
-		"a pod reaches a server on its own node":           {town.client.Namespace, town.nodeA.Namespace, "node-a"},
-		"a pod reaches a server on another node":           {town.webB.Namespace, town.nodeA.Namespace, "node-a"},
-		"a pod reaches a host":                             {town.client.Namespace, town.outside.Namespace, ""},
-		"a node reaches its own pod":                       {town.nodeA.Namespace, town.webA.Namespace, "node-a"},
-		"a node reaches a pod on another node":             {town.nodeB.Namespace, town.webA.Namespace, "node-a"},
-		"a node reaches another node":                      {town.nodeB.Namespace, town.nodeA.Namespace, "node-a"},
-		"a host reaches a pod on the node it goes through": {town.outside.Namespace, town.webB.Namespace, "node-b"},
-		"a host reaches a pod on the other node":           {town.outside.Namespace, town.webA.Namespace, "node-a"},
+		"a pod reaches a pod on the same node":     {town.client.Namespace, town.webA.Namespace, "node-a"},
+		"a pod reaches a pod on another node":      {town.client.Namespace, town.webB.Namespace, "node-b"},
+		"a pod reaches itself":                     {town.webA.Namespace, town.webA.Namespace, "node-a"},
+		"a pod reaches a server on its own node":   {town.client.Namespace, town.nodeA.Namespace, "node-a"},
+		"a pod reaches a server on another node":   {town.webB.Namespace, town.nodeA.Namespace, "node-a"},
+		"a pod reaches a host":                     {town.client.Namespace, town.outside.Namespace, ""},
+		"a node reaches its own pod":               {town.nodeA.Namespace, town.webA.Namespace, "node-a"},
+		"a node reaches a pod on another node":     {town.nodeB.Namespace, town.webA.Namespace, "node-a"},
+		"a node reaches another node":              {town.nodeB.Namespace, town.nodeA.Namespace, "node-a"},
+		"a host reaches a pod on its gateway node": {town.outside.Namespace, town.webB.Namespace, "node-b"},
+		"a host reaches a pod on the other node":   {town.outside.Namespace, town.webA.Namespace, "node-a"},
 	}
 	for name, test := range tests {
 		for _, network := range []string{"tcp", "udp", "sctp"} {
@@ -99,7 +99,7 @@ func requestBothFamilies(t *testing.T, network string, from, to *Namespace, toNo
 		server := netip.AddrPortFrom(addrs[1], testPort)
 		want := Reply{Pod: to.Name, Node: toNode, Server: server, Client: client, Own: client}
 		if diff := cmp.Diff(want, reply, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
-			t.Errorf("%s: the reply differs from what is true (-want +got):\n%s", family, diff)
+			t.Errorf("%s: wrong reply (-want +got):\n%s", family, diff)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestAServerThatIsNotThereRefusesAtOnce(t *testing.T) {
 		} {
 			_, err := town.client.Request(network, netip.AddrPortFrom(addr, testPort), time.Minute)
 			if !isAny(err, want) {
-				t.Errorf("asking %s over %s: got %v, want one of %v", addr, network, err, want)
+				t.Errorf("request to %s over %s: got %v, want one of %v", addr, network, err, want)
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func TestAnUnassignedAddressGivesNoReply(t *testing.T) {
 			for _, network := range []string{"tcp", "udp", "sctp"} {
 				_, err := from.Request(network, netip.AddrPortFrom(netip.MustParseAddr(addr), 80), 50*time.Millisecond)
 				if !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("asking %s over %s from %s: got %v, want a timeout", addr, network, from.Name, err)
+					t.Errorf("request to %s over %s from %s: got %v, want a timeout", addr, network, from.Name, err)
 				}
 			}
 		}
@@ -166,12 +166,12 @@ func TestAClosedServerIsGoneAndTheOthersStay(t *testing.T) {
 	must(t, err)
 	must(t, second.Close())
 	if _, err := town.client.Get(netip.AddrPortFrom(town.webA.IPv4, testPort+1)); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("asking the closed server: got %v, want connection refused", err)
+		t.Errorf("request to the closed server: got %v, want connection refused", err)
 	}
 	reply, err := town.client.Get(netip.AddrPortFrom(town.webA.IPv4, testPort))
 	must(t, err)
 	if reply.Pod != "web-a" {
-		t.Errorf("%s answered, want web-a", reply.Pod)
+		t.Errorf("%s responded, want web-a", reply.Pod)
 	}
 }
 
@@ -179,10 +179,10 @@ func TestAPortInUseIsAnErrorThatNamesTheNamespace(t *testing.T) {
 	town := newTown(t)
 	_, err := town.webA.Serve(testPort)
 	if !errors.Is(err, syscall.EADDRINUSE) {
-		t.Fatalf("serving the same port twice: got %v, want EADDRINUSE", err)
+		t.Fatalf("second server on a port: got %v, want EADDRINUSE", err)
 	}
-	if want := fmt.Sprintf("serving port %d on web-a", testPort); !cmp.Equal(err.Error()[:len(want)], want) {
-		t.Errorf("the error is %q, want it to begin with %q", err, want)
+	if want := fmt.Sprintf("serve port %d on web-a", testPort); !cmp.Equal(err.Error()[:len(want)], want) {
+		t.Errorf("error %q, want it to start with %q", err, want)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestAConnectionCanBeKeptOpenAndReused(t *testing.T) {
 		must(t, json.NewDecoder(response.Body).Decode(&reply))
 		must(t, response.Body.Close())
 		if got := net.TCPAddrFromAddrPort(reply.Client).String(); got != conn.LocalAddr().String() || reply.Pod != "web-b" {
-			t.Errorf("%s answered %s, want web-b to answer %s", reply.Pod, got, conn.LocalAddr())
+			t.Errorf("%s responded to %s, want web-b to respond to %s", reply.Pod, got, conn.LocalAddr())
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestStreamSocketsOfTheKernelCarryRequests(t *testing.T) {
 			reply, err := line.exchange(time.Now().Add(Timeout))
 			must(t, err)
 			if diff := cmp.Diff(string(server.reply(netip.AddrPortFrom(addr, 9000), line.own())), string(reply)); diff != "" {
-				t.Errorf("the answer differs (-want +got):\n%s", diff)
+				t.Errorf("wrong response (-want +got):\n%s", diff)
 			}
 		}
 		must(t, conn.Close())

@@ -20,7 +20,7 @@ func (n *Namespace) addBridge(name string) error {
 	snooping := false
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}, MulticastSnooping: &snooping}
 	if err := n.links.LinkAdd(bridge); err != nil {
-		return fmt.Errorf("adding bridge %s to %s: %w", name, n.Name, err)
+		return fmt.Errorf("add bridge %s to %s: %w", name, n.Name, err)
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ func connect(near *Namespace, nearName string, far *Namespace, farName string) e
 	attrs.Name = nearName
 	cable := &netlink.Veth{LinkAttrs: attrs, PeerName: farName, PeerNamespace: netlink.NsFd(far.FD())}
 	if err := near.links.LinkAdd(cable); err != nil {
-		return fmt.Errorf("connecting %s (%s) with %s (%s): %w", near.Name, nearName, far.Name, farName, err)
+		return fmt.Errorf("connect %s (%s) to %s (%s): %w", near.Name, nearName, far.Name, farName, err)
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func (n *Namespace) join(bridgeName, port string) error {
 		return err
 	}
 	if err := n.links.LinkSetMaster(link, bridge); err != nil {
-		return fmt.Errorf("making %s a port of %s: %w", port, bridgeName, err)
+		return fmt.Errorf("make %s a port of %s: %w", port, bridgeName, err)
 	}
 	return n.setUp(port)
 }
@@ -61,11 +61,11 @@ func (n *Namespace) setUp(name string, addrs ...netip.Prefix) error {
 	}
 	for _, prefix := range addrs {
 		if err := n.links.AddrAdd(link, address(prefix)); err != nil {
-			return fmt.Errorf("adding %s to %s of %s: %w", prefix, name, n.Name, err)
+			return fmt.Errorf("add %s to %s of %s: %w", prefix, name, n.Name, err)
 		}
 	}
 	if err := n.links.LinkSetUp(link); err != nil {
-		return fmt.Errorf("setting %s of %s up: %w", name, n.Name, err)
+		return fmt.Errorf("set up %s of %s: %w", name, n.Name, err)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (n *Namespace) addRoute(r route) error {
 		kernel.Src = r.from.AsSlice()
 	}
 	if err := n.links.RouteAdd(kernel); err != nil {
-		return fmt.Errorf("adding a route for %s to %s: %w", r.to, n.Name, err)
+		return fmt.Errorf("add route for %s to %s: %w", r.to, n.Name, err)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (n *Namespace) addRoute(r route) error {
 func (n *Namespace) link(name string) (netlink.Link, error) {
 	link, err := n.links.LinkByName(name)
 	if err != nil {
-		return nil, fmt.Errorf("finding link %s of %s: %w", name, n.Name, err)
+		return nil, fmt.Errorf("find link %s of %s: %w", name, n.Name, err)
 	}
 	return link, nil
 }

@@ -27,8 +27,8 @@ type LongWay struct {
 	drops int
 }
 
-// AddLongWay routes the packets between two nodes and between their pods through a LongWay. It neither delays nor drops
-// packets until Worsen is called. The fabric's Close ends it.
+// AddLongWay routes the packets between two nodes and between their pods through a LossyPath. It neither delays nor
+// drops packets until SetImpairment is called. The fabric's Close ends it.
 func (f *Fabric) AddLongWay(name string, one, other *Node) (*LongWay, error) {
 	machine, err := f.AddNode(name)
 	if err != nil {
@@ -82,7 +82,7 @@ func (w *LongWay) open() error {
 	const path = "/dev/net/tun"
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("opening %s: %w", path, err)
+		return fmt.Errorf("open %s: %w", path, err)
 	}
 	request, err := unix.NewIfreq("tun0")
 	if err == nil {
@@ -90,7 +90,7 @@ func (w *LongWay) open() error {
 		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("making tun0: %w", err), unix.Close(fd))
+		return errors.Join(fmt.Errorf("create tun0: %w", err), unix.Close(fd))
 	}
 	w.packets = os.NewFile(uintptr(fd), path)
 	return nil

@@ -38,7 +38,7 @@ type Host struct{ *Namespace }
 func newNamespace(f *Fabric, name string, ipv4, ipv6 netip.Addr) (*Namespace, error) {
 	ns := &Namespace{Name: name, IPv4: ipv4, IPv6: ipv6, fabric: f}
 	if err := onThread(ns.unshare, stay); err != nil {
-		return nil, fmt.Errorf("making a network namespace for %s: %w", name, err)
+		return nil, fmt.Errorf("create network namespace for %s: %w", name, err)
 	}
 	if err := errors.Join(ns.writeSysctls(commonSysctls), ns.setUp("lo")); err != nil {
 		return nil, errors.Join(err, ns.close())
@@ -57,7 +57,7 @@ func (n *Namespace) unshare() error {
 	}
 	links, err := netlink.NewHandleAt(handle, unix.NETLINK_ROUTE)
 	if err != nil {
-		return errors.Join(fmt.Errorf("opening a netlink socket: %w", err), handle.Close())
+		return errors.Join(fmt.Errorf("open netlink socket: %w", err), handle.Close())
 	}
 	n.handle, n.links = handle, links
 	return nil
@@ -74,7 +74,7 @@ func (n *Namespace) enter() error {
 		return errClosed
 	}
 	if err := netns.Set(n.handle); err != nil {
-		return fmt.Errorf("entering the network namespace: %w", err)
+		return fmt.Errorf("enter network namespace: %w", err)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (n *Namespace) FD() int { return int(n.handle) }
 // Do runs f on a thread inside the namespace. Goroutines that f starts run outside it.
 func (n *Namespace) Do(f func() error) error {
 	if err := onThread(n.enter, f); err != nil {
-		return fmt.Errorf("in the network of %s: %w", n.Name, err)
+		return fmt.Errorf("in the namespace of %s: %w", n.Name, err)
 	}
 	return nil
 }
@@ -138,8 +138,8 @@ func (n *Namespace) addrOf(prefix netip.Prefix) netip.Addr {
 }
 
 var (
-	errClosed     = errors.New("the fabric is closed")
-	errEndedEarly = errors.New("the function ended its goroutine instead of returning")
+	errClosed     = errors.New("fabric is closed")
+	errEndedEarly = errors.New("function ended its goroutine instead of returning")
 )
 
 // onThread runs f on a locked thread after enter has moved the thread, and moves it back to its original namespace. If
@@ -158,7 +158,7 @@ func moved(enter, f func() error) (err error) {
 	runtime.LockOSThread()
 	outside, err := netns.Get()
 	if err != nil {
-		return fmt.Errorf("opening the thread's network namespace: %w", err)
+		return fmt.Errorf("open the thread's network namespace: %w", err)
 	}
 	defer func() {
 		back := comeBack(outside)
@@ -178,14 +178,14 @@ func moved(enter, f func() error) (err error) {
 func comeBack(outside netns.NsHandle) error {
 	here, err := netns.Get()
 	if err != nil {
-		return fmt.Errorf("opening the thread's network namespace: %w", err)
+		return fmt.Errorf("open the thread's network namespace: %w", err)
 	}
 	defer here.Close()
 	if here.Equal(outside) {
 		return nil
 	}
 	if err := netns.Set(outside); err != nil {
-		return fmt.Errorf("leaving the network namespace: %w", err)
+		return fmt.Errorf("leave network namespace: %w", err)
 	}
 	return nil
 }

@@ -43,17 +43,17 @@ var (
 func (f *Fabric) AddNode(name string) (*Node, error) {
 	number := len(f.nodes) + 1
 	if number > lastNode {
-		return nil, fmt.Errorf("adding node %s: a fabric holds at most %d nodes", name, lastNode)
+		return nil, fmt.Errorf("add node %s: a fabric has at most %d nodes", name, lastNode)
 	}
 	ns, err := f.attach(name, number, true)
 	if err != nil {
-		return nil, fmt.Errorf("adding node %s: %w", name, err)
+		return nil, fmt.Errorf("add node %s: %w", name, err)
 	}
 	ns.nodeName = name
 	node := &Node{Namespace: ns, number: number}
 	for _, other := range f.nodes {
 		if err := errors.Join(node.routePodsOf(other), other.routePodsOf(node)); err != nil {
-			return nil, fmt.Errorf("adding node %s: %w", name, err)
+			return nil, fmt.Errorf("add node %s: %w", name, err)
 		}
 	}
 	f.nodes = append(f.nodes, node)
@@ -97,16 +97,16 @@ func (n *Node) routePodsOf(other *Node) error {
 func (n *Node) AddPod(name string) (*Pod, error) {
 	number := n.pods + 1
 	if number > lastPod {
-		return nil, fmt.Errorf("adding pod %s: a node holds at most %d pods", name, lastPod)
+		return nil, fmt.Errorf("add pod %s: a node has at most %d pods", name, lastPod)
 	}
 	ns, err := n.fabric.addNamespace(name, podIPv4(n.number, number), podIPv6(n.number, number))
 	if err != nil {
-		return nil, fmt.Errorf("adding pod %s: %w", name, err)
+		return nil, fmt.Errorf("add pod %s: %w", name, err)
 	}
 	ns.nodeName = n.Name
 	pod := &Pod{Namespace: ns, Node: n}
 	if err := pod.plugIn(fmt.Sprintf("%s%d", PodLinkPrefix, number)); err != nil {
-		return nil, fmt.Errorf("adding pod %s: %w", name, err)
+		return nil, fmt.Errorf("add pod %s: %w", name, err)
 	}
 	n.pods = number
 	return pod, nil
@@ -131,7 +131,7 @@ func (p *Pod) plugIn(port string) error {
 	if err := p.setUp(uplinkName, single(p.IPv4), single(p.IPv6)); err != nil {
 		return err
 	}
-	// The route names the source address, because the node would otherwise use 169.254.1.1, the one on the link.
+	// The route sets the source address, because the node would otherwise use 169.254.1.1, the one on the link.
 	p.gateway = gateway
 	return errors.Join(
 		node.addRoute(route{to: single(p.IPv4), link: gateway, from: node.IPv4}),

@@ -46,7 +46,7 @@ var (
 func (n *Namespace) Ping(addr netip.Addr, timeout time.Duration) (Echo, error) {
 	echo, err := n.ping(addr, time.Now().Add(timeout))
 	if err != nil {
-		return Echo{}, fmt.Errorf("pinging %s from %s: %w", addr, n.Name, err)
+		return Echo{}, fmt.Errorf("ping %s from %s: %w", addr, n.Name, err)
 	}
 	return echo, nil
 }

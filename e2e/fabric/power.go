@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PowerOff simulates a loss of power. First it unplugs the node, so that no peer notices the end of the processes,
-// which the given function ends. Then the kernel loses its nftables rules and conntrack entries, and all links that
-// others created, such as those of pods. Without a cable, a pod's connections try to end for minutes, and its network
-// outlives its processes until then.
+// PowerOff simulates a power failure. First it unplugs the node, so that no peer notices the end of the processes; the
+// given function ends them. Then it deletes the kernel's nftables rules and conntrack entries, and all links that
+// others created, such as those of pods. Without a cable, a pod's connections take minutes to close, and its namespace
+// would exist until then.
 func (n *Node) PowerOff(end func() error) error {
 	if err := n.Unplug(); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (n *Node) Unplug() error {
 		return err
 	}
 	if err := n.fabric.bridge.links.LinkSetDown(port); err != nil {
-		return fmt.Errorf("setting the port of node %s down: %w", n.Name, err)
+		return fmt.Errorf("set down port of node %s: %w", n.Name, err)
 	}
 	return nil
 }
@@ -36,7 +36,7 @@ func (n *Node) Unplug() error {
 func (n *Node) loseLinks() error {
 	links, err := n.links.LinkList()
 	if err != nil {
-		return fmt.Errorf("listing the links of node %s: %w", n.Name, err)
+		return fmt.Errorf("list links of node %s: %w", n.Name, err)
 	}
 	for _, link := range links {
 		if name := link.Attrs().Name; name == "lo" || name == uplinkName {
@@ -44,7 +44,7 @@ func (n *Node) loseLinks() error {
 		}
 		// The kernel removes the link of a pod if the pod's network ends at the same time.
 		if err := n.links.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
-			return fmt.Errorf("removing link %s of node %s: %w", link.Attrs().Name, n.Name, err)
+			return fmt.Errorf("remove link %s of node %s: %w", link.Attrs().Name, n.Name, err)
 		}
 	}
 	return nil
@@ -57,22 +57,22 @@ func (n *Node) PowerOn() error { return n.fabric.bridge.setUp(portOf(n.number)) 
 func forgetFlows() error {
 	conn, err := nftables.New()
 	if err != nil {
-		return fmt.Errorf("opening nftables: %w", err)
+		return fmt.Errorf("open nftables: %w", err)
 	}
 	tables, err := conn.ListTables()
 	if err != nil {
-		return fmt.Errorf("listing tables: %w", err)
+		return fmt.Errorf("list tables: %w", err)
 	}
 	for _, table := range tables {
 		conn.DelTable(table)
 	}
 	flows, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
 	if err != nil {
-		return fmt.Errorf("opening conntrack: %w", err)
+		return fmt.Errorf("open conntrack: %w", err)
 	}
 	defer flows.Close()
 	if err := errors.Join(conn.Flush(), flows.ConntrackTableFlush(netlink.ConntrackTable)); err != nil {
-		return fmt.Errorf("forgetting rules and connections: %w", err)
+		return fmt.Errorf("flush rules and conntrack: %w", err)
 	}
 	return nil
 }

@@ -30,17 +30,17 @@ func TestANodeWithoutPowerIsUnreachableAndComesBackWithNothing(t *testing.T) {
 	}
 	// The first packet may be lost while a new link comes up; the kernel repeats the neighbour solicitation after a
 	// second.
-	wait.Until(t, "the node answers", func() bool { return dial() == nil })
+	wait.Until(t, "the node responds", func() bool { return dial() == nil })
 	must(t, far.Do(func() error { return exec.Command("nft", "add table ip rules").Run() }))
 
 	must(t, far.PowerOff(func() error {
 		if err := dial(); err == nil || !strings.Contains(err.Error(), "timeout") {
-			t.Errorf("dialling while its processes end: %v, want silence", err)
+			t.Errorf("dialling while its processes end: %v, want a timeout", err)
 		}
 		return nil
 	}))
 	must(t, far.PowerOn())
-	wait.Until(t, "the node answers again", func() bool { return dial() == nil })
+	wait.Until(t, "the node responds again", func() bool { return dial() == nil })
 	var rules bytes.Buffer
 	must(t, far.Do(func() error {
 		list := exec.Command("nft", "list", "ruleset")
@@ -48,13 +48,13 @@ func TestANodeWithoutPowerIsUnreachableAndComesBackWithNothing(t *testing.T) {
 		return list.Run()
 	}))
 	if rules.Len() > 0 {
-		t.Errorf("rules that came back:\n%s", &rules)
+		t.Errorf("rules after the power failure:\n%s", &rules)
 	}
 	links, err := far.links.LinkList()
 	must(t, err)
 	for _, link := range links {
 		if name := link.Attrs().Name; strings.HasPrefix(name, PodLinkPrefix) {
-			t.Errorf("link %s came back", name)
+			t.Errorf("link %s exists after the power failure", name)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (n *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 		cmd.WaitDelay = time.Second
 	}
 	if err := n.fabric.spawner.start(n.enter, cmd); err != nil {
-		return nil, fmt.Errorf("starting %s on %s: %w", cmd.Path, n.Name, err)
+		return nil, fmt.Errorf("start %s on %s: %w", cmd.Path, n.Name, err)
 	}
 	process := &Process{cmd: cmd, done: make(chan struct{})}
 	go func() {
@@ -56,7 +56,7 @@ func (n *Namespace) Run(cmd *exec.Cmd) (output string, err error) {
 		return "", err
 	}
 	if err := process.Wait(); err != nil {
-		err = fmt.Errorf("running %s on %s: %w: %s", strings.Join(cmd.Args, " "), n.Name, err, bytes.TrimSpace(complaints.Bytes()))
+		err = fmt.Errorf("run %s on %s: %w: %s", strings.Join(cmd.Args, " "), n.Name, err, bytes.TrimSpace(complaints.Bytes()))
 		return printed.String(), err
 	}
 	return printed.String(), nil
@@ -84,11 +84,11 @@ func (p *Process) State() string {
 func (p *Process) Signal(signal syscall.Signal) error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("sending %s to %s: it has ended", signal, p.cmd.Path)
+		return fmt.Errorf("send %s to %s: process has ended", signal, p.cmd.Path)
 	default:
 	}
 	if err := syscall.Kill(-p.PID(), signal); err != nil {
-		return fmt.Errorf("sending %s to %s: %w", signal, p.cmd.Path, err)
+		return fmt.Errorf("send %s to %s: %w", signal, p.cmd.Path, err)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 // The fabric has two implementations of SCTP. If the kernel already has SCTP loaded, the fabric uses its sockets: the
 // kernel would answer raw packets with ABORT. Otherwise the fabric implements the small part of SCTP that it needs over
 // raw sockets (sctp_client.go, sctp_server.go): many kernels lack SCTP, and opening one such socket would load sctp.ko
-// into the whole machine, which a test must not do. These 420 lines are the price: without them all 124 tests of
-// e2e/packets fail on such a machine, because each pod serves SCTP, too.
+// into the whole machine, which a test must not do. Without this code all tests of e2e/packets would fail on such a
+// machine, because each pod also serves SCTP.
 var kernelSpeaksSCTP = sync.OnceValue(func() bool {
 	protocols, err := os.Open("/proc/net/protocols")
 	if err != nil {

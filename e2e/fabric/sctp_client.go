@@ -34,7 +34,7 @@ type association struct {
 	deadline time.Time
 }
 
-var errAborted = fmt.Errorf("the server aborted the association: %w", unix.ECONNREFUSED)
+var errAborted = fmt.Errorf("server aborted the association: %w", unix.ECONNREFUSED)
 
 // associate establishes an association over a raw socket. The socket is connected, so an ICMP error for its destination
 // becomes the error of the next read.
@@ -49,7 +49,7 @@ func (n *Namespace) associate(own netip.Addr, addr netip.AddrPort, deadline time
 	}
 	raw, ok := conn.(*net.IPConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("a raw socket is a %T", conn), conn.Close())
+		return nil, errors.Join(fmt.Errorf("raw socket has type %T", conn), conn.Close())
 	}
 	a := &association{
 		conn: raw, from: n.freshPort(), to: addr.Port(),
@@ -124,7 +124,7 @@ func (a *association) call(tag uint32, chunk sctpChunk, want chunkKind) ([]byte,
 			return value, err
 		}
 	}
-	return nil, fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded)
+	return nil, fmt.Errorf("no response: %w", os.ErrDeadlineExceeded)
 }
 
 func (a *association) send(tag uint32, chunk sctpChunk) error {

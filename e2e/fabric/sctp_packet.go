@@ -62,8 +62,8 @@ func (p sctpPacket) encode() []byte {
 }
 
 var (
-	errShort    = errors.New("the packet is too short")
-	errChecksum = errors.New("the checksum is wrong")
+	errShort    = errors.New("packet too short")
+	errChecksum = errors.New("invalid checksum")
 )
 
 func decodeSCTP(b []byte) (sctpPacket, error) {
@@ -82,7 +82,7 @@ func decodeSCTP(b []byte) (sctpPacket, error) {
 		}
 		length := int(binary.BigEndian.Uint16(rest[2:]))
 		if length < chunkHeader || length > len(rest) {
-			return sctpPacket{}, fmt.Errorf("a chunk claims %d of %d bytes", length, len(rest))
+			return sctpPacket{}, fmt.Errorf("chunk has length %d, but %d bytes remain", length, len(rest))
 		}
 		p.chunks = append(p.chunks, sctpChunk{kind: chunkKind(rest[0]), flags: rest[1], value: rest[chunkHeader:length]})
 		rest = rest[min(length+padding(length), len(rest)):]

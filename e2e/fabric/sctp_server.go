@@ -117,7 +117,7 @@ func (p peerTags) cookie() []byte {
 
 func readCookie(b []byte) (peerTags, error) {
 	if len(b) != 8 {
-		return peerTags{}, fmt.Errorf("a cookie of %d bytes", len(b))
+		return peerTags{}, fmt.Errorf("cookie has %d bytes, want 8", len(b))
 	}
 	return peerTags{theirs: binary.BigEndian.Uint32(b), ours: binary.BigEndian.Uint32(b[4:])}, nil
 }

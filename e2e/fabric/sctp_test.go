@@ -25,7 +25,7 @@ func TestAnSCTPPacketSurvivesEncoding(t *testing.T) {
 	}
 }
 
-// The test has the bytes of a COOKIE ACK and their checksum by the bit-by-bit definition of RFC 9260, appendix A.
+// The test encodes a COOKIE ACK and computes its checksum bit by bit, as defined in RFC 9260, appendix A.
 func TestAnSCTPPacketHasTheChecksumOfTheRFC(t *testing.T) {
 	encoded := sctpPacket{from: 1, to: 2, tag: 3, chunks: []sctpChunk{{kind: chunkCookieAck}}}.encode()
 	zeroed := append([]byte(nil), encoded...)
@@ -52,10 +52,10 @@ func TestABrokenSCTPPacketIsRejected(t *testing.T) {
 		bytes []byte
 		want  error
 	}{
-		"an empty packet is too short":              {nil, errShort},
-		"a header cut short is too short":           {whole[:11], errShort},
-		"a flipped bit is caught by the checksum":   {flipped, errChecksum},
-		"a packet cut short fails the checksum too": {whole[:20], errChecksum},
+		"an empty packet is too short":            {nil, errShort},
+		"a header cut short is too short":         {whole[:11], errShort},
+		"a flipped bit is caught by the checksum": {flipped, errChecksum},
+		"a packet cut short fails the checksum":   {whole[:20], errChecksum},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -73,10 +73,10 @@ func TestAServerRepliesToARepeatedChunkAgain(t *testing.T) {
 	var client netip.AddrPort
 	theirs, replies := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)})
 	if theirs != 4 || len(replies) != 1 || replies[0].kind != chunkInitAck {
-		t.Fatalf("INIT was answered with tag %d, %v", theirs, replies)
+		t.Fatalf("response to INIT: tag %d, %v", theirs, replies)
 	}
 	if _, again := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)}); !reflect.DeepEqual(again, replies) {
-		t.Errorf("a repeated INIT was answered %v, at first %v", again, replies)
+		t.Errorf("response to a repeated INIT: %v, first %v", again, replies)
 	}
 	cookie := replies[0].value[initLength+chunkHeader:]
 	peer, err := readCookie(cookie)
@@ -96,11 +96,11 @@ func TestAServerRepliesToARepeatedChunkAgain(t *testing.T) {
 				got = append(got, reply.kind)
 			}
 			if diff := cmp.Diff(step.want, got); diff != "" {
-				t.Errorf("chunk %d was answered differently (-want +got):\n%s", step.send.kind, diff)
+				t.Errorf("wrong response to chunk %d (-want +got):\n%s", step.send.kind, diff)
 			}
 		}
 		if _, replies := server.react(client, peer.ours+1, step.send); len(replies) != 0 {
-			t.Errorf("chunk %d with a wrong tag was answered", step.send.kind)
+			t.Errorf("chunk %d with a wrong tag got a response", step.send.kind)
 		}
 	}
 }

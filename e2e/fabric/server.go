@@ -36,7 +36,7 @@ func (n *Namespace) start(port uint16, addrs []netip.Addr, listen func(*Server, 
 	server := &Server{namespace: n}
 	for _, addr := range addrs {
 		if err := listen(server, netip.AddrPortFrom(addr, port)); err != nil {
-			return nil, errors.Join(fmt.Errorf("serving port %d on %s: %w", port, n.Name, err), server.Close())
+			return nil, errors.Join(fmt.Errorf("serve port %d on %s: %w", port, n.Name, err), server.Close())
 		}
 	}
 	n.fabric.mu.Lock()

@@ -69,7 +69,7 @@ func (n *Namespace) writeSysctls(settings []sysctl) error {
 		for _, setting := range settings {
 			path := filepath.Join(slices.Concat([]string{"/proc/sys"}, strings.Split(setting.name, "."))...)
 			if err := os.WriteFile(path, []byte(setting.value), 0); err != nil {
-				return fmt.Errorf("setting %s: %w", setting.name, err)
+				return fmt.Errorf("set %s: %w", setting.name, err)
 			}
 		}
 		return nil

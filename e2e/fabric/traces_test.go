@@ -63,20 +63,20 @@ func TestAFabricLeavesNoTraces(t *testing.T) {
 		}
 		must(t, town.fabric.Close())
 		if _, err := town.client.Get(netip.AddrPortFrom(town.webB.IPv4, testPort)); !errors.Is(err, errClosed) {
-			t.Errorf("asking in a closed fabric: got %v, want %v", err, errClosed)
+			t.Errorf("request in a closed fabric: got %v, want %v", err, errClosed)
 		}
 		if _, err := town.nodeA.Start(exec.Command("/bin/sleep", "600")); !errors.Is(err, errClosed) {
-			t.Errorf("starting a program in a closed fabric: got %v, want %v", err, errClosed)
+			t.Errorf("Start() in a closed fabric: got %v, want %v", err, errClosed)
 		}
 	})
 	if err := syscall.Kill(process.PID(), 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("asking for the process after Close: got %v, want ESRCH", err)
+		t.Errorf("kill(pid, 0) after Close: got %v, want ESRCH", err)
 	}
 	if diff := cmp.Diff(wantLinks, linkNames(t)); diff != "" {
 		t.Errorf("the machine's links changed (-before +after):\n%s", diff)
 	}
-	wait.Until(t, "no namespace is left", func() bool { return cmp.Equal(wantNetworks, networks(t)) })
-	wait.Until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+	wait.Until(t, "no namespace remains", func() bool { return cmp.Equal(wantNetworks, networks(t)) })
+	wait.Until(t, "no goroutine remains", func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
 func TestAFunctionRunsInsideAndItsThreadComesBack(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAProcessRunsInsideAndCanBeStopped(t *testing.T) {
 	must(t, err)
 	must(t, said.Close())
 	if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil || line != "ready\n" {
-		t.Fatalf("the process said %q (%v), want ready", line, err)
+		t.Fatalf("the process printed %q (%v), want ready", line, err)
 	}
 	var exit *exec.ExitError
 	if err := process.Stop(5 * time.Second); !errors.As(err, &exit) || exit.ExitCode() != 7 {
@@ -130,6 +130,6 @@ func TestAProcessRunsInsideAndCanBeStopped(t *testing.T) {
 		t.Errorf("the process ran in another namespace (-want +got):\n%s", diff)
 	}
 	if err := process.Signal(syscall.SIGTERM); err == nil {
-		t.Error("sending a signal to a process that has ended gives no error")
+		t.Error("a signal to a process that has ended gives no error")
 	}
 }

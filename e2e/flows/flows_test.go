@@ -147,7 +147,7 @@ func configOf(t *testing.T, settings []string) ruleset.Config {
 			config.NodePorts.Primary = false
 			config.NodePorts.Prefixes = append(config.NodePorts.Prefixes, parse(t, netip.ParsePrefix, value))
 		default:
-			t.Fatalf("there is no setting %q", setting)
+			t.Fatalf("unknown setting %q", setting)
 		}
 	}
 	return config
@@ -166,7 +166,7 @@ func readSections(t *testing.T, archive *txtar.Archive) []section {
 				part.flows = append(part.flows, readFlow(t, line))
 			}
 		default:
-			t.Fatalf("there is no section %q", file.Name)
+			t.Fatalf("unknown section %q", file.Name)
 		}
 		sections = append(sections, part)
 	}
@@ -178,7 +178,7 @@ func readFlow(t *testing.T, line string) flow {
 	facts, title, _ := strings.Cut(strings.TrimSpace(line), " # ")
 	words := strings.Fields(facts)
 	if len(words) < 4 || title == "" {
-		t.Fatalf("no flow: %q", line)
+		t.Fatalf("invalid flow: %q", line)
 	}
 	f := flow{title: title, from: parse(t, netip.ParseAddr, words[0]), network: words[1], to: parse(t, netip.ParseAddrPort, words[2])}
 	switch rest := words[3:]; {
@@ -190,7 +190,7 @@ func readFlow(t *testing.T, line string) flow {
 		}
 		f.masquerade = len(rest) == 2
 	default:
-		t.Fatalf("no outcome: %q", line)
+		t.Fatalf("invalid outcome: %q", line)
 	}
 	return f
 }
@@ -250,7 +250,7 @@ func (n *network) holds(f flow) error {
 		}
 	}
 	if len(seen) < len(f.endpoints) {
-		return fmt.Errorf("of %v only %v answered", f.endpoints, slices.Collect(maps.Keys(seen)))
+		return fmt.Errorf("want responses of %v, only %v responded", f.endpoints, slices.Collect(maps.Keys(seen)))
 	}
 	// Packets of the node have its address in any case, but masquerading picks another port.
 	if f.masquerade && kept == number || !f.masquerade && kept < number {
@@ -261,7 +261,7 @@ func (n *network) holds(f flow) error {
 
 func (n *network) checkReply(f flow, reply fabric.Reply) error {
 	if !slices.Contains(f.endpoints, reply.Server) {
-		return fmt.Errorf("%s answered, want %v", reply.Server, f.endpoints)
+		return fmt.Errorf("%s responded, want %v", reply.Server, f.endpoints)
 	}
 	isNode := slices.Contains(n.local, reply.Client.Addr())
 	if f.masquerade && !isNode || !f.masquerade && reply.Client.Addr() != f.from {
@@ -274,7 +274,7 @@ func (n *network) checkReply(f flow, reply fabric.Reply) error {
 func failsWith(want error, client *fabric.Namespace, f flow, timeout time.Duration) error {
 	switch reply, err := client.RequestFrom(f.network, f.from, f.to, timeout); {
 	case err == nil:
-		return fmt.Errorf("%s answered, want %s: %w", reply.Server, f.outcome, want)
+		return fmt.Errorf("%s responded, want %s: %w", reply.Server, f.outcome, want)
 	case !errors.Is(err, want):
 		return fmt.Errorf("%w, want %s: %w", err, f.outcome, want)
 	}

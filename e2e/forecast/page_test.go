@@ -81,10 +81,10 @@ func openReport(t *testing.T, report *forecast.Report, width int64) *browser {
 		b.mutex.Lock()
 		defer b.mutex.Unlock()
 		if len(b.faults) > 0 {
-			t.Errorf("the page complains: %q", b.faults)
+			t.Errorf("errors of the page: %q", b.faults)
 		}
 		if len(b.requests) != 1 || !strings.HasPrefix(b.requests[0], "file:") {
-			t.Errorf("the page asks for more than itself: %q", b.requests)
+			t.Errorf("the page made other requests: %q", b.requests)
 		}
 	})
 	return b
@@ -157,15 +157,15 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	b.want("the settings", `document.querySelectorAll("#settings tbody tr").length`, 6)
 	b.want("the matrix", `[...document.querySelectorAll("#matrix td")].map((cell) => cell.textContent).join()`,
 		"27 %,4.5 %,2.0 %,5.3 %,26 %,2.0 %,5.3 %,4.5 %,20 %") // 3.3 % are refused
-	b.want("the bar of what is now", `[...document.querySelector("#settings .bar").children].map((part) => part.style.background).join()`,
+	b.want("the current bar", `[...document.querySelector("#settings .bar").children].map((part) => part.style.background).join()`,
 		"var(--node),var(--zone),var(--region),var(--over)")
-	b.want("what no setting but none refuses", `document.querySelector("#settings .over").textContent`, "3.3 %")
+	b.want("the refused share", `document.querySelector("#settings .over").textContent`, "3.3 %")
 	b.want("the Services", rows+`.length`, 10)
-	b.want("the first, of which most is refused", `[...`+rows+`[0].cells].slice(0, 4).map((cell) => cell.textContent).join()`,
+	b.want("the first Service, with the most refused connections", `[...`+rows+`[0].cells].slice(0, 4).map((cell) => cell.textContent).join()`,
 		"shop/login,4,33 %,0 %")
 	b.want("in red", rows+`[0].cells[2].firstChild.className`, "over")
-	b.want("the next, of which most leaves the zone and can stay", rows+`[1].cells[0].textContent`, "shop/api")
-	b.want("one to which a setting means nothing", `[...`+rows+`]`+
+	b.want("the next Service, with the most avoidable traffic to other zones", rows+`[1].cells[0].textContent`, "shop/api")
+	b.want("a Service that a setting does not affect", `[...`+rows+`]`+
 		`.find((row) => row.cells[0].textContent === "ops/metrics").cells[6].textContent`, "=")
 
 	// From the heading of the first column: sort, move to the first row, select it, and view another setting.
@@ -194,30 +194,30 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	b.want("the panel after Escape", `document.getElementById("detail").hidden`, true)
 	b.press(kb.Enter)
 	b.want("the chosen Service", `document.querySelector("#detail h2").textContent`, "shop/cart")
-	b.want("who asks",
+	b.want("the source of the demand",
 		`[...document.querySelectorAll("#detail p")].some((p) => p.textContent === "Who asks: each Node, as its labels say.")`, true)
 	b.want("its endpoints", `document.querySelectorAll("#detail .track").length`, 8)
-	b.want("those that are overloaded", `document.querySelectorAll("#detail .hot").length`, 2)
-	b.want("what to write", `document.querySelector("#detail pre").textContent`,
+	b.want("the overloaded endpoints", `document.querySelectorAll("#detail .hot").length`, 2)
+	b.want("the suggested annotation", `document.querySelector("#detail pre").textContent`,
 		"metadata:\n  annotations:\n    vicinity.dev/max-load: \"120%\"\n")
 	b.do("focus", chromedp.Focus(`#detail .tools button:last-of-type`))
 	b.press(" ")
-	b.want("those that are overloaded with a bound", `document.querySelectorAll("#detail .hot").length`, 0)
+	b.want("the overloaded endpoints with a bound", `document.querySelectorAll("#detail .hot").length`, 0)
 
 	b.do("choose a setting", chromedp.Focus("#setting"))
 	b.press(kb.ArrowDown, kb.ArrowDown)
 	b.want("from the first zone to the second with PreferSameZone", `document.querySelectorAll("#matrix td")[1].textContent`, "1.1 %")
 	b.do("search", chromedp.SendKeys("#search", "CART"))
-	b.want("what is found", rows+`.length`, 1)
+	b.want("the number of results", rows+`.length`, 1)
 	b.press(kb.Escape)
-	b.want("the panel, of Escape elsewhere", `document.getElementById("detail").hidden`, false)
+	b.want("the panel after Escape elsewhere", `document.getElementById("detail").hidden`, false)
 	b.do("search again", chromedp.SendKeys("#search", "CART"))
 	b.do("search on", chromedp.SendKeys("#search", "x"))
-	b.want("what is found of nothing", `document.getElementById("found").textContent`, "none found")
+	b.want("the text without results", `document.getElementById("found").textContent`, "none found")
 	b.press(kb.Backspace, kb.Backspace, kb.Backspace, kb.Backspace, kb.Backspace)
-	b.do("only what can be better", chromedp.Click("#better"))
-	b.want("what can be better", rows+`.length`, 5)
-	b.do("all again", chromedp.Click("#better"))
+	b.do("show only what can improve", chromedp.Click("#better"))
+	b.want("the Services that can improve", rows+`.length`, 5)
+	b.do("show all again", chromedp.Click("#better"))
 
 	image := b.screenshot("forecast.png")
 	if *golden.Update {
@@ -228,12 +228,12 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	_, err = chromedp.Call(b.ctx, emulation.SetEmulatedMedia, dark)
 	must.Succeed(t, err)
 	b.screenshot("forecast-dark.png")
-	b.want("the page in the light", `"`+light+`"`, "rgb(255, 255, 255)")
-	b.want("the page in the dark", `getComputedStyle(document.body).backgroundColor`, "rgb(20, 24, 29)")
+	b.want("the page in light mode", `"`+light+`"`, "rgb(255, 255, 255)")
+	b.want("the page in dark mode", `getComputedStyle(document.body).backgroundColor`, "rgb(20, 24, 29)")
 	paper, err := chromedp.Run(b.ctx, chromedp.PrintToPDF())
 	must.Succeed(t, err)
 	if !bytes.HasPrefix(paper, []byte("%PDF")) || len(paper) < 20_000 {
-		t.Errorf("%d bytes on paper", len(paper))
+		t.Errorf("PDF of %d bytes", len(paper))
 	}
 	must.Succeed(t, os.WriteFile("../../bin/forecast.pdf", paper, 0o600))
 	sheet := emulation.SetDeviceMetricsOverrideParams{Width: 1040, Height: 700, DeviceScaleFactor: 1} // A4 or Letter, landscape
@@ -241,7 +241,7 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	must.Succeed(t, err)
 	_, err = chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
 	must.Succeed(t, err)
-	b.want("the cells that do not fit on paper", `[...document.querySelectorAll("td")].filter((cell) =>
+	b.want("cells that do not fit on paper", `[...document.querySelectorAll("td")].filter((cell) =>
 		cell.getBoundingClientRect().right > innerWidth || getComputedStyle(cell.closest(".scroll")).overflowX !== "visible").length`, 0)
 }
 
@@ -275,7 +275,7 @@ func TestThePageShowsWhatOtherZonesCost(t *testing.T) {
 		}
 		b.want("the price", `document.getElementById("price").textContent`,
 			"1.00 GB are moved in a month. What goes to other zones costs 2 for each GB.")
-		b.want("how much wider than its window the page is", `document.documentElement.scrollWidth - innerWidth`, 0)
+		b.want("overflow of the window", `document.documentElement.scrollWidth - innerWidth`, 0)
 		b.screenshot(fmt.Sprintf("forecast-cost-%d.png", width))
 	}
 	report, _ = forecast.Compute(cluster, options)
@@ -300,12 +300,12 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 			b := open(t, long, width, 140, 160, 200) // each is a column
 			fits := func(what string) {
 				t.Helper()
-				b.want(what+": how much wider than the window", `document.scrollingElement.scrollWidth - innerWidth`, 0)
-				b.want(what+": what is cut outside of a box", `[...document.querySelectorAll("body *")].filter((e) => !e.closest(".wide") &&
+				b.want(what+": overflow of the window", `document.scrollingElement.scrollWidth - innerWidth`, 0)
+				b.want(what+": elements cut off outside of a box", `[...document.querySelectorAll("body *")].filter((e) => !e.closest(".wide") &&
 					e.getBoundingClientRect().right > innerWidth).length`, 0)
-				b.want(what+": boxes that do not say that there is more", `[...document.querySelectorAll(".scroll")].filter((box) =>
+				b.want(what+": scrollable boxes without a hint", `[...document.querySelectorAll(".scroll")].filter((box) =>
 					box.scrollWidth > box.clientWidth && !(box.previousElementSibling.matches(".hint") && box.tabIndex === 0)).length`, 0)
-				b.want(what+": the Services whose names and advice are cut", `(() => {
+				b.want(what+": Services with a cut name or improvement", `(() => {
 					const box = document.querySelector("#services").parentElement;
 					return [0, 1e6].flatMap((to) => {
 						box.scrollLeft = to;
@@ -324,7 +324,7 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 			b.want("the zones", `document.getElementById("zones").textContent`,
 				"Shown are the 16 of 40 zones whose Nodes ask most; “other” is the remaining 24, and whatever has no zone: "+
 					"of what goes from other to other, some stays in its zone.")
-			b.want("whose boxes can be scrolled", `[...document.querySelectorAll(".wide")].map((box) => box.id || box.firstChild.id).join()`,
+			b.want("the scrollable boxes", `[...document.querySelectorAll(".wide")].map((box) => box.id || box.firstChild.id).join()`,
 				map[int64]string{1600: "matrix", 1280: "matrix,services", 390: "matrix"}[width])
 			b.screenshot(fmt.Sprintf("forecast-%d.png", width))
 		})
@@ -339,12 +339,12 @@ func TestThePageShowsWhyConnectionsAreRefused(t *testing.T) {
 		delete(node.Labels, string(policy.Region))
 	}
 	b := open(t, shop, 1280)
-	b.want("the region, which nobody knows",
+	b.want("the unknown region",
 		`[...document.querySelectorAll("#settings tbody tr")].map((row) => row.cells[4].textContent).join("")`, "------")
-	b.want("that it is not known", `document.getElementById("about").textContent.includes("so it is unknown what stays in a region")`, true)
+	b.want("the remark on it", `document.getElementById("about").textContent.includes("so it is unknown what stays in a region")`, true)
 	b.want("the first is chosen", rows+`[0].click() === undefined`, true)
-	b.want("the one that refuses", `document.querySelector("#detail h2").textContent`, "shop/login")
-	b.want("why",
+	b.want("the Service with refused connections", `document.querySelector("#detail h2").textContent`, "shop/login")
+	b.want("the cause",
 		`document.querySelector("#detail .cause").textContent.startsWith("33 % of its connections are refused on 3 of 9 Nodes")`, true)
 	b.want("the bar of its connections", `document.querySelector("#detail .bar").lastChild.style.background`, "var(--over)")
 }
@@ -385,7 +385,7 @@ func TestThePageOfFiveThousandServicesIsSearched(t *testing.T) {
 	b.do("the next page", chromedp.Click("#next"))
 	b.want("the next page", `document.getElementById("found").textContent`, "51 to 100 of 5000")
 	b.do("search", chromedp.SendKeys("#search", "web-4321"))
-	b.want("what is found", rows+`.length`, 1)
+	b.want("the number of results", rows+`.length`, 1)
 	b.do("choose it", chromedp.Focus("#services tbody button"))
 	b.press(kb.Enter)
 	b.want("its endpoints", `document.querySelectorAll("#detail .track").length`, 10)

@@ -89,9 +89,9 @@ func (d *daemon) received(b *testing.B) (bytes int64) {
 }
 
 func printAnnotations(rows []annotationRow) {
-	fmt.Print("\nOne annotation, that names another key of Nodes or none once a second: what one proxy received\n\n")
+	fmt.Print("\nOne annotation that changes once a second to another Node label key or none: bytes that one proxy received\n\n")
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "Nodes\twith the first key\tfurther changes\twith all of them\tof the first\t")
+	fmt.Fprintln(w, "Nodes\tfor the first key\tfurther changes\tfor all of them\tto the first\t")
 	for _, row := range rows {
 		fmt.Fprintf(w, "%d\t%d kB\t%d\t%d kB\t%.2f\t\n", row.nodes, row.first/1000, row.changes, row.then/1000,
 			float64(row.then)/float64(row.first))

@@ -111,7 +111,7 @@ func (d *daemon) waitFor(b *testing.B, s *town, pod *fabric.Pod) time.Time {
 		default:
 		}
 		if now.After(deadline) {
-			b.Fatalf("%s does not lead to pod %s after %s (%v); see %s", d.name, pod.Name, waitTimeout, err, d.log)
+			b.Fatalf("%s does not reach pod %s after %s (%v); see %s", d.name, pod.Name, waitTimeout, err, d.log)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (d *daemon) settle(b *testing.B) time.Duration {
 			return time.Since(started)
 		}
 		if time.Now().After(deadline) {
-			b.Fatalf("%s does not come to rest (%v)", d.name, err)
+			b.Fatalf("%s is not idle after its start (%v)", d.name, err)
 		}
 	}
 }

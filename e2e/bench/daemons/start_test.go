@@ -16,7 +16,7 @@ import (
 )
 
 // million adds a cluster of a million endpoints. To fill it takes minutes, and 4 GiB for the API server.
-var million = flag.Bool("million", false, "start with 20,000 Services of 50 endpoints, too")
+var million = flag.Bool("million", false, "also start with 20,000 Services of 50 endpoints")
 
 // startRow has the start times in one cluster, from the start of the program.
 type startRow struct {

@@ -13,8 +13,8 @@ import (
 type row struct {
 	daemon   string
 	services int
-	// ready is the time from the start of the program to the first connection through a Service, quiet the time that it
-	// was busy after that.
+	// ready is the time from the start of the program to the first connection through a Service, settling the time until
+	// it was idle after that.
 	ready, quiet time.Duration
 	idleMemory   int64
 	idle, loaded cost
@@ -29,10 +29,10 @@ var results []row
 
 const heading = `
 Whole daemons against a real API server, with %d endpoints a Service; kube-proxy in nftables mode, in the same run
-first connection: from the start of the program. new path: from the write of an EndpointSlice, the request included, to the first packet,
-without other changes and among them
-idle, loaded: processor time in %s without changes, and with %d endpoint changes a second (changes/s: as many as the API server took), the
-programs that it ran included. memory: resident, of the daemon alone, after idling, after the load, and at most
+first connection: from the start of the program. new path: from the write of an EndpointSlice, including the request, to the first packet,
+without and with other changes
+idle, loaded: CPU time in %s without changes, and with %d endpoint changes per second (changes/s: the rate that the API server accepted),
+including the programs that it ran. memory: resident, of the daemon alone: idle, after the load, and the peak
 
 `
 
@@ -61,8 +61,8 @@ func TestMain(m *testing.M) {
 func printTable(rows []row) {
 	fmt.Printf(heading, endpointsPerService, watched, changesPerSecond)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "Services\tproxy\tfirst connection\tnew path p50\tp99\tof\tidle\tloaded\tchanges/s\t"+
-		"new path p50\tp99\tof\tmemory idle\tloaded\tmost\t")
+	fmt.Fprintln(w, "Services\tproxy\tfirst connection\tnew path p50\tp99\tsamples\tidle\tloaded\tchanges/s\t"+
+		"new path p50\tp99\tsamples\tmemory idle\tloaded\tpeak\t")
 	for _, row := range rows {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%.0f\t%s\t%d MiB\t%d MiB\t%d MiB\t\n", row.services, row.daemon, millis(row.ready),
 			cells(row.paths), row.idle.processor, row.loaded.processor, row.rate, cells(row.loadedPaths),
@@ -75,9 +75,9 @@ func printTable(rows []row) {
 
 func printStarts(rows []startRow) {
 	fmt.Print("\nStarts, from the start of the program (medians; listing: bare client-go that lists Services and EndpointSlices\n" +
-		"from the same API server, side by side, and ends; connection: the first one through a Service, of the proxy)\n\n")
+		"from the same API server, concurrently, and exits; connection: the first one through a Service, of the proxy)\n\n")
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "Services x endpoints\tlisting\tconnection\tof\tconnection/listing\tmemory at rest\tmost\t")
+	fmt.Fprintln(w, "Services x endpoints\tlisting\tconnection\tsamples\tconnection/listing\tidle memory\tpeak\t")
 	for _, row := range rows {
 		listed, connected := percentile(slices.Sorted(slices.Values(row.listed)), 50), percentile(slices.Sorted(slices.Values(row.connected)), 50)
 		fmt.Fprintf(w, "%dx%d\t%s\t%s\t%d\t%.2f\t%d MiB\t%d MiB\t\n", row.services, row.endpoints, millis(listed), millis(connected),

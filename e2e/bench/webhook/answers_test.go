@@ -15,15 +15,15 @@ func TestEachKindOfReviewGetsTheResponseOfItsName(t *testing.T) {
 	for _, kind := range kinds(t) {
 		for _, review := range kind.reviews {
 			if got := s.webhook.respond(t, review); got != review.response {
-				t.Errorf("%s: the webhook answers %+v, want %+v", kind.name, got, review.response)
+				t.Errorf("%s: the webhook's response is %+v, want %+v", kind.name, got, review.response)
 			}
 			if got := s.floor.respond(t, review); got != (response{}) {
-				t.Errorf("%s: the floor answers %+v", kind.name, got)
+				t.Errorf("%s: the floor's response is %+v, want none", kind.name, got)
 			}
 		}
 	}
 	if got := len(mix(t).reviews); got != 20 {
-		t.Errorf("the mix is of %d", got)
+		t.Errorf("the mix has %d reviews, want 20", got)
 	}
 }
 
@@ -38,7 +38,7 @@ func (s *webhook) respond(t *testing.T, asked review) response {
 		t.Fatal(err)
 	}
 	if review.Response == nil || review.Response.UID != reviewID {
-		t.Fatalf("the answer is %s", &body)
+		t.Fatalf("unexpected response %s", &body)
 	}
 	got := response{patched: len(review.Response.Patch) > 0}
 	if len(review.Response.Warnings) > 0 {

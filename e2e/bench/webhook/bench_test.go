@@ -2,8 +2,8 @@
 // latency of reviews at a steady rate, and the memory that remains in use.
 //
 //	this process                          webhook run ── kube-apiserver ── etcd
-//	   connections that are kept ── TLS ──┤
-//	                                      floor: a server of net/http that reads each body and answers the same
+//	      persistent connections ── TLS ──┤
+//	                                      floor: a net/http server that reads each body and sends a constant response
 //
 // The floor is the cost of TLS and HTTP in Go, whatever the response. Webhook and floor alternate in the same run,
 // because times of one machine say little about another machine, and little about the same machine under other load.
@@ -47,7 +47,7 @@ func BenchmarkWebhook(b *testing.B) {
 		}
 		results.memory = append(results.memory, s.webhook.remember(b))
 		for _, kind := range append(kinds(b), mix(b)) {
-			fmt.Fprintf(os.Stderr, "%s, as fast as it goes ...\n", kind.name)
+			fmt.Fprintf(os.Stderr, "%s, at full speed ...\n", kind.name)
 			results.costs = append(results.costs, costRow{kind, s.floor.saturate(b, kind), s.webhook.saturate(b, kind)})
 		}
 		results.memory = append(results.memory, s.webhook.remember(b))

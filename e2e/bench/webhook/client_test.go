@@ -45,7 +45,7 @@ func (c *connection) review(review review, into io.Writer) error {
 		return err
 	}
 	if response.StatusCode != http.StatusOK || response.Close {
-		return fmt.Errorf("a review is answered with status %d, Connection: close is %v", response.StatusCode, response.Close)
+		return fmt.Errorf("response with status %d, Connection: close %v", response.StatusCode, response.Close)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (s *webhook) live(t testing.TB) (least int64) {
 	cycle := -1.0
 	for tries := 0; seen < collections+1; tries++ { // the first one may be older than the call
 		if tries == 1000 {
-			t.Fatal("the heap is not collected")
+			t.Fatal("no garbage collection")
 		}
 		for number := range 200 {
 			if err := c.review(small.review(number), io.Discard); err != nil {
@@ -78,9 +78,9 @@ func TestReviewsKeepNoMemory(t *testing.T) {
 		}
 	}
 	if after > before+mayGrow {
-		t.Errorf("%d bytes are live after %d reviews, and %d after %d", before, first, after, last)
+		t.Errorf("live heap: %d bytes after %d reviews, %d after %d", before, first, after, last)
 	}
-	t.Logf("%d bytes are live after %d reviews, and %d after %d", before, first, after, last)
+	t.Logf("live heap: %d bytes after %d reviews, %d after %d", before, first, after, last)
 }
 
 // These are the pod's memory limits in manifests/webhook/base/deployment.yaml.
@@ -134,12 +134,12 @@ func TestLargeReviewsAtOnceFitIntoThePod(t *testing.T) {
 			}
 			running.Wait()
 			if answered.Load() == 0 {
-				t.Error("none is answered")
+				t.Error("no review got a response")
 			}
 			if peak := server.peak(t); peak > podLimit {
-				t.Errorf("the process had %d MiB, and the pod may have %d", peak>>20, podLimit>>20)
+				t.Errorf("the process used %d MiB, the pod's limit is %d MiB", peak>>20, podLimit>>20)
 			}
-			t.Logf("%d of %d were answered, with %d MiB at most", answered.Load(), c.atOnce, server.peak(t)>>20)
+			t.Logf("%d of %d got a response, peak memory %d MiB", answered.Load(), c.atOnce, server.peak(t)>>20)
 		})
 	}
 }

@@ -41,22 +41,22 @@ func (r *steadyRow) add(round steady) {
 }
 
 const costHeading = `
-The webhook as a process of its own, over TLS on loopback with %d connections that are kept; floor: a server of net/http that reads each
-body and answers the same, in turn with it. The load of the machine was %s before, and %s after
+The webhook as a separate process, over TLS on loopback with %d persistent connections; floor: a net/http server that reads each body
+and sends a constant response, alternating with the webhook. The load average of the machine was %s before, and %s after
 
-As fast as it goes. reviews/s/core: reviews for a second of the server's processor time (wanted of the mix: %d)
+At full speed. reviews/s/core: reviews per second of the server's CPU time (target for the mix: %d)
 
 `
 
 const steadyHeading = `
-%d reviews a second of the mix, whatever becomes of those before. Times are from when a review was due (wanted: p99 below %s); late: how
-long after that it was sent, which is what the machine and the clients add; p99 of rounds: lowest, middle and highest, which is the noise.
-A processor that halts because it has nothing to do answers late, above all in a virtual machine, whose host has to wake it
+%d reviews per second of the mix, whether or not earlier ones have a response. Times start when a review is due (target: p99 below %s);
+late: the time from then until it is sent, added by the machine and the clients; p99 of rounds: minimum, median and maximum, which is the
+noise. A CPU that halted because it was idle responds late, above all in a virtual machine, whose host has to wake it
 
 `
 
 const memoryHeading = `
-What the webhook holds; live: of the heap, when it was last collected
+Memory of the webhook; live: the live heap at the last garbage collection
 
 `
 
@@ -74,7 +74,7 @@ func (f *found) print(to io.Writer) {
 }
 
 func (f *found) printCosts(w io.Writer) {
-	fmt.Fprintln(w, "review\tbody\treviews/s\tfloor's\treviews/s/core\tfloor's\tprocessor time a review\tof the floor's\t")
+	fmt.Fprintln(w, "review\tbody\treviews/s\tfloor\treviews/s/core\tfloor\tCPU time/review\tto floor\t")
 	for _, row := range f.costs {
 		each := row.webhook.processor / time.Duration(row.webhook.reviews)
 		fmt.Fprintf(w, "%s\t%.1f kB\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.1f\t\n", row.kind.name, float64(row.kind.size())/1000,

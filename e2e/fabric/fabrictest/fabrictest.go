@@ -12,11 +12,11 @@ func New(t testing.TB) *fabric.Fabric {
 	t.Helper()
 	network, err := fabric.New()
 	if err != nil {
-		t.Fatalf("build a network (this needs root): %v", err)
+		t.Fatalf("create network (needs root): %v", err)
 	}
 	t.Cleanup(func() {
 		if err := network.Close(); err != nil {
-			t.Errorf("take the network down: %v", err)
+			t.Errorf("close network: %v", err)
 		}
 	})
 	return network

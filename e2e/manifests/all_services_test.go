@@ -35,9 +35,9 @@ func TestEachNewServiceIsGivenToVicinity(t *testing.T) {
 	left := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left", Labels: optedOut}}
 	_, err := api.Admin.CoreV1().Namespaces().Create(t.Context(), left, metav1.CreateOptions{})
 	must.Succeed(t, err)
-	wait.Success(t, "the policy is in force", func() error {
+	wait.Success(t, "the policy is active", func() error {
 		if create("default", func(*corev1.Service) {}).Labels[policy.ServiceProxyNameLabel] != "vicinity" {
-			return errors.New("a new Service is kube-proxy's")
+			return errors.New("a new Service is left to kube-proxy")
 		}
 		return nil
 	})
@@ -59,7 +59,7 @@ func TestEachNewServiceIsGivenToVicinity(t *testing.T) {
 		"a load balancer's":   {"default", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, "vicinity"},
 	} {
 		if got := create(test.namespace, test.change).Labels[policy.ServiceProxyNameLabel]; got != test.want {
-			t.Errorf("%s: the Service is given to %q, want %q", name, got, test.want)
+			t.Errorf("%s: service proxy name %q, want %q", name, got, test.want)
 		}
 	}
 }

@@ -93,19 +93,19 @@ func testRequests(t *testing.T, api *site.Site) {
 	must.Succeed(t, err)
 	// Run watches. It lists only if the API server cannot start a watch with the existing objects. Load lists.
 	if _, err := followed.Load(t.Context(), apiserver.AllNodes); err != nil {
-		t.Errorf("reading the cluster once: %v", err)
+		t.Errorf("list the cluster's objects: %v", err)
 	}
 	recorder := events.New(client.EventsV1(), "node-1", log)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := followed.Run(ctx, func(convert.Update) {}); err != nil && ctx.Err() == nil {
-			t.Errorf("following the cluster: %v", err)
+			t.Errorf("watch the cluster: %v", err)
 		}
 	})
 	running.Go(func() {
 		if err := recorder.Run(ctx); err != nil {
-			t.Errorf("creating Events: %v", err)
+			t.Errorf("create Events: %v", err)
 		}
 	})
 	recorder.Report(events.Started("node-1", "v1"))

@@ -287,7 +287,7 @@ func (n *node) taintUnlessReady(ctx context.Context, whole *testing.T, object *c
 	}
 	_, err := n.api.Admin.CoreV1().Nodes().Update(ctx, wanted, metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil { // a conflict means another event
-		whole.Errorf("changing the taint: %v", err)
+		whole.Errorf("change the taint: %v", err)
 	}
 }
 

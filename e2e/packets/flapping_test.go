@@ -205,7 +205,7 @@ func beginToDial(to netip.AddrPort) (*os.File, error) {
 		return nil, err
 	}
 	if err := unix.Connect(fd, addr); !errors.Is(err, unix.EINPROGRESS) {
-		return nil, errors.Join(fmt.Errorf("dialling %s: %w", to, err), unix.Close(fd))
+		return nil, errors.Join(fmt.Errorf("dial %s: %w", to, err), unix.Close(fd))
 	}
 	return os.NewFile(uintptr(fd), to.String()), nil
 }

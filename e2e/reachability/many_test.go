@@ -143,12 +143,12 @@ func (s *town) dialMany(done <-chan struct{}) {
 			}
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
-				return fmt.Errorf("opening a socket: %w", err)
+				return fmt.Errorf("open socket: %w", err)
 			}
 			sockets = append(sockets, fd)
 			err = unix.Connect(fd, &unix.SockaddrInet4{Addr: web.Addr().As4(), Port: int(web.Port())})
 			if err != nil && err != unix.EINPROGRESS {
-				return fmt.Errorf("dialling %v: %w", web, err)
+				return fmt.Errorf("dial %v: %w", web, err)
 			}
 			closeFirst(max(0, len(sockets)-perSecond*seconds))
 		}

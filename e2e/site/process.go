@@ -79,7 +79,7 @@ func Metric(page, name string, labels ...string) (sum float64, err error) {
 		}
 		number, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return 0, fmt.Errorf("reading metric %s: %w", series, err)
+			return 0, fmt.Errorf("read metric %s: %w", series, err)
 		}
 		sum, found = sum+number, true
 	}

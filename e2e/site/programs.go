@@ -36,7 +36,7 @@ func program(name string) (string, error) {
 	path := filepath.Join(root, "bin", name)
 	var built unix.Stat_t // not with package os, which `go test` tracks: each build changes the file
 	if err := unix.Stat(path, &built); err != nil {
-		return "", fmt.Errorf("looking for %s: %w; run make programs", path, err)
+		return "", fmt.Errorf("look for %s: %w; run make programs", path, err)
 	}
 	for _, from := range append(builtFrom[name], "go.mod", "go.sum") {
 		newest, err := newestSource(filepath.Join(root, from))
@@ -83,7 +83,7 @@ func newestSource(root string) (newest source, err error) {
 		return err
 	})
 	if err != nil {
-		return source{}, fmt.Errorf("looking at what our programs are built from: %w", err)
+		return source{}, fmt.Errorf("list dependencies of our programs: %w", err)
 	}
 	return newest, nil
 }

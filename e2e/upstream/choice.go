@@ -98,7 +98,7 @@ func compile(reasons []reason) (patterns, error) {
 		for _, text := range why.Specs {
 			compiled, err := regexp.Compile(text)
 			if err != nil {
-				return nil, fmt.Errorf("reading why specs are left out (%s): %w", why.Reason, err)
+				return nil, fmt.Errorf("read reasons for skipped specs (%s): %w", why.Reason, err)
 			}
 			all = append(all, &pattern{Regexp: compiled, reason: i})
 		}
@@ -141,7 +141,7 @@ func runsAlone(report types.SpecReport) bool {
 func readReasons() ([]reason, error) {
 	var reasons []reason
 	if err := yaml.UnmarshalStrict(skippedText, &reasons); err != nil {
-		return nil, fmt.Errorf("reading left-out.yaml: %w", err)
+		return nil, fmt.Errorf("read left-out.yaml: %w", err)
 	}
 	return reasons, nil
 }

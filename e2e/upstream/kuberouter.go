@@ -44,11 +44,11 @@ func (r runner) installKubeRouter(ctx context.Context, kubeconfig string) error 
 	file := filepath.Join(r.folder, "kube-router.yaml")
 	text := strings.NewReplacer("IMAGE", kubeRouterImage, "CLUSTER_IPS", fabric.ClusterIPv4.String()).Replace(kubeRouterManifests)
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("writing the manifests of kube-router: %w", err)
+		return fmt.Errorf("write the manifests of kube-router: %w", err)
 	}
 	for _, args := range [][]string{{"apply", "-f", file}, {"rollout", "status", "daemonset/kube-router", "--timeout=3m"}} {
 		if err := r.kubectl(ctx, kubeconfig, args...); err != nil {
-			return fmt.Errorf("installing kube-router: %w", err)
+			return fmt.Errorf("install kube-router: %w", err)
 		}
 	}
 	return nil

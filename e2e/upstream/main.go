@@ -73,14 +73,14 @@ func newRun() *cobra.Command {
 				return fmt.Errorf("--focus: %w", err)
 			}
 			if r.folder, err = filepath.Abs(filepath.Join(folder, r.proxy)); err != nil {
-				return fmt.Errorf("finding %s: %w", folder, err)
+				return fmt.Errorf("find %s: %w", folder, err)
 			}
 			if r.lab, err = filepath.Abs(lab); err != nil {
-				return fmt.Errorf("finding %s: %w", lab, err)
+				return fmt.Errorf("find %s: %w", lab, err)
 			}
 			if r.kubeconfig != "" {
 				if r.kubeconfig, err = filepath.Abs(r.kubeconfig); err != nil {
-					return fmt.Errorf("finding %s: %w", r.kubeconfig, err)
+					return fmt.Errorf("find %s: %w", r.kubeconfig, err)
 				}
 			}
 			return runAll(cmd.Context(), r, pattern)
@@ -109,7 +109,7 @@ func newImages() *cobra.Command {
 			}
 			folder, err := os.MkdirTemp("", "registry-")
 			if err != nil {
-				return fmt.Errorf("making a folder: %w", err)
+				return fmt.Errorf("create folder: %w", err)
 			}
 			defer func() { _ = os.RemoveAll(folder) }()
 			all, err := images(cmd.Context(), programs, folder)
@@ -137,7 +137,7 @@ func (r runner) before(focus *regexp.Regexp) (results, error) {
 func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	start := time.Now()
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	var err error
 	if r.programs, err = binaries.Build(ctx, r.output, append(binaries.All, binaries.Upstream, binaries.KubeRouter)...); err != nil {
@@ -163,10 +163,10 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	}
 	text, err := json.MarshalIndent(found, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encoding the results: %w", err)
+		return fmt.Errorf("encode the results: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(r.folder, resultsFile), text, 0o644); err != nil {
-		return fmt.Errorf("writing the results: %w", err)
+		return fmt.Errorf("write the results: %w", err)
 	}
 	fmt.Fprintf(r.output, "\nKubernetes' [sig-network] specs with %s, after %s\n%s",
 		r.proxy, time.Since(start).Round(time.Second), found.summary())

@@ -19,11 +19,11 @@ const (
 func send(d deed, family byte) error {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
-		return fmt.Errorf("opening a socket: %w", err)
+		return fmt.Errorf("open socket: %w", err)
 	}
 	defer unix.Close(socket)
 	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: replyTimeout}); err != nil {
-		return fmt.Errorf("limiting the wait for an answer: %w", err)
+		return fmt.Errorf("set read deadline: %w", err)
 	}
 	if err := unix.Sendto(socket, transaction(d, family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("sending: %w", err)
@@ -31,7 +31,7 @@ func send(d deed, family byte) error {
 	reply := make([]byte, replySize)
 	read, _, err := unix.Recvfrom(socket, reply, 0)
 	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return fmt.Errorf("read answer: %w", err)
 	}
 	return errnoOf(reply[:read])
 }

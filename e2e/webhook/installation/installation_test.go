@@ -197,7 +197,7 @@ func (in *installation) resumeKubelet() {
 		for ctx.Err() == nil {
 			in.probeAll()
 			if err := in.writeSlice(ctx); err != nil && ctx.Err() == nil {
-				in.t.Errorf("writing the EndpointSlice: %v", err)
+				in.t.Errorf("write the EndpointSlice: %v", err)
 			}
 			select {
 			case <-ctx.Done():

@@ -99,7 +99,7 @@ func (w *twin) testDeletion(t *testing.T) {
 		t.Errorf("a wrong annotation on what is being deleted: %v", response)
 	}
 	if response := w.replace(t, serviceOf("deletion", "web", wrong)); response.err != nil || len(response.violations) > 0 {
-		t.Errorf("taking the finalizer away: %v", response)
+		t.Errorf("remove finalizer: %v", response)
 	}
 	if _, err := w.Admin.CoreV1().Services("deletion").Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
 		t.Error("the Service is still there")

@@ -269,6 +269,6 @@ func (w *twin) testDefaultsAreRejected(t *testing.T) {
 	t.Helper()
 	_, err := w.TryKubectl(t.Context(), "apply", "-f", defaults)
 	if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy"`) {
-		t.Errorf("applying %s: %v", defaults, err)
+		t.Errorf("apply %s: %v", defaults, err)
 	}
 }

@@ -104,7 +104,7 @@ func (w *watchers) watch(conn *grpc.ClientConn, names []string) error {
 		}
 		response, err := stream.Recv()
 		if err != nil {
-			return fmt.Errorf("a stream of the crowd: %w", err)
+			return fmt.Errorf("receive on a stream: %w", err)
 		}
 		request = &discovery.DiscoveryRequest{
 			TypeUrl: assignmentType, ResourceNames: names, ResponseNonce: response.Nonce, VersionInfo: response.VersionInfo,

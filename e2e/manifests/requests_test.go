@@ -116,7 +116,7 @@ func testRequests(t *testing.T, api *site.Site) {
 	running.Wait()
 	// All requests until the end.
 	if diff := cmp.Diff(allowed, seen.all()); diff != "" {
-		t.Errorf("permissions in use (-granted +asked for):\n%s", diff)
+		t.Errorf("permissions in use (-granted +used):\n%s", diff)
 	}
 	if len(seen.forbidden) > 0 || recorder.Dropped() > 0 {
 		t.Errorf("forbidden: %q, and %d events were dropped", seen.forbidden, recorder.Dropped())

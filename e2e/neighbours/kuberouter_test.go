@@ -191,7 +191,7 @@ func TestAChangeOfAPolicyHolds(t *testing.T) {
 func TestKubeRouterOverIPv6(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{
-		"as shipped":  nil,
+		"as shipped": nil,
 		"enabled":    {"--enable-ipv6", "--service-cluster-ip-range=" + fabric.ClusterIPv6.String()},
 	} {
 		t.Run(name, func(t *testing.T) {

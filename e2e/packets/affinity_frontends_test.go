@@ -201,7 +201,7 @@ func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 		expect(t, "internalTrafficPolicy Local", here.host, internal, servedBy("near"))
 	}
 	here.apply(service(web.withEverything, internalLocal, affinity(anHour)).Merge(endpoints(here.far)))
-	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", here.host, internal, timesOut)
+	expect(t, "internalTrafficPolicy Local, endpoints only on other nodes", here.host, internal, timesOut)
 }
 
 // TestANewTimeoutCountsFromTheNextConnection checks that a changed affinity timeout applies from the client's next

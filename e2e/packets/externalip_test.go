@@ -156,7 +156,7 @@ func TestAnOlderExternalIPTakesNothingThatTheClusterGave(t *testing.T) {
 		to            []path
 	}{
 		"a load balancer IP": {younger.withLoadBalancer, onLoadBalancer(younger), younger.paths(n, model.LoadBalancerIP)},
-		"a node port":               {younger.withNodePorts, onNodePorts(younger, n), younger.paths(n, model.NodePort)},
+		"a node port":        {younger.withNodePorts, onNodePorts(younger, n), younger.paths(n, model.NodePort)},
 	} {
 		c.apply(elder.service(born(2001), test.stolen).Merge(younger.gone()))
 		expect(t, name+": no other Service requests it", clients, test.to, servedBy("thief"))

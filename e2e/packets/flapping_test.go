@@ -45,10 +45,10 @@ func TestNoEstablishedConnectionEndsWhileEndpointsFlap(t *testing.T) {
 		must.Succeed(t, err)
 	}
 	cases := map[string]flapping{
-		"1 ms, right after the start":           {delay: time.Millisecond, pods: 3, isUnsure: true},
-		"20 ms, few pods": {delay: 20 * time.Millisecond, pods: 2},
-		"50 ms":                                 {delay: 50 * time.Millisecond, pods: 3},
-		"50 ms, an old kernel":                  {delay: 50 * time.Millisecond, pods: 3, isOld: true},
+		"1 ms, right after the start": {delay: time.Millisecond, pods: 3, isUnsure: true},
+		"20 ms, few pods":             {delay: 20 * time.Millisecond, pods: 2},
+		"50 ms":                       {delay: 50 * time.Millisecond, pods: 3},
+		"50 ms, an old kernel":        {delay: 50 * time.Millisecond, pods: 3, isOld: true},
 	}
 	for name, f := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ func serve(ctx context.Context, out io.Writer) error {
 		return err
 	case <-ctx.Done():
 	}
-	fmt.Fprintf(out, "%s goes on for %s\n", name, grace)
+	fmt.Fprintf(out, "%s continues for %s\n", name, grace)
 	select {
 	case err := <-failed:
 		return err
@@ -63,7 +63,7 @@ func serve(ctx context.Context, out io.Writer) error {
 	}
 }
 
-var errNoName = errors.New("$POD_NAME is not set: it is what this probe answers with")
+var errNoName = errors.New("$POD_NAME is not set: the probe replies with this name")
 
 func identity() (string, error) {
 	name := os.Getenv("POD_NAME")

@@ -26,7 +26,7 @@ func send(d deed, family byte) error {
 		return fmt.Errorf("set read deadline: %w", err)
 	}
 	if err := unix.Sendto(socket, transaction(d, family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fmt.Errorf("sending: %w", err)
+		return fmt.Errorf("send transaction: %w", err)
 	}
 	reply := make([]byte, replySize)
 	read, _, err := unix.Recvfrom(socket, reply, 0)
@@ -77,14 +77,14 @@ func attribute(kind uint16, text string) []byte {
 func errnoOf(reply []byte) error {
 	const header, errno = 16, 4
 	if len(reply) < header+errno {
-		return fmt.Errorf("the answer has %d bytes, too few for an error", len(reply))
+		return fmt.Errorf("reply has %d bytes, too few for an nlmsgerr", len(reply))
 	}
 	if kind := binary.NativeEndian.Uint16(reply[4:]); kind != unix.NLMSG_ERROR {
-		return fmt.Errorf("the answer is of type %d, and no error", kind)
+		return fmt.Errorf("reply has type %d, want NLMSG_ERROR", kind)
 	}
 	code := int32(binary.NativeEndian.Uint32(reply[header:]))
 	if code > 0 {
-		return errors.New("the answer's error is positive")
+		return errors.New("errno in the reply is positive")
 	}
 	if code == 0 {
 		return nil

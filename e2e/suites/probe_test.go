@@ -205,7 +205,7 @@ func (p probe) request(ctx context.Context, verb, path string, query map[string]
 	}
 	body, err := request.DoRaw(ctx)
 	if err != nil {
-		return fmt.Errorf("request /%s from %s: %w: %s", p, path, err, body)
+		return fmt.Errorf("request %s/%s: %w: %s", p, path, err, body)
 	}
 	if into == nil {
 		return nil

@@ -95,12 +95,12 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 			path, token string
 			want        int
 		}{
-			"the account of the component":  {"/metrics", reader, 200},
-			"an account without the role":   {"/metrics", stranger, 403},
-			"a token for another audience":     {"/metrics", otherAudience, 401},
-			"an invalid token":          {"/metrics", "abc", 401},
-			"no token":                      {"/metrics", "", 401},
-			"a page that is only local": {"/configz", reader, 404},
+			"the account of the component": {"/metrics", reader, 200},
+			"an account without the role":  {"/metrics", stranger, 403},
+			"a token for another audience": {"/metrics", otherAudience, 401},
+			"an invalid token":             {"/metrics", "abc", 401},
+			"no token":                     {"/metrics", "", 401},
+			"a page that is only local":    {"/configz", reader, 404},
 		} {
 			status, body, err := s.get(t, c.path, c.token)
 			must.Succeed(t, err)
@@ -122,7 +122,7 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 		t.Errorf("while the API server is down: %d, %v", status, err)
 	}
 	if status, _, err := s.get(t, "/metrics", "another"); err != nil || status != 503 {
-		t.Errorf("a token that was never asked about, while the API server is down: %d, %v", status, err)
+		t.Errorf("a token that was never reviewed, while the API server is down: %d, %v", status, err)
 	}
 }
 

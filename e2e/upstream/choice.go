@@ -98,7 +98,7 @@ func compile(reasons []reason) (patterns, error) {
 		for _, text := range why.Specs {
 			compiled, err := regexp.Compile(text)
 			if err != nil {
-				return nil, fmt.Errorf("read reasons for skipped specs (%s): %w", why.Reason, err)
+				return nil, fmt.Errorf("compile pattern of skipped specs (%s): %w", why.Reason, err)
 			}
 			all = append(all, &pattern{Regexp: compiled, reason: i})
 		}
@@ -124,7 +124,7 @@ func (p patterns) match(text string) (reason int, out bool) {
 func (p patterns) check() error {
 	for _, pattern := range p {
 		if !pattern.matched {
-			return fmt.Errorf("left-out.yaml: %q matches no spec: take it out, or correct it", pattern)
+			return fmt.Errorf("left-out.yaml: %q matches no spec: remove or correct it", pattern)
 		}
 	}
 	return nil

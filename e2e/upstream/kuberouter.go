@@ -31,7 +31,7 @@ func imageOfKubeRouter(programs binaries.Programs) (image.Image, error) {
 	// iptables loads a library for each kind of match and target.
 	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
 	if err != nil || len(extensions) == 0 {
-		return image.Image{}, errors.Join(errors.New("kube-router: no extensions of iptables are in /usr/lib/*/xtables"), err)
+		return image.Image{}, errors.Join(errors.New("kube-router: no iptables extensions in /usr/lib/*/xtables"), err)
 	}
 	for _, file := range extensions {
 		files[file] = file

@@ -33,8 +33,8 @@ func newTable() *cobra.Command {
 			return writeTable(readme, all)
 		},
 	}
-	cmd.Flags().StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` with results, as run wrote them")
-	cmd.Flags().StringVar(&readme, "readme", "e2e/upstream/README.md", "the `FILE` that has the table")
+	cmd.Flags().StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` with the results of run")
+	cmd.Flags().StringVar(&readme, "readme", "e2e/upstream/README.md", "the `FILE` with the table")
 	return cmd
 }
 
@@ -55,7 +55,7 @@ func readResults(folder string) (map[string]results, error) {
 		all[proxy] = found
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there are no results in %s: make e2e-upstream writes them", folder)
+		return nil, fmt.Errorf("no results in %s: run make e2e-upstream", folder)
 	}
 	return all, nil
 }

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// crowd is a set of streams that subscribe to endpoints at one server. It is the first line of the input.
+// crowd describes streams that subscribe to endpoints at one server. It is the first line of the input.
 type crowd struct {
 	Server      string     `json:"server"`
 	Connections int        `json:"connections"`

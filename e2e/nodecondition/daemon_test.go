@@ -373,7 +373,7 @@ func (n *node) isBoundAfter(pod string, index int) {
 		n.mutex.Lock()
 		defer n.mutex.Unlock()
 		if said := n.history[index]; number(n.t, object.ResourceVersion) < number(n.t, said.version) {
-			n.t.Errorf("pod %s was bound in version %s, before the condition became %s in %s", pod, object.ResourceVersion, said.status, said.version)
+			n.t.Errorf("pod %s was bound in %s, before the condition was %s in %s", pod, object.ResourceVersion, said.status, said.version)
 		}
 		return
 	}

@@ -280,7 +280,7 @@ func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
 	}
 	cleaning.waitFor(model.TCP, 20)
 	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || cleaning.of(model.TCP) != 20 {
-		t.Errorf("of %d dials that another program translated, %d remain; %d stale entries were deleted, want 20", len(before), len(after), cleaning.of(model.TCP))
+		t.Errorf("of %d foreign dials, %d remain; %d stale entries were deleted, want 20", len(before), len(after), cleaning.of(model.TCP))
 	}
 }
 

@@ -227,7 +227,7 @@ func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, lea
 	settled := while.where(func(one attempt) bool { return one.began.Sub(labelled) > within })
 	const few = 20
 	if len(before) == 0 || len(settled) < few {
-		t.Errorf("%d connections to the node before the label, %d to any node while it is evacuated: too few to test anything", len(before), len(settled))
+		t.Errorf("%d connections to the node before the label, %d to any during the evacuation: too few", len(before), len(settled))
 	}
 	late := settled.where(toLeaving)
 	if len(late) > 0 {

@@ -161,7 +161,8 @@ func TestAFlowThatIsNoneOfTheServicesStays(t *testing.T) {
 				expectGoesOn(t, "a restart", open)
 			}
 			for why, change := range map[string]model.Change{
-				"an endpoint was removed": endpoints(n.far), "the last one was removed": endpoints(), "one was added": endpoints(n.near), "the Service was deleted": web.gone(),
+				"an endpoint was removed": endpoints(n.far), "the last one was removed": endpoints(),
+				"an endpoint was added": endpoints(n.near), "the Service was deleted": web.gone(),
 			} {
 				n.apply(change)
 				expectGoesOn(t, why, open)

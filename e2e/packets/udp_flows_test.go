@@ -192,12 +192,12 @@ func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	expectGoesOn(t, "a nearer endpoint was added", flows.all())
 
 	here.apply(service(web.withEverything, externalLocal))
-	expectNext(t, "externalTrafficPolicy Local: external clients move away from the far endpoint", external(flows.outside, true), isServedBy("near"))
+	expectNext(t, "externalTrafficPolicy Local: external clients leave the far endpoint", external(flows.outside, true), isServedBy("near"))
 	expectGoesOn(t, "externalTrafficPolicy Local does not apply to internal clients", flows.inside)
 	expectGoesOn(t, "externalTrafficPolicy Local does not apply to the ClusterIP", external(flows.outside, false))
 
 	here.apply(service(web.withEverything, internalLocal, externalLocal))
-	expectNext(t, "internalTrafficPolicy Local: all clients move away from the far endpoint", external(flows.all(), false), isServedBy("near"))
+	expectNext(t, "internalTrafficPolicy Local: all clients leave the far endpoint", external(flows.all(), false), isServedBy("near"))
 	expectGoesOn(t, "internalTrafficPolicy Local does not apply to external frontends", external(flows.inside, true))
 }
 

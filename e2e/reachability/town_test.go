@@ -1,7 +1,7 @@
 // Package reachability_test tests that new connections avoid a node that does not reply, and no other node: with the
 // real program on each node, a real kernel and real connections. It needs root and nft.
 //
-// To add a failure, add a test to scenes_test.go; town_test.go has the nodes and the load.
+// To add a failure, add a test to failures_test.go; testbed_test.go has the nodes and the load.
 package reachability_test
 
 import (

@@ -49,7 +49,7 @@ var _ = Describe("External changes of the tables", Serial, func() {
 	})
 })
 
-// expectOutcome checks the outcome of a deed, which must be the same for every table.
+// expectOutcome checks the outcome of an action, which must be the same for every table.
 func expectOutcome(said, outcome string) {
 	GinkgoHelper()
 	Expect(said).To(ContainSubstring(outcome), "output of probe sabotage")

@@ -40,7 +40,7 @@ var _ = Describe("A bound of 120 %", func() {
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), servers)
 		alone := loadOf(ctx, preferring, servers)
 		AddReportEntry(preferring.Name, alone)
-		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "PreferSameZone overloads no server, so nothing was tested: %s", alone)
+		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "no overload with PreferSameZone, so nothing was tested: %s", alone)
 		for _, service := range bounded {
 			expectBound(ctx, service, alone)
 			got := loadOf(ctx, service, servers)

@@ -18,7 +18,7 @@ import (
 
 var _ = Describe("The status of a node", func() {
 	// Serial, so that no change of another spec is in progress during both comparisons.
-	It("reports that the kernel is in sync after Services were created and deleted, on each node and for all nodes", Serial, func(ctx SpecContext) {
+	It("reports for each node and for all nodes that the kernel is in sync, whatever Services existed", Serial, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 		for name, option := range map[string]serviceOption{

@@ -23,7 +23,7 @@ var _ = Describe("trafficDistribution", func() {
 		expectEachInItsZone(ctx, "the zone has an endpoint again", targets, servers)
 	})
 
-	It("PreferSameNode keeps connections on the node, then in the zone, and finally uses any endpoint", Label(sixNodes), func(ctx SpecContext) {
+	It("PreferSameNode keeps connections on the node, then in the zone, and then uses any", Label(sixNodes), func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		pairs := kube.twoOfEachZone()
 		first, second := pairs[0], pairs[1] // of one zone

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("internalTrafficPolicy", func() {
-	It("Local keeps pods and nodes on the endpoints of their node, and drops connections without one; Cluster does not", func(ctx SpecContext) {
+	It("Local keeps clients on the endpoints of their node, and drops connections without one", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		with, without := kube.nodes[:2], kube.nodes[2]
 		servers := kube.startPods(ctx, namespace, serversOn(with)...)

@@ -15,7 +15,7 @@ const (
 	replySize    = 1 << 16
 )
 
-// send executes a deed in a transaction of its own. It returns the kernel's errno if the kernel rejects it.
+// send executes an action in a transaction of its own. It returns the kernel's errno if the kernel rejects it.
 func send(d deed, family byte) error {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -36,7 +36,7 @@ func send(d deed, family byte) error {
 	return errnoOf(reply[:read])
 }
 
-// transaction returns the bytes of a deed between the messages that begin and end a batch. Only the deed requests an
+// transaction returns the bytes of an action between the messages that begin and end a batch. Only the action requests an
 // acknowledgement.
 func transaction(d deed, family byte) []byte {
 	var names []byte

@@ -163,7 +163,8 @@ func (c *corpus) groups() []*group {
 
 func needsUpdates(settings *rulecases.Settings) bool { return settings != nil && settings.OnUpdate }
 
-// prepare applies the settings and the Nodes of a group. Which Nodes the webhook has can be observed only without settings.
+// prepare applies the settings and the Nodes of a group. It removes the settings first, because only without them can
+// the test observe which Nodes the webhook has.
 func (c *corpus) prepare(g *group) {
 	c.t.Helper()
 	nodes := slices.Clone(g.nodes)

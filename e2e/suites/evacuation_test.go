@@ -103,7 +103,7 @@ func (s unevenServices) measure(ctx context.Context, when string, servers probes
 	expectBound(ctx, s.bounded, alone)
 	got := loadOf(ctx, s.bounded, servers)
 	AddReportEntry(when, fmt.Sprintf("%s\n%s", alone, got))
-	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "%s: no overload without a bound, so nothing was tested: %s", when, alone)
+	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "%s: no overload without a bound, nothing to test: %s", when, alone)
 	Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "%s: the busiest server of %s", when, got)
 }
 

@@ -53,7 +53,7 @@ func startLoad(ctx context.Context) *loadGenerator {
 	c.service = newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"), withinBound)
 	expectServers(ctx, "before", podClients.inZone(c.zone), clusterIPs(c.service)[:1], c.servers.inZone(c.zone))
 	alone := c.dial(ctx)
-	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "no overload without measured demand, so nothing was tested: %s", alone)
+	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "no overload without measured demand, nothing to test: %s", alone)
 	c.service = changeService(ctx, c.service, func(service *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&service.ObjectMeta, "vicinity.dev/demand-source", "measured")
 	})

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// No spec may make a proxy eject a live node. The ejections of all proxies are collected from before the first spec until
-// after the last one, and each ejected node must have been stopped at that time.
+// No spec may make a proxy eject a live node. The ejections of all proxies are collected from before the first spec
+// until after the last one, and each ejected node must have been stopped at that time.
 var (
 	outages  []outage
 	followed *ejectionLog

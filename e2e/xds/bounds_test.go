@@ -86,7 +86,8 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	}
 }
 
-// greedy opens a stream without a client library, on a connection of its own that stays open until the test ends, and reads nothing.
+// greedy opens a stream without a client library, on a connection of its own that stays open until the test ends, and
+// reads nothing.
 func greedy(t *testing.T, server string, from netip.Addr, names []string) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 	conn, err := dialer.Dial("tcp", server)

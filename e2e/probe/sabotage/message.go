@@ -36,8 +36,8 @@ func send(d deed, family byte) error {
 	return errnoOf(reply[:read])
 }
 
-// transaction returns the bytes of an action between the messages that begin and end a batch. Only the action requests an
-// acknowledgement.
+// transaction returns the bytes of an action between the messages that begin and end a batch. Only the action requests
+// an acknowledgement.
 func transaction(d deed, family byte) []byte {
 	var names []byte
 	for i, name := range d.names {

@@ -1,6 +1,6 @@
 // Command xds has independent implementations of xDS that check what the proxy serves. `xds validate` validates
-// responses with Envoy's own types, `xds bootstrap` validates an Envoy configuration, and `xds client` runs clients that
-// connect with grpc-go. For benchmarks `xds streams` opens many streams, and `xds cache` is go-control-plane's own
+// responses with Envoy's own types, `xds bootstrap` validates an Envoy configuration, and `xds client` runs clients
+// that connect with grpc-go. For benchmarks `xds streams` opens many streams, and `xds cache` is go-control-plane's own
 // server. In pods `xds serve` answers calls, and `xds call` makes them.
 package main
 

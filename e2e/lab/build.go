@@ -16,9 +16,9 @@ import (
 func newBuild() *cobra.Command {
 	return &cobra.Command{
 		Use:   "build",
-		Short: "Build the cluster's programs, which up does by itself",
-		Long: `Build the cluster's programs and keep them in your cache folder (vicinity/lab), as "lab up" does by itself. Also built is
-what tests ask which endpoints kube-proxy chooses, and clients of xDS.
+		Short: "Build the cluster's programs, which up also does if needed",
+		Long: `Build the cluster's programs and keep them in your cache folder (vicinity/lab), as "lab up" does if needed. This
+includes programs that only tests use: kube-proxy's endpoint selection and xDS clients.
 
 Each set of programs is built once for each version of its module in e2e/lab/build and of Go. runc needs a C compiler and
 the headers of libseccomp (on Debian: gcc, libc6-dev and libseccomp-dev).`,
@@ -36,7 +36,7 @@ var own = []string{"./e2e/lab/image/pause", "./e2e/lab/node/init", "./e2e/lab/no
 // buildOwn builds them statically, because the nodes have no shared libraries.
 func buildOwn(ctx context.Context, folder cluster.Folder) error {
 	if err := os.MkdirAll(folder.Own(), 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	root, err := binaries.Root(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func buildOwn(ctx context.Context, folder cluster.Folder) error {
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the probe and the nodes' own programs: %w\n%s", err, output)
+		return fmt.Errorf("build the probe and the nodes' own programs: %w\n%s", err, output)
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ func newDown() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "End the cluster, and remove everything it left",
-		Long:  `End the cluster and remove everything it left, logs included. It may be called at any time and any number of times.`,
+		Short: "Stop the cluster and remove everything it created",
+		Long:  `Stop the cluster and remove everything it created, including logs. It may be called at any time and any number of times.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			folder, err := absolute(dir)
@@ -49,11 +49,11 @@ func down(folder cluster.Folder) error {
 		return err
 	}
 	if err := os.RemoveAll(lockFile(folder)); err != nil {
-		return fmt.Errorf("removing what the lab left: %w", err)
+		return fmt.Errorf("remove the lab's leftovers: %w", err)
 	}
 	err := os.Remove(string(folder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) { // the folder may predate the lab
-		return fmt.Errorf("removing the lab's folder: %w", err)
+		return fmt.Errorf("remove the lab's folder: %w", err)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
 			return err
 		}
 		if err := unix.Kill(keeper, signal); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("ending the lab's process %d: %w", keeper, err)
+			return fmt.Errorf("end the lab's process %d: %w", keeper, err)
 		}
 		for deadline := time.Now().Add(downTimeout); time.Now().Before(deadline); time.Sleep(pollInterval) {
 			if keeper, err = keeperOf(folder); err != nil || keeper == 0 {
@@ -75,7 +75,7 @@ func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
 			}
 		}
 	}
-	return fmt.Errorf("the lab in %s does not end", folder)
+	return fmt.Errorf("the lab in %s did not end", folder)
 }
 
 // cleanUp removes a lab's files from the machine, except for those in keep. The lab's mounts, networks and processes
@@ -83,7 +83,7 @@ func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
 func cleanUp(folder cluster.Folder, keep ...string) error {
 	groups, err := os.ReadFile(folder.Groups())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading which cgroups the lab has: %w", err)
+		return fmt.Errorf("read the lab's cgroups: %w", err)
 	}
 	if err := cgroup.Remove(strings.Fields(string(groups)), downTimeout); err != nil {
 		return err
@@ -93,7 +93,7 @@ func cleanUp(folder cluster.Folder, keep ...string) error {
 			continue
 		}
 		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("removing what the lab left: %w", err)
+			return fmt.Errorf("remove the lab's leftovers: %w", err)
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ func newExec() *cobra.Command {
 		Short: "Run a program of this machine in the network of a node",
 		Long: `Run a program of this machine in the network of a node: to see its rules, its links, its packets.
 
-A node has no programs of its own to look at it with, and needs none.`,
+Nodes have no such programs of their own.`,
 		Example: `  lab exec node-1 nft list table ip vicinity
   lab exec node-1 ip -6 route
   lab exec --dir bin/e2e node-2 tcpdump -ni any port 53`,
@@ -58,10 +58,10 @@ func firstProcess(folder cluster.Folder, node string) (pid string, err error) {
 	}
 	text, err := os.ReadFile(folder.PID(filepath.Base(node)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("node %q does not run: `lab status` lists the nodes, `lab start` starts one that was stopped", node)
+		return "", fmt.Errorf("node %q is not running: `lab status` lists the nodes, `lab start` starts one that was stopped", node)
 	}
 	if err != nil {
-		return "", fmt.Errorf("finding node %s: %w", node, err)
+		return "", fmt.Errorf("find node %s: %w", node, err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }
@@ -73,12 +73,12 @@ func runIn(namespace string, program *exec.Cmd) error {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		handle, err := os.Open(namespace)
 		if err != nil {
-			result <- fmt.Errorf("the node is gone: %w", err)
+			result <- fmt.Errorf("open the node's network namespace: %w", err)
 			return
 		}
 		defer handle.Close()
 		if err := unix.Setns(int(handle.Fd()), unix.CLONE_NEWNET); err != nil {
-			result <- fmt.Errorf("entering the node's network: %w", err)
+			result <- fmt.Errorf("enter the node's network: %w", err)
 			return
 		}
 		result <- program.Run()

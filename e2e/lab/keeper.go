@@ -39,19 +39,19 @@ type message struct {
 func startKeeper(ctx context.Context, progress io.Writer, options cluster.Options) error {
 	text, err := json.Marshal(options)
 	if err != nil {
-		return fmt.Errorf("encoding the lab's options: %w", err)
+		return fmt.Errorf("encode the lab's options: %w", err)
 	}
 	if err := os.MkdirAll(options.Folder.Logs(), 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	log, err := os.Create(filepath.Join(options.Folder.Logs(), "keeper.log"))
 	if err != nil {
-		return fmt.Errorf("opening the keeper's log: %w", err)
+		return fmt.Errorf("open the keeper's log: %w", err)
 	}
 	defer log.Close() // the child has its own
 	from, to, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("making a pipe for the keeper's report: %w", err)
+		return fmt.Errorf("create pipe for the keeper's report: %w", err)
 	}
 	defer from.Close()
 	cmd := exec.Command("/proc/self/exe", "keeper", string(text)) // `go run` deletes the executable while it runs
@@ -59,14 +59,14 @@ func startKeeper(ctx context.Context, progress io.Writer, options cluster.Option
 	cmd.ExtraFiles = []*os.File{to}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: unix.CLONE_NEWNS}
 	if err := errors.Join(cmd.Start(), to.Close()); err != nil {
-		return fmt.Errorf("starting the lab's keeper: %w", err)
+		return fmt.Errorf("start the lab's keeper: %w", err)
 	}
 	// Ctrl-C does not reach another session.
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(unix.SIGTERM) })()
 	if follow(from, progress) {
 		return cmd.Process.Release()
 	}
-	return errors.Join(errors.New("the cluster did not come up"), cmd.Wait())
+	return errors.Join(errors.New("failed to start the cluster"), cmd.Wait())
 }
 
 // follow prints the report until the cluster is ready or the keeper has ended.
@@ -96,7 +96,7 @@ func newKeeper() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var options cluster.Options
 			if err := json.Unmarshal([]byte(args[0]), &options); err != nil {
-				return fmt.Errorf("reading the lab's options: %w", err)
+				return fmt.Errorf("read the lab's options: %w", err)
 			}
 			starter := json.NewEncoder(os.NewFile(report, "report"))
 			send := func(m message) { _ = starter.Encode(m) } // if the starter has ended, no report is needed

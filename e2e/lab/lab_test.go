@@ -126,7 +126,7 @@ func TestALabServesAndRestoresTheMachine(t *testing.T) {
 	}
 	groups, err := filepath.Glob("/sys/fs/cgroup/*/" + groupsOf(cluster.Folder(dir)))
 	if err != nil || len(groups) > 0 {
-		t.Errorf("cgroups are left: %v, %v", groups, err)
+		t.Errorf("leftover cgroups: %v, %v", groups, err)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestALabEndsWithItsKeeper(t *testing.T) {
 	})
 	var out, problems bytes.Buffer
 	if code := run(t.Context(), []string{"status", "--dir", string(folder)}, &out, &problems); code != exitFailure {
-		t.Errorf("the lab is said to run: %s", &out)
+		t.Errorf("status reports a running lab: %s", &out)
 	}
 	mustRun(t, "down", "--dir", string(folder))
 }

@@ -20,14 +20,14 @@ func lockFile(folder cluster.Folder) string { return filepath.Join(string(folder
 
 var wholeFile = unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 
-var errRuns = errors.New("a lab runs already")
+var errRuns = errors.New("a lab is already running")
 
 // hold takes the lock for the rest of this process's life. The file must not be opened again, because closing it would
 // release the lock (fcntl(2)).
 func hold(folder cluster.Folder) error {
 	file, err := unix.Open(lockFile(folder), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
 	if err != nil {
-		return fmt.Errorf("opening %s: %w", lockFile(folder), err)
+		return fmt.Errorf("open %s: %w", lockFile(folder), err)
 	}
 	lock := wholeFile
 	err = unix.FcntlFlock(uintptr(file), unix.F_SETLK, &lock)
@@ -35,7 +35,7 @@ func hold(folder cluster.Folder) error {
 		return errRuns
 	}
 	if err != nil {
-		return fmt.Errorf("locking %s: %w", lockFile(folder), err)
+		return fmt.Errorf("lock %s: %w", lockFile(folder), err)
 	}
 	return nil
 }
@@ -47,12 +47,12 @@ func keeperOf(folder cluster.Folder) (pid int, err error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("looking for a lab: %w", err)
+		return 0, fmt.Errorf("find a running lab: %w", err)
 	}
 	defer file.Close()
 	lock := wholeFile
 	if err := unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock); err != nil {
-		return 0, fmt.Errorf("looking for a lab: %w", err)
+		return 0, fmt.Errorf("find a running lab: %w", err)
 	}
 	if lock.Type == unix.F_UNLCK {
 		return 0, nil

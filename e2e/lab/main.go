@@ -48,8 +48,8 @@ nodes with kubelet, containerd and runc, each in namespaces of its own.
 Nothing needs to be installed: no docker, no systemd, no registry. All programs are built from Go modules, once, and
 kept in your cache folder. The first build takes about 8 minutes on two cores; afterwards the lab is up in half a minute.
 
-It never touches the machine's own network, mounts, cgroups or kernel settings. All that is seen of it outside is one
-socket on 127.0.0.1, which leads to the API server.`
+It never touches the machine's own network, mounts, cgroups or kernel settings. Its only trace outside is one
+socket on 127.0.0.1, which forwards to the API server.`
 
 const rootExample = `  lab up                                  three nodes in three zones, with Vicinity and its webhook
   lab up --nodes 6 --install none         six nodes without a service proxy
@@ -59,7 +59,7 @@ const rootExample = `  lab up                                  three nodes in th
   export KUBECONFIG=$PWD/bin/cluster/kubeconfig
   lab status
   lab exec node-1 nft list ruleset
-  lab stop node-2; lab start node-2       its power fails, and it comes back as a new machine
+  lab stop node-2; lab start node-2       power a node off, and start it again as a new machine
   lab down`
 
 func newRoot() *cobra.Command {

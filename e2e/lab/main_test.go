@@ -65,24 +65,24 @@ func keeperIn(t *testing.T, folder cluster.Folder) int {
 func TestTheKernelShowsWhoKeepsALab(t *testing.T) {
 	folder := cluster.Folder(t.TempDir())
 	if pid := keeperIn(t, folder); pid != 0 {
-		t.Errorf("process %d keeps a lab that was never started", pid)
+		t.Errorf("keeper of a lab that was never started: process %d", pid)
 	}
 	holder := startHolder(t, folder)
 	if pid := keeperIn(t, folder); pid != holder.Process.Pid {
-		t.Errorf("process %d keeps it, want %d", pid, holder.Process.Pid)
+		t.Errorf("keeper is process %d, want %d", pid, holder.Process.Pid)
 	}
 	if err := hold(folder); !errors.Is(err, errRuns) {
 		t.Errorf("a second keeper: %v, want %v", err, errRuns)
 	}
 	if err := vacant(folder); !errors.Is(err, errRuns) {
-		t.Errorf("up beside it: %v, want %v", err, errRuns)
+		t.Errorf("up next to a running lab: %v, want %v", err, errRuns)
 	}
 	if err := holder.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = holder.Wait() // killed
 	if pid := keeperIn(t, folder); pid != 0 {
-		t.Errorf("process %d keeps a lab whose keeper was killed", pid)
+		t.Errorf("keeper after it was killed: process %d", pid)
 	}
 }
 
@@ -129,15 +129,15 @@ func TestUpReportsErrorsBeforeAnythingIsStarted(t *testing.T) {
 	}{
 		"no nodes":     {options: cluster.Options{}, want: "--nodes 0: want 1 to 20"},
 		"no manifests": {options: cluster.Options{Nodes: 1, Manifests: "/no/manifests"}, want: "--install: there is no /no/manifests"},
-		"no webhook's component": {
+		"missing webhook component": {
 			options: cluster.Options{Nodes: 1, Manifests: nothing, WebhookComponents: []string{filepath.Dir(dir), "/no/component"}},
 			want:    "--webhook-components: there is no /no/component",
 		},
-		"no webhook's manifests": {
+		"missing webhook manifests": {
 			options: cluster.Options{Nodes: 1, Manifests: filepath.Dir(dir), Proxy: filepath.Dir(dir), WebhookManifests: "/no/webhook"},
 			want:    "--install-webhook: there is no /no/webhook",
 		},
-		"no webhook built": {
+		"webhook not built": {
 			options: cluster.Options{
 				Nodes: 1, Manifests: filepath.Dir(dir), Proxy: filepath.Dir(dir), WebhookManifests: filepath.Dir(dir), Webhook: "/no/webhook",
 			},
@@ -157,10 +157,10 @@ func TestUpReportsErrorsBeforeAnythingIsStarted(t *testing.T) {
 	}
 	got, err := complete(without, dir)
 	if err != nil {
-		t.Errorf("a lab without Vicinity needs no program of it: %v", err)
+		t.Errorf("a lab without Vicinity must not need its programs: %v", err)
 	}
 	if got.Manifests+got.Proxy+got.WebhookManifests+got.Webhook != "" {
-		t.Errorf("it is to install %+v", got)
+		t.Errorf("options %+v, want nothing to install", got)
 	}
 }
 

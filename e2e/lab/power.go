@@ -17,15 +17,15 @@ import (
 func newStop() *cobra.Command {
 	return newPower(&cobra.Command{
 		Use:   "stop NODE...",
-		Short: "Take nodes away, as a loss of power does",
-		Long: `Take nodes away, as a loss of power does: no peer notices their end, and nothing is left of them.
+		Short: "Power nodes off abruptly",
+		Long: `Power nodes off abruptly: no peer is notified, and their disks are removed.
 
 Their Nodes and pods stay in the API server until it notices, or until you delete them.`,
 		Example: `  lab stop node-2 node-5
-  kubectl delete node node-2 node-5    # as a cloud does with machines that are gone`,
+  kubectl delete node node-2 node-5    # as a cloud provider does with terminated machines`,
 	}, func(folder cluster.Folder, node string) error {
 		if err := os.WriteFile(folder.Off(node), nil, 0o644); err != nil {
-			return fmt.Errorf("asking the lab to stop %s: %w", node, err)
+			return fmt.Errorf("request stop of %s: %w", node, err)
 		}
 		return nil
 	}, func(running bool) bool { return !running })
@@ -34,14 +34,13 @@ Their Nodes and pods stay in the API server until it notices, or until you delet
 func newStart() *cobra.Command {
 	return newPower(&cobra.Command{
 		Use:   "start NODE...",
-		Short: "Bring nodes back that were stopped, as new machines",
-		Long: `Bring nodes back that were stopped, as new machines with the old names and addresses: without their pods, images as at
-the beginning, and, if their Nodes were deleted, without labels that somebody gave them. The command ends when they are
-ready.`,
+		Short: "Start stopped nodes again, as new machines",
+		Long: `Start stopped nodes again, as new machines with the old names and addresses: without pods, with the initial images, and,
+if their Nodes were deleted, without labels that users added. The command returns when they are ready.`,
 		Example: `  lab start node-2 node-5`,
 	}, func(folder cluster.Folder, node string) error {
 		if err := os.Remove(folder.Off(node)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("asking the lab to start %s: %w", node, err)
+			return fmt.Errorf("request start of %s: %w", node, err)
 		}
 		return nil
 	}, func(running bool) bool { return running })
@@ -83,7 +82,7 @@ func newPower(cmd *cobra.Command, ask func(cluster.Folder, string) error, done f
 // checkNode returns an error for a node that is not in the lab. Each node has a folder of logs.
 func checkNode(folder cluster.Folder, node string) error {
 	if _, err := os.Stat(filepath.Join(folder.Logs(), filepath.Base(node))); err != nil || node != filepath.Base(node) {
-		return fmt.Errorf("there is no node %q: `lab status` lists them", node)
+		return fmt.Errorf("unknown node %q: `lab status` lists all nodes", node)
 	}
 	return nil
 }
@@ -102,7 +101,7 @@ func waitForPower(ctx context.Context, folder cluster.Folder, nodes []string, do
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("waiting for %s: %w; %s says why", node, ctx.Err(), filepath.Join(folder.Logs(), "keeper.log"))
+				return fmt.Errorf("wait for %s: %w; see %s", node, ctx.Err(), filepath.Join(folder.Logs(), "keeper.log"))
 			case <-time.After(pollInterval):
 			}
 		}

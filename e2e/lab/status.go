@@ -14,7 +14,7 @@ func newStatus() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say whether the cluster runs, and where its files are",
+		Short: "Show whether the cluster runs, and where its files are",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			folder, err := absolute(dir)

@@ -29,8 +29,8 @@ func newUp() *cobra.Command {
 		Short: "Start the cluster, and leave it running",
 		Long: `Start the cluster, and leave it running in the background until "lab down".
 
-It is ready when the command ends: every node, cluster DNS, Vicinity on every node, and its admission webhook. Logs of everything are in the
-folder logs of --dir. After a failure they are still there, and nothing else is.`,
+When the command returns, all nodes, cluster DNS, Vicinity and its admission webhook are ready. All logs are in the folder
+logs below --dir. After a failure only the logs remain.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options, err := complete(options, dir)
@@ -42,32 +42,32 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 	}
 	addDir(cmd, &dir)
 	flags := cmd.Flags()
-	flags.IntVar(&options.Nodes, "nodes", 3, "how many nodes; zones a, b and c in turn, two nodes in a rack")
+	flags.IntVar(&options.Nodes, "nodes", 3, "number of nodes, in zones a, b and c round-robin, two per rack")
 	flags.StringVar(&options.Manifests, "install", "manifests",
-		"the `FOLDER` that the proxy is installed from, the file of a release, or none for nothing of Vicinity")
+		"the `FOLDER` or release file to install the proxy from, or none to install nothing of Vicinity")
 	flags.StringToStringVar(&options.Settings, "settings", nil,
-		"`SETTINGS` of VicinityProxyConfiguration that --install gets, such as secureMetricsBindAddress=0.0.0.0:10449")
-	flags.StringVar(&options.Proxy, "proxy-binary", "bin/proxy", "the `FILE` of the proxy to put into the image, as make build makes it")
+		"`SETTINGS` to add to the installed VicinityProxyConfiguration, such as secureMetricsBindAddress=0.0.0.0:10449")
+	flags.StringVar(&options.Proxy, "proxy-binary", "bin/proxy", "the proxy's executable `FILE` for the image, as built by make build")
 	flags.StringVar(&options.WebhookManifests, "install-webhook", "manifests/webhook",
-		"the `FOLDER` that the admission webhook is installed from, the file of a release, or none")
+		"the `FOLDER` or release file to install the admission webhook from, or none")
 	flags.StringSliceVar(&options.WebhookComponents, "webhook-components", nil,
-		"`FOLDERS` of components that --install-webhook gets, such as manifests/webhook/components/demand")
-	flags.StringVar(&options.Webhook, "webhook-binary", "bin/webhook", "the `FILE` of the webhook, likewise")
+		"`FOLDERS` of components to install the webhook with, such as manifests/webhook/components/demand")
+	flags.StringVar(&options.Webhook, "webhook-binary", "bin/webhook", "the webhook's executable `FILE` for the image")
 	flags.StringSliceVar(&options.Archives, "images", nil,
-		"`FILES` with images that all nodes have, as docker save makes them: nodes can pull none")
+		"image archive `FILES` (docker save) to load on all nodes, which cannot pull images")
 	flags.BoolVar(&options.KubeProxy, "kube-proxy", false,
 		"also run kube-proxy on every node, as kubeadm does, in nftables mode (needs the program nft)")
 	flags.BoolVar(&options.NodeDNS, "node-dns", false,
-		"also run a DNS cache on every node, as NodeLocal DNSCache is, which asks the node's proxy first")
+		"also run a DNS cache like NodeLocal DNSCache on every node, which queries the node's proxy first")
 	flags.BoolVar(&options.Localhost, "localhost", false,
-		"have the service proxy serve TCP node ports on loopback, too, by the feature gate KubeProxyNFTablesLocalhostNodePorts")
+		"also serve TCP node ports on loopback (feature gate KubeProxyNFTablesLocalhostNodePorts)")
 	return cmd
 }
 
 // complete makes paths absolute, and returns an error for invalid options before anything is started.
 func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	if os.Geteuid() != 0 {
-		return options, errors.New("the lab makes namespaces and needs root: run it with sudo")
+		return options, errors.New("the lab creates namespaces and needs root: run it with sudo")
 	}
 	if options.Nodes < 1 || options.Nodes > maxNodes {
 		return options, fmt.Errorf("--nodes %d: want 1 to %d", options.Nodes, maxNodes)
@@ -117,7 +117,7 @@ func part(installFlag, manifests, programFlag, program string) (folder, file str
 func absolute(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return "", fmt.Errorf("finding %s: %w", path, err)
+		return "", fmt.Errorf("find %s: %w", path, err)
 	}
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		return resolved, nil
@@ -159,7 +159,7 @@ func vacant(folder cluster.Folder) error {
 		return err
 	}
 	if keeper != 0 {
-		return fmt.Errorf("%w in %s (process %d): end it with `lab down`, or give another --dir", errRuns, folder, keeper)
+		return fmt.Errorf("%w in %s (process %d): stop it with `lab down`, or choose another --dir", errRuns, folder, keeper)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TestTheRoleIsWhatTheProxyDoes(t *testing.T) {
 	var got []string
 	for _, rule := range only(t, plain(t, folder).ClusterRoles).Rules {
 		if len(rule.NonResourceURLs)+len(rule.ResourceNames) > 0 {
-			t.Errorf("rule %+v is for more or less than resources", rule)
+			t.Errorf("rule %+v has non-resource URLs or resource names", rule)
 		}
 		got = append(got, permissions(rule.Verbs, rule.APIGroups, rule.Resources)...)
 	}
@@ -64,7 +64,7 @@ func TestARealAPIServerTakesTheManifests(t *testing.T) {
 	// As with kubeadm. Our pods do not need it, but the pods that clean up after kube-proxy do.
 	api := site.New(t, site.Config{Flags: []string{"--allow-privileged"}})
 
-	t.Run("kubectl apply -f makes all objects, and apply -k the same", func(t *testing.T) {
+	t.Run("kubectl apply -f creates all objects, and apply -k the same ones", func(t *testing.T) {
 		for _, test := range []struct {
 			how  []string
 			want map[string]int
@@ -80,13 +80,13 @@ func TestARealAPIServerTakesTheManifests(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the ServiceAccount may do what the proxy does and nothing else", func(t *testing.T) {
+	t.Run("the ServiceAccount has exactly the permissions that the proxy needs", func(t *testing.T) {
 		testServiceAccount(t, api)
 	})
-	t.Run("the proxy asks for what it may do and nothing else", func(t *testing.T) {
+	t.Run("the proxy sends exactly the requests that it is permitted", func(t *testing.T) {
 		testRequests(t, api)
 	})
-	t.Run("the README's commands put a Job that cleans up on every node", func(t *testing.T) {
+	t.Run("the README's commands create a cleanup Job for every node", func(t *testing.T) {
 		testCleanup(t, api)
 	})
 }
@@ -109,7 +109,7 @@ func testServiceAccount(t *testing.T, api *site.Site) {
 		delete(got, right)
 	}
 	if diff := cmp.Diff(allowed, slices.Sorted(maps.Keys(got))); diff != "" {
-		t.Errorf("what it may do beyond any other ServiceAccount (-want +got):\n%s", diff)
+		t.Errorf("permissions beyond those of any ServiceAccount (-want +got):\n%s", diff)
 	}
 }
 
@@ -122,7 +122,7 @@ func rights(t *testing.T, api *site.Site, name string) map[string]bool {
 	answer, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
 	must.Succeed(t, err)
 	if answer.Status.Incomplete {
-		t.Fatalf("the answer is incomplete: %s", answer.Status.EvaluationError)
+		t.Fatalf("the review is incomplete: %s", answer.Status.EvaluationError)
 	}
 	rights := map[string]bool{}
 	for _, rule := range answer.Status.ResourceRules {
@@ -155,14 +155,14 @@ func TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured(t *testing.T) {
 		ResourceNames: []string{servicedemand.LeaseName},
 	}
 	if diff := cmp.Diff([][]rbacv1.PolicyRule{{list}, {get}}, [][]rbacv1.PolicyRule{everywhere.Rules, there.Rules}); diff != "" {
-		t.Errorf("rules, everywhere and in the webhook's namespace (-want +got):\n%s", diff)
+		t.Errorf("rules of the ClusterRole and the Role (-want +got):\n%s", diff)
 	}
 	proxies := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: "vicinity-proxy"}}
 	if diff := cmp.Diff([][]rbacv1.Subject{proxies, proxies}, [][]rbacv1.Subject{bound.Subjects, boundThere.Subjects}); diff != "" {
-		t.Errorf("who may (-want +got):\n%s", diff)
+		t.Errorf("subjects (-want +got):\n%s", diff)
 	}
 	names := []string{bound.RoleRef.Name, boundThere.RoleRef.Name, there.Namespace, boundThere.Namespace}
 	if diff := cmp.Diff([]string{everywhere.Name, there.Name, "vicinity-system", "vicinity-system"}, names); diff != "" {
-		t.Errorf("what is bound, and where (-want +got):\n%s", diff)
+		t.Errorf("role references and namespaces (-want +got):\n%s", diff)
 	}
 }

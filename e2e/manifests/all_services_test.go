@@ -32,12 +32,12 @@ func TestEachNewServiceIsGivenToVicinity(t *testing.T) {
 		return created
 	}
 	optedOut := map[string]string{policy.AdmissionLabel: policy.AdmissionDisabled}
-	left := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left", Labels: optedOut}}
+	left := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "opted-out", Labels: optedOut}}
 	_, err := api.Admin.CoreV1().Namespaces().Create(t.Context(), left, metav1.CreateOptions{})
 	must.Succeed(t, err)
-	wait.Success(t, "the policy is in force", func() error {
+	wait.Success(t, "the policy is active", func() error {
 		if create("default", func(*corev1.Service) {}).Labels[policy.ServiceProxyNameLabel] != "vicinity" {
-			return errors.New("a new Service is kube-proxy's")
+			return errors.New("a new Service is left to kube-proxy")
 		}
 		return nil
 	})
@@ -54,12 +54,12 @@ func TestEachNewServiceIsGivenToVicinity(t *testing.T) {
 		"opted out":           {"default", labelled(policy.AdmissionLabel, policy.AdmissionDisabled), ""},
 		"headless":            {"default", func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }, ""},
 		"ExternalName":        {"default", func(s *corev1.Service) { s.Spec.Type, s.Spec.ExternalName = "ExternalName", "a.example" }, ""},
-		"the cluster's own":   {"kube-system", func(*corev1.Service) {}, ""},
-		"Namespace opted out": {"left", func(*corev1.Service) {}, ""},
-		"a load balancer's":   {"default", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, "vicinity"},
+		"in kube-system":      {"kube-system", func(*corev1.Service) {}, ""},
+		"Namespace opted out": {"opted-out", func(*corev1.Service) {}, ""},
+		"LoadBalancer":        {"default", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, "vicinity"},
 	} {
 		if got := create(test.namespace, test.change).Labels[policy.ServiceProxyNameLabel]; got != test.want {
-			t.Errorf("%s: the Service is given to %q, want %q", name, got, test.want)
+			t.Errorf("%s: service proxy name %q, want %q", name, got, test.want)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestTheWebhooksComponentsGoTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(entries) != len(marks) {
-		t.Fatalf("there are %d components, and %d are tried", len(entries), len(marks))
+		t.Fatalf("%d components exist, %d are tested", len(entries), len(marks))
 	}
 	for choice := range 1 << len(entries) {
 		var chosen []string
@@ -73,7 +73,7 @@ func checkMarks(t *testing.T, text string, marks map[string]mark, chosen []strin
 			want = mark.with
 		}
 		if got := strings.Count(text, mark.text); mark.text != "" && got != want {
-			t.Errorf("%s: %q is there %d times, want %d", name, mark.text, got, want)
+			t.Errorf("%s: %q occurs %d times, want %d", name, mark.text, got, want)
 		}
 	}
 }
@@ -121,16 +121,16 @@ func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 		want[port.Name] = port.Name != "metrics"
 	}
 	if diff := cmp.Diff(want, named); diff != "" {
-		t.Errorf("ports that are open, and whether they are so for all clients (-want +got):\n%s", diff)
+		t.Errorf("open ports, true if open to all clients (-want +got):\n%s", diff)
 	}
 	chosen := policy.Spec.PodSelector.MatchLabels
 	for key, value := range chosen {
 		if deployed.Spec.Template.Labels[key] != value {
-			t.Errorf("the policy chooses pods with %s=%s, and the Deployment's have %v", key, value, deployed.Spec.Template.Labels)
+			t.Errorf("the policy selects pods with %s=%s, the Deployment's pods have labels %v", key, value, deployed.Spec.Template.Labels)
 		}
 	}
 	if policy.Namespace != deployed.Namespace || len(chosen) == 0 {
-		t.Errorf("the policy is in %q and chooses %v", policy.Namespace, chosen)
+		t.Errorf("the policy is in namespace %q and selects %v", policy.Namespace, chosen)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestAComponentOfTheProxyAddsItsLinesAndNoOthers(t *testing.T) {
 		rest := with
 		for _, block := range blocks {
 			if strings.Count(rest, block) != 1 {
-				t.Errorf("with %s this is there %d times, want once:\n%s", added, strings.Count(rest, block), block)
+				t.Errorf("with %s this occurs %d times, want once:\n%s", added, strings.Count(rest, block), block)
 			}
 			rest = strings.Replace(rest, block, "", 1)
 		}

@@ -28,11 +28,11 @@ func settings(t *testing.T, configMap *corev1.ConfigMap) config.Settings {
 		t.Fatal(err)
 	}
 	for _, note := range file.IgnoredSettings {
-		t.Errorf("the proxy would say of its own configuration: %s", note)
+		t.Errorf("the proxy would ignore a setting: %s", note)
 	}
 	settings, mistakes := config.Resolve(file.Configuration)
 	for _, mistake := range mistakes {
-		t.Errorf("the configuration is wrong: %v", mistake)
+		t.Errorf("invalid configuration: %v", mistake)
 	}
 	return settings
 }
@@ -84,7 +84,7 @@ func testNoOwnSettings(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 		if fields["kind"] == config.OwnKind && !cmp.Equal(want, fields) {
-			t.Errorf("the document of our own has %v, want only %v", fields, want)
+			t.Errorf("the Vicinity document has %v, want only %v", fields, want)
 		}
 	}
 }
@@ -117,13 +117,13 @@ func testProbes(t *testing.T, container corev1.Container, port int32) {
 	t.Helper()
 	for path, probe := range map[string]*corev1.Probe{"/readyz": container.ReadinessProbe, "/livez": container.LivenessProbe} {
 		if probe.HTTPGet.Port.IntVal != port || probe.HTTPGet.Path != path || probe.HTTPGet.Host != "127.0.0.1" {
-			t.Errorf("a probe asks %s:%d%s, want port %d and path %s on 127.0.0.1", probe.HTTPGet.Host, probe.HTTPGet.Port.IntVal,
+			t.Errorf("a probe requests %s:%d%s, want port %d and path %s on 127.0.0.1", probe.HTTPGet.Host, probe.HTTPGet.Port.IntVal,
 				probe.HTTPGet.Path, port, path)
 		}
 	}
 	liveness := container.LivenessProbe
 	if seconds := liveness.FailureThreshold * liveness.PeriodSeconds; seconds < 600 {
-		t.Errorf("a proxy that the kernel refuses is killed after %d s, which only makes it list the cluster again", seconds)
+		t.Errorf("kubelet restarts a proxy whose rules the kernel rejects after %d s, want at least 600 s", seconds)
 	}
 }
 

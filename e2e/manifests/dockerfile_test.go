@@ -72,7 +72,7 @@ func TestAnImageIsTheBinaryAndNothingElse(t *testing.T) {
 				t.Errorf("arguments %q, want an empty base image among them", got["ARG"])
 			}
 			if last := got["COPY"][len(got["COPY"])-1]; last != "--from=build /src/bin/"+name+" /"+name {
-				t.Errorf("the last COPY is %q, want the binary where the entry point is", last)
+				t.Errorf("the last COPY is %q, want the binary at the entry point's path", last)
 			}
 		})
 	}
@@ -111,7 +111,7 @@ func TestADockerfileBuildsAStaticBinaryThatTakesTheManifestsArguments(t *testing
 			expectStatic(t, program)
 			expectBuiltWith(t, program, "CGO_ENABLED=0", "-trimpath=true", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 			if got := output(t, program, "version"); !strings.Contains(got, "v9.8.7") {
-				t.Errorf("it says that it is %q, want v9.8.7", got)
+				t.Errorf("it reports version %q, want v9.8.7", got)
 			}
 			for where, pod := range image.pods(t) {
 				expectUnderstood(t, program, where, pod.Containers[0].Args)
@@ -127,7 +127,7 @@ func expectUnderstood(t *testing.T, program, where string, arguments []string) {
 	output(t, program, append(slices.Clone(arguments), "--help")...)
 	unknown := append(slices.Clone(arguments), "--unknown", "--help")
 	if err := exec.CommandContext(t.Context(), program, unknown...).Run(); err == nil {
-		t.Errorf("%s: an unknown flag is no error, so this test proves nothing", where)
+		t.Errorf("%s: an unknown flag is accepted, so this test proves nothing", where)
 	}
 }
 
@@ -141,10 +141,10 @@ func expectStatic(t *testing.T, program string) {
 	}
 	defer func() { _ = file.Close() }()
 	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC }) {
-		t.Error("the binary is not static: it asks for a dynamic linker that the image does not have")
+		t.Error("the binary is not static: it needs a dynamic linker, which the image does not have")
 	}
 	if section := file.Section(".gopclntab"); section == nil || section.Size == 0 {
-		t.Error("the binary has no table of functions and lines, so its stack traces would say nothing")
+		t.Error("the binary has no table of functions and lines, so its stack traces would have no symbols")
 	}
 }
 
@@ -196,7 +196,7 @@ func copyWithoutIgnored(t *testing.T, name, to string) {
 	}
 	ignored := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if !slices.Contains(ignored, "*") || !slices.Contains(ignored, "!"+name) {
-		t.Fatalf(".dockerignore does not let %s through", name)
+		t.Fatalf(".dockerignore excludes %s", name)
 	}
 	err = filepath.WalkDir(filepath.Join(root, name), func(path string, entry os.DirEntry, err error) error {
 		if err != nil {

@@ -66,13 +66,13 @@ const kubectlGet = "mkdir -p state && kubectl get services,endpointslices,nodes 
 
 // apart are the commands in sentences, and those that are not run with their chapter.
 var apart = map[string]commandRunner{
-	"make demo    # watch it: six nodes in three zones, on this machine, nothing installed": {why: "TestTheDemo of e2e/demo plays it"},
+	"make demo    # watch it: six nodes in three zones, on this machine, nothing installed": {why: "TestTheDemo of e2e/demo runs it"},
 
 	"make test    # run every test": {why: "it runs this test"},
 	"make test":                     {why: "it runs this test"},
 	"make build":                    {why: "CI runs it before the tests"},
 	"make build-proxy":              {why: "CI runs it before the tests, with make build"},
-	"make help":                     {why: "it prints what stands in the Makefile"},
+	"make help":                     {why: "it prints the Makefile's targets"},
 	"make lab":                      {why: "CI runs the lab with make e2e, and the tests of e2e/lab do"},
 	"make release VERSION=v0.1.0":   {why: "the tests of ./release run the program that it runs"},
 	"make bench":                    {why: "it takes an hour, and asserts nothing"},
@@ -83,10 +83,10 @@ var apart = map[string]commandRunner{
 	"--scale shop/web=zone-a:6":                         {by: onFiles},
 	"--annotate 'shop/cart vicinity.dev/max-load=120%'": {by: onFiles},
 	"--max-load 150% --min-in-zone 80% --max-refused 0": {by: onFiles},
-	"--without-nodes SELECTOR":                          {why: "SELECTOR is for the reader to say"},
+	"--without-nodes SELECTOR":                          {why: "SELECTOR is a placeholder"},
 	"--own-tables never":                                {why: "a flag of proxy run, with which the tests of cmd/proxy run it"},
 	"kubectl vicinity forecast":                         {why: "TestThePluginFindsTheClusterAsKubectlDoes of cmd/proxy"},
-	"proxy run --check --config FILE":                   {why: "FILE is the reader's; the tests of cmd/proxy check such files"},
+	"proxy run --check --config FILE":                   {why: "FILE is a placeholder; the tests of cmd/proxy check such files"},
 
 	kubectlGet: {by: inLab},
 
@@ -104,17 +104,17 @@ var apart = map[string]commandRunner{
 
 	"kubectl -n kube-system exec daemonset/vicinity-proxy -- /proxy status": {why: "the suites run /proxy status in a pod of the lab"},
 
-	"kubectl create token":                           {why: "a name without arguments; e2e/nodecondition tries what is said of it"},
+	"kubectl create token":                           {why: "a command name without arguments; e2e/nodecondition tests the description"},
 	"kubectl delete -k":                              {why: "a name without its folder, which is that of the command above it"},
-	"nft list table ip vicinity | grep CLUSTER-IP":   {why: "CLUSTER-IP is for the reader to say"},
-	"nft list table ip kube-proxy | grep CLUSTER-IP": {why: "CLUSTER-IP is for the reader to say"},
+	"nft list table ip vicinity | grep CLUSTER-IP":   {why: "CLUSTER-IP is a placeholder"},
+	"nft list table ip kube-proxy | grep CLUSTER-IP": {why: "CLUSTER-IP is a placeholder"},
 	"nft delete table ip kube-proxy":                 {why: "the Jobs before it do the same, in the lab"},
 	"nft delete table ip6 kube-proxy":                {why: "the Jobs before it do the same, in the lab"},
-	"ufw deny 30010":                                 {why: "it is said to do nothing, and TestUFWAsShipped of e2e/neighbours tries that"},
+	"ufw deny 30010":                                 {why: "documented as ineffective, which TestUFWAsShipped of e2e/neighbours checks"},
 
 	"docker buildx build -f Dockerfile.proxy --platform linux/amd64,linux/arm64 --build-arg VERSION=v1.0.0 " +
-		"--tag images.example/vicinity-proxy:v1.0.0 --push .": {why: "it needs docker; dockerfile_test.go runs what the file says"},
-	"docker buildx build": {why: "the document says that it was not tried"},
+		"--tag images.example/vicinity-proxy:v1.0.0 --push .": {why: "it needs docker; dockerfile_test.go runs the file's commands"},
+	"docker buildx build": {why: "the document says that it is untested"},
 }
 
 // TestEveryCommandHasARunner checks that each command which no test runs is in the list with a reason, and that the
@@ -136,7 +136,7 @@ func TestEveryCommandHasARunner(t *testing.T) {
 				delete(empty, chapter)
 			}
 			if !isApart && (command.Inline || chapters[chapter] == commandRunner{}) {
-				t.Errorf("%s: no test runs this; say in documents_test.go which one should, or why none can:\n%s", chapter, command.Text)
+				t.Errorf("%s: no test runs this; add it to documents_test.go with its test, or with a reason:\n%s", chapter, command.Text)
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func (r *reader) types(t *testing.T, text string, status int) (stdout, stderr st
 	if ended, is := errors.AsType[*exec.ExitError](err); is && ended.ExitCode() == status {
 		err = nil
 	} else if err == nil && status != 0 {
-		err = fmt.Errorf("it ends with status 0, want %d", status)
+		err = fmt.Errorf("exit status 0, want %d", status)
 	}
 	if err != nil {
 		t.Errorf("%s\n%v\n%s\n%s", text, err, complaints.String(), out.String())
@@ -317,11 +317,11 @@ func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 	isCleanup := func(line string) bool { return strings.HasPrefix(line, "sudo bin/proxy cleanup") }
 	run, cleanup := slices.IndexFunc(lines, isRun), slices.IndexFunc(lines, isCleanup)
 	if run < 0 || cleanup < run {
-		t.Fatalf("these commands run no proxy, and then clean up:\n%s", strings.Join(lines, "\n"))
+		t.Fatalf("want `proxy run`, and then `proxy cleanup`, in:\n%s", strings.Join(lines, "\n"))
 	}
 	for _, line := range lines[:run] {
 		if stdout, _ := r.types(t, line, 0); !strings.Contains(line, ">") && !strings.Contains(stdout, "shop/web") {
-			t.Errorf("%s\nsays nothing of shop/web:\n%s", line, stdout)
+			t.Errorf("%s\ndoes not print shop/web:\n%s", line, stdout)
 		}
 	}
 	proxy := site.Start(t, node.Namespace, r.command("exec "+strings.TrimPrefix(lines[run], "sudo ")))
@@ -339,7 +339,7 @@ func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 	}
 	for _, text := range alone(onNode) {
 		if printed := types(text); !strings.Contains(printed, "shop/web") {
-			t.Errorf("%s\nsays nothing of shop/web:\n%s", text, printed)
+			t.Errorf("%s\ndoes not print shop/web:\n%s", text, printed)
 		}
 	}
 	must.Succeed(t, proxy.Stop(wait.Timeout)) // like Ctrl-C: a running proxy would restore its tables
@@ -347,6 +347,6 @@ func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 		types(line)
 	}
 	if tables := types("nft list tables"); tables != "" {
-		t.Errorf("after the cleanup there are the tables %q", tables)
+		t.Errorf("tables %q remain after the cleanup", tables)
 	}
 }

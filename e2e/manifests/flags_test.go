@@ -67,23 +67,23 @@ func TestEachFlagThatATextNamesExists(t *testing.T) {
 		see(file, text)
 	}
 	if len(named) < 100 || len(exists) < 100 {
-		t.Fatalf("%d flags are named and %d exist: they were not found", len(named), len(exists))
+		t.Fatalf("found %d mentioned and %d existing flags, want at least 100 of each", len(named), len(exists))
 	}
 	ofOthers := map[string]bool{}
 	for program, list := range flagsOfOthers {
 		for flag := range strings.FieldsSeq(list) {
 			if ofOthers[flag] = true; named[flag] == nil {
-				t.Errorf("no text names --%s of %s any more", flag, program)
+				t.Errorf("no text mentions --%s of %s any more", flag, program)
 			}
 			if exists[flag] && program != "kubectl" {
-				t.Errorf("--%s is ours, too", flag)
+				t.Errorf("--%s is also a flag of Vicinity", flag)
 			}
 		}
 	}
 	for _, flag := range slices.Sorted(maps.Keys(named)) {
 		begins := func(other string) bool { return strings.HasSuffix(flag, "-") && strings.HasPrefix(other, flag) } // "--conntrack-..."
 		if !exists[flag] && !ofOthers[flag] && !slices.ContainsFunc(slices.Collect(maps.Keys(exists)), begins) {
-			t.Errorf("no program has --%s, which is named in %q", flag, slices.Compact(named[flag]))
+			t.Errorf("no program has --%s, which is mentioned in %q", flag, slices.Compact(named[flag]))
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestKubeadmUpgradesObeyTheSwitch(t *testing.T) {
 			printed := k.upgradeAddon("cp-1")
 			waits := strings.Contains(printed, "[cp-2] have not been upgraded")
 			if k.hasKubeProxy() || waits != test.isInstalled {
-				t.Errorf("kube-proxy is installed: %t, after the first of two nodes, which waits for the other: %t\n%s",
+				t.Errorf("after the first of two nodes: kube-proxy is installed: %t; kubeadm waits for the other node: %t\n%s",
 					k.hasKubeProxy(), waits, printed)
 			}
 			k.upgrade("cp-2")

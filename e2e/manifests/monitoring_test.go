@@ -69,7 +69,7 @@ func TestMonitoringIsAComponent(t *testing.T) {
 			t.Errorf("%s: the PodMonitor in %s selects %s", part, monitor.Namespace, got)
 		}
 		if part == "proxy" && !monitor.Spec.PodMetricsEndpoints[0].HonorLabels {
-			t.Errorf("%s: the Namespace of the pods takes the place of that of Services", part)
+			t.Errorf("%s: honorLabels is not set: the pods' namespace would replace that of Services", part)
 		}
 		relabelings := map[string]string{}
 		for _, rule := range monitor.Spec.PodMetricsEndpoints[0].RelabelConfigs {
@@ -80,10 +80,10 @@ func TestMonitoringIsAComponent(t *testing.T) {
 			}
 		}
 		if relabelings["job"] != of.name || !strings.HasPrefix(relabelings["instance"], "__meta_kubernetes_pod_") {
-			t.Errorf("%s: the targets get the labels %v, and the alerts want the job %s", part, relabelings, of.name)
+			t.Errorf("%s: target labels %v; alerts require the job %s", part, relabelings, of.name)
 		}
 		if !strings.Contains(text, "grafana_dashboard: \"1\"") || !strings.Contains(text, of.name+".json: |") {
-			t.Errorf("%s: there is no dashboard", part)
+			t.Errorf("%s: no dashboard", part)
 		}
 	}
 }

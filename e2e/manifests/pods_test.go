@@ -33,17 +33,17 @@ func TestOurPodsMayProgramTheNetworkAndNothingElse(t *testing.T) {
 				t.Errorf("the pod (-want +got):\n%s", diff)
 			}
 			if len(pod.Containers) != 1 || len(pod.InitContainers)+len(pod.EphemeralContainers) > 0 {
-				t.Fatalf("it has other containers than one: %+v", pod)
+				t.Fatalf("want exactly one container: %+v", pod)
 			}
 			if diff := cmp.Diff(wantContainer, pod.Containers[0].SecurityContext); diff != "" {
 				t.Errorf("the container (-want +got):\n%s", diff)
 			}
 			if pod.HostPID || pod.HostIPC || pod.ShareProcessNamespace != nil {
-				t.Error("it shares more than the network with the node")
+				t.Error("the pod shares more than the network with the node")
 			}
 			for _, volume := range pod.Volumes {
 				if volume.ConfigMap == nil {
-					t.Errorf("volume %s is no ConfigMap", volume.Name)
+					t.Errorf("volume %s is not a ConfigMap", volume.Name)
 				}
 			}
 		})
@@ -76,7 +76,7 @@ func TestTheImageIsNamedOnceForAll(t *testing.T) {
 	for _, name := range []string{"full", "beside kube-proxy"} {
 		container := pods[name].Containers[0]
 		if container.Image != "vicinity-proxy:VERSION" || len(container.Command) > 0 {
-			t.Errorf("%s: image %q with command %v, want a kustomization to choose the first, and the image the second", name, container.Image,
+			t.Errorf("%s: image %q with command %v, want vicinity-proxy:VERSION and no command", name, container.Image,
 				container.Command)
 		}
 	}
@@ -97,10 +97,10 @@ func TestTheServiceIsOverTheProxiesAlone(t *testing.T) {
 	for name, all := range map[string]documents{"plain": plain(t, folder), "beside kube-proxy": kustomized(t, beside)} {
 		service, proxies := only(t, all.Services), only(t, all.DaemonSets)
 		if service.Namespace+"/"+service.Name != "kube-system/vicinity-proxy" {
-			t.Errorf("%s: it is %s/%s", name, service.Namespace, service.Name)
+			t.Errorf("%s: the Service is %s/%s", name, service.Namespace, service.Name)
 		}
 		if diff := cmp.Diff(proxies.Spec.Selector.MatchLabels, service.Spec.Selector); diff != "" {
-			t.Errorf("%s: what it selects (-the DaemonSet +the Service):\n%s", name, diff)
+			t.Errorf("%s: selector (-DaemonSet +Service):\n%s", name, diff)
 		}
 		if service.Spec.ClusterIP != corev1.ClusterIPNone || len(service.Spec.Ports) > 0 || !service.Spec.PublishNotReadyAddresses {
 			t.Errorf("%s: %+v", name, service.Spec)

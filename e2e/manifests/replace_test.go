@@ -189,7 +189,7 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	c.waitForServices(t)
 	c.edit(t, "kustomization.yaml", "newName: vicinity-proxy", "newName: docker.io/library/vicinity-proxy") // the same image
 	if upgraded := c.follow(t, "Upgrade"); !strings.Contains(upgraded, "rolled back") {
-		t.Errorf("nothing was rolled back:\n%s", upgraded)
+		t.Errorf("the Upgrade chapter rolled nothing back:\n%s", upgraded)
 	}
 	c.expectServedBy(t, "vicinity", "kube-proxy")
 
@@ -201,7 +201,7 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	c.expectServedBy(t, "kube-proxy", "vicinity")
 	if left := c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "jobs,pods", "-o", "name"); strings.Contains(left, "cleanup") ||
 		strings.Contains(left, "vicinity") {
-		t.Errorf("there are still\n%s", left)
+		t.Errorf("leftover objects:\n%s", left)
 	}
 }
 
@@ -210,7 +210,7 @@ func (r *reader) readsTheCluster(t *testing.T) {
 	t.Helper()
 	r.types(t, script(t, topReadme, "Forecast the effect"), 0)
 	if page, err := os.ReadFile(filepath.Join(r.dir, "forecast.html")); err != nil || !strings.Contains(string(page), "shop/web") {
-		t.Errorf("the page of the cluster: %v, %d bytes; shop/web is to be in it", err, len(page))
+		t.Errorf("forecast page: %v, %d bytes; want shop/web in it", err, len(page))
 	}
 	r.types(t, kubectlGet, 0)
 	for _, command := range []string{"explain --node node-1", "forecast"} {
@@ -230,7 +230,7 @@ func (c *realCluster) besideKubeProxy(t *testing.T) {
 	c.types(t, rest, 0)
 	address := c.run(t, c.dir, "kubectl", "-n", "shop", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
 	for _, node := range realNodes {
-		wait.Until(t, "shop/web is Vicinity's on "+node, func() bool {
+		wait.Until(t, "Vicinity serves shop/web on "+node, func() bool {
 			return strings.Contains(c.exec(t, node, "nft", "list", "table", "ip", "vicinity"), address) &&
 				!strings.Contains(c.exec(t, node, "nft", "list", "table", "ip", "kube-proxy"), address)
 		})
@@ -253,7 +253,7 @@ func (c *realCluster) waitForServices(t *testing.T) {
 	must.Succeed(t, os.WriteFile(path, without, 0o600))
 	c.run(t, c.dir, "sh", "-euxc", script(t, nodeCondition, "Remove it"))
 	if left := c.run(t, c.dir, "kubectl", "get", "nodes,validatingadmissionpolicies", "-o", "yaml"); strings.Contains(left, "ServicesReady") {
-		t.Errorf("the condition is still there:\n%s", left)
+		t.Errorf("the condition still exists:\n%s", left)
 	}
 }
 
@@ -287,15 +287,15 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 			"looked-at="+time.Now().Format(time.RFC3339Nano))
 	}
 	change("current-context: default", "current-context: missing")
-	wait.Within(t, kubeletTimeout, "all proxies say that the kubeconfig is wrong", func() bool {
+	wait.Within(t, kubeletTimeout, "all proxies log that the kubeconfig is invalid", func() bool {
 		const refused = "an updated configuration file cannot be used; keeping the last good one"
 		return strings.Count(c.logs(t), refused) == len(realNodes)
 	})
 	if restarts := c.restarts(t); restarts != "0 0" {
-		t.Errorf("the proxies were started %s times anew because of a kubeconfig that is wrong", restarts)
+		t.Errorf("restarts of the proxies after an invalid kubeconfig: %s, want 0 0", restarts)
 	}
 	change("    current-context: missing", "    # It is new.\n    current-context: default")
-	wait.Within(t, kubeletTimeout, "all proxies were started anew", func() bool { return c.restarts(t) == "1 1" })
+	wait.Within(t, kubeletTimeout, "all proxies were restarted", func() bool { return c.restarts(t) == "1 1" })
 	c.run(t, c.dir, "kubectl", "-n", "kube-system", "rollout", "status", "daemonset", "vicinity-proxy", "--timeout=2m")
 }
 

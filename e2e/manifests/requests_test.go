@@ -93,19 +93,19 @@ func testRequests(t *testing.T, api *site.Site) {
 	must.Succeed(t, err)
 	// Run watches. It lists only if the API server cannot start a watch with the existing objects. Load lists.
 	if _, err := followed.Load(t.Context(), apiserver.AllNodes); err != nil {
-		t.Errorf("reading the cluster once: %v", err)
+		t.Errorf("list the cluster's objects: %v", err)
 	}
 	recorder := events.New(client.EventsV1(), "node-1", log)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := followed.Run(ctx, func(convert.Update) {}); err != nil && ctx.Err() == nil {
-			t.Errorf("following the cluster: %v", err)
+			t.Errorf("watch the cluster: %v", err)
 		}
 	})
 	running.Go(func() {
 		if err := recorder.Run(ctx); err != nil {
-			t.Errorf("creating Events: %v", err)
+			t.Errorf("create Events: %v", err)
 		}
 	})
 	recorder.Report(events.Started("node-1", "v1"))
@@ -116,7 +116,7 @@ func testRequests(t *testing.T, api *site.Site) {
 	running.Wait()
 	// All requests until the end.
 	if diff := cmp.Diff(allowed, seen.all()); diff != "" {
-		t.Errorf("permissions in use (-granted +asked for):\n%s", diff)
+		t.Errorf("permissions in use (-granted +used):\n%s", diff)
 	}
 	if len(seen.forbidden) > 0 || recorder.Dropped() > 0 {
 		t.Errorf("forbidden: %q, and %d events were dropped", seen.forbidden, recorder.Dropped())

@@ -103,26 +103,26 @@ func TestNamespacesAndNodesAreFollowedByTheirMetadataAlone(t *testing.T) {
 	}
 	c, start := follow(t, config)
 	if c.HasSynced() || c.Nodes() != nil || c.Namespace("default").IsLoaded {
-		t.Error("something is known before the API server was asked")
+		t.Error("the cache has objects before it was started")
 	}
 	start()
-	wait.Until(t, "everything is known", c.HasSynced)
+	wait.Until(t, "the cache is synced", c.HasSynced)
 	if !c.Namespace("default").IsLoaded || c.Nodes().Zones() != 1 {
 		t.Errorf("default %v, %d zones", c.Namespace("default"), c.Nodes().Zones())
 	}
 
 	namespace(t, "shop", map[string]string{policy.DefaultTopologyModeAnnotation: "Auto", "example.com/other": "x"})
-	wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace("shop").IsLoaded })
+	wait.Until(t, "a new Namespace is cached", func() bool { return c.Namespace("shop").IsLoaded })
 	got := c.Namespace("shop")
 	if len(got.Annotations) != 1 || got.Annotations[policy.DefaultTopologyModeAnnotation] != "Auto" ||
 		got.Labels[policy.AdmissionLabel] != "disabled" {
-		t.Errorf("of the Namespace is known: %v", got)
+		t.Errorf("cached Namespace: %v", got)
 	}
 
 	node(t, "followed-2", map[string]string{string(policy.Zone): "b", "example.com/rack": "r1"})
-	wait.Until(t, "a second zone is known", func() bool { return c.Nodes().Zones() == 2 && c.Nodes().HasKey("example.com/rack") })
+	wait.Until(t, "a second zone is cached", func() bool { return c.Nodes().Zones() == 2 && c.Nodes().HasKey("example.com/rack") })
 	patchNode(t, "followed-2", `{"metadata": {"labels": {"topology.kubernetes.io/zone": "a", "example.com/rack": null}}}`)
-	wait.Until(t, "it is gone again", func() bool { return c.Nodes().Zones() == 1 && !c.Nodes().HasKey("example.com/rack") })
+	wait.Until(t, "the second zone is gone again", func() bool { return c.Nodes().Zones() == 1 && !c.Nodes().HasKey("example.com/rack") })
 
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
@@ -131,7 +131,7 @@ func TestNamespacesAndNodesAreFollowedByTheirMetadataAlone(t *testing.T) {
 	}
 	for _, accepted := range seen.accepted {
 		if first, _, _ := strings.Cut(accepted, ","); !strings.Contains(first, "as=PartialObjectMetadata") {
-			t.Errorf("a request accepts %q, and not metadata alone", accepted)
+			t.Errorf("a request accepts %q, want metadata only", accepted)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestHeartbeatsMakeNothingNew(t *testing.T) {
 	node(t, "beating", map[string]string{string(policy.Zone): "a"})
 	c, start := follow(t, reader(t, "heartbeats"))
 	start()
-	wait.Until(t, "everything is known", c.HasSynced)
+	wait.Until(t, "the cache is synced", c.HasSynced)
 	before := c.Nodes()
 	handedOut, stop := watchNodes(c)
 	for beat := range 20 {
@@ -148,13 +148,13 @@ func TestHeartbeatsMakeNothingNew(t *testing.T) {
 	}
 	// When the last change has arrived, all previous changes have been received.
 	patchNode(t, "beating", `{"metadata": {"labels": {"example.com/last": "x"}}}`)
-	wait.Until(t, "the label is known", func() bool { return c.Nodes().HasKey("example.com/last") })
+	wait.Until(t, "the label is cached", func() bool { return c.Nodes().HasKey("example.com/last") })
 	stop()
 	if got := <-handedOut; got > 2 {
-		t.Errorf("%d different values were handed out, want those before and after the label", got)
+		t.Errorf("%d different values were returned, want at most 2: before and after the label", got)
 	}
 	if before.HasKey("example.com/last") {
-		t.Error("what was handed out before has changed")
+		t.Error("a value that was returned before has changed")
 	}
 }
 
@@ -179,7 +179,7 @@ func watchNodes(c *cache.Cache) (different <-chan int, stop func()) {
 func TestANamespaceIsCachedAtOnce(t *testing.T) {
 	c, start := follow(t, reader(t, "asker"))
 	start()
-	wait.Until(t, "everything is known", c.HasSynced)
+	wait.Until(t, "the cache is synced", c.HasSynced)
 	const all = 20
 	atOnce := 0
 	for i := range all {
@@ -188,11 +188,11 @@ func TestANamespaceIsCachedAtOnce(t *testing.T) {
 		if c.Namespace(name).IsLoaded {
 			atOnce++
 		}
-		wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace(name).IsLoaded })
+		wait.Until(t, "a new Namespace is cached", func() bool { return c.Namespace(name).IsLoaded })
 	}
 	// On an overloaded machine an event may take longer than the test waits for it.
 	if atOnce < all/2 {
-		t.Errorf("%d of %d new Namespaces were known at once", atOnce, all)
+		t.Errorf("%d of %d new Namespaces were cached at once", atOnce, all)
 	}
 }
 
@@ -201,12 +201,12 @@ func TestWhatWasCachedStaysAppliedWhileTheAPIServerIsAway(t *testing.T) {
 	node(t, "lasting", map[string]string{string(policy.Zone): "a"})
 	c, start := follow(t, reader(t, "patient"))
 	start()
-	wait.Until(t, "everything is known", c.HasSynced)
+	wait.Until(t, "the cache is synced", c.HasSynced)
 	api.KillAPIServer()
 	if !c.HasSynced() || !c.Namespace("lasting").IsLoaded || c.Nodes().Zones() != 1 {
 		t.Errorf("without API server: synced %v, Namespace %v, %d zones", c.HasSynced(), c.Namespace("lasting"), c.Nodes().Zones())
 	}
 	must.Succeed(t, api.StartAPIServer(t.Context()))
 	patchNode(t, "lasting", `{"metadata": {"labels": {"example.com/after": "x"}}}`)
-	wait.Until(t, "changes are known again", func() bool { return c.Nodes().HasKey("example.com/after") })
+	wait.Until(t, "changes are cached again", func() bool { return c.Nodes().HasKey("example.com/after") })
 }

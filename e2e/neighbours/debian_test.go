@@ -27,14 +27,14 @@ func newDebian(m *machine) *debian {
 	must.Succeed(t, err)
 	layers := filepath.Join(cache, "vicinity", "neighbours")
 	if _, err := os.Stat(layers); err != nil {
-		t.Fatalf("looking for the programs of Debian packages: %v; run make installed", err)
+		t.Fatalf("find programs of Debian packages: %v; run make installed", err)
 	}
 	d := &debian{machine: m}
 	d.keeper = site.Start(t, m.Namespace,
 		exec.Command("layers/over", layers, "sh", "-c", "echo ready; exec sleep infinity"))
 	d.keeper.WaitFor(t, "the layers of Debian packages", func() error {
 		if !d.keeper.Log.Has("ready") {
-			return fmt.Errorf("it said %q", d.keeper.Log)
+			return fmt.Errorf("log %q", d.keeper.Log)
 		}
 		return nil
 	})

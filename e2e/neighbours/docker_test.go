@@ -64,7 +64,7 @@ func TestDockerOnANodeThatForwards(t *testing.T) {
 	here := newTown(t)
 	here.each((*machine).startDocker)
 	here.each((*machine).startProxy)
-	here.holds("docker has found that the node forwards")
+	here.holds("after Docker found forwarding enabled")
 }
 
 // contained is the program of a container: a static server that the tests already have, and that identifies itself over
@@ -107,7 +107,7 @@ func (m *machine) waitForContainer(port uint16) {
 func isContainer(from *fabric.Namespace, addr netip.AddrPort) error {
 	_, page, err := site.Get(from, addr.String(), "/version")
 	if err == nil && !strings.Contains(page, contained) {
-		err = errors.New("somebody else answers")
+		err = errors.New("another server replied")
 	}
 	return err
 }
@@ -162,7 +162,7 @@ func TestAPublishedPortThatIsANodePortToo(t *testing.T) {
 		}
 		here.expectOver([]string{"tcp"}, when, checks...)
 	}
-	t.Run("the proxy came last", func(t *testing.T) {
+	t.Run("the proxy started last", func(t *testing.T) {
 		t.Parallel()
 		here := newTown(t)
 		first := here.nodes[0]
@@ -173,7 +173,7 @@ func TestAPublishedPortThatIsANodePortToo(t *testing.T) {
 		first.restartProxy()
 		isNodePort(here, "after a restart of the proxy", first.IPv4, first.IPv6)
 	})
-	t.Run("docker came last", func(t *testing.T) {
+	t.Run("docker started last", func(t *testing.T) {
 		t.Parallel()
 		here := newTown(t)
 		first := here.nodes[0]
@@ -186,6 +186,6 @@ func TestAPublishedPortThatIsANodePortToo(t *testing.T) {
 		here.isPublished("after a restart of the proxy", port, first.IPv4)
 		isNodePort(here, "after a restart of the proxy", first.IPv6)
 		first.inDebian().run("docker", "rm", "--force", fmt.Sprintf("port-%d", port))
-		isNodePort(here, "after the container went", first.IPv4, first.IPv6)
+		isNodePort(here, "after the container was removed", first.IPv4, first.IPv6)
 	})
 }

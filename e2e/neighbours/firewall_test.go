@@ -20,7 +20,7 @@ func (s *town) isClosed(port uint16) {
 	}
 	for _, to := range at(port, first.IPv4, first.IPv6) {
 		if reply, err := s.outside.Request("tcp", to, shortly); err == nil {
-			s.t.Errorf("%s answers at %s: the firewall is open", reply.Pod, to)
+			s.t.Errorf("%s replied at %s: the firewall is open", reply.Pod, to)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func (s *town) stopped(what string, from *fabric.Namespace, to ...netip.AddrPort
 	s.t.Helper()
 	for _, addr := range to {
 		if reply, err := from.Request("tcp", addr, shortly); err == nil {
-			s.t.Errorf("%s: %s reaches %s at %s, want it stopped", what, from.Name, reply.Pod, addr)
+			s.t.Errorf("%s: %s reaches %s at %s, want it blocked", what, from.Name, reply.Pod, addr)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestFirewalldAsShipped(t *testing.T) {
 	here.stopped("a pod directly", here.client.Namespace, at(podPort, here.near.IPv4, here.near.IPv6)...)
 	here.stopped("the health check", here.outside, at(healthPort, here.nodes[0].IPv4, here.nodes[0].IPv6)...)
 	here.each(func(m *machine) { m.inDebian().follow("firewalld") })
-	here.holds("with the lines")
+	here.holds("with the documented commands")
 	here.isHealthy()
 }
 
@@ -99,7 +99,7 @@ func TestFirewalldPanics(t *testing.T) {
 	first := here.nodes[0]
 	first.inDebian().run("firewall-cmd", "--panic-on")
 	if answer := strings.TrimSpace(first.inDebian().run("firewall-cmd", "--query-panic")); answer != "yes" {
-		t.Errorf("does it panic? %s", answer)
+		t.Errorf("panic mode: %s, want yes", answer)
 	}
 	here.stopped("panic", here.client.Namespace, (spec{app: nearApp, internal: true}).frontends(first)...)
 	here.stopped("panic", here.outside, (spec{app: nearApp}).frontends(first)...)

@@ -191,8 +191,8 @@ func TestAChangeOfAPolicyHolds(t *testing.T) {
 func TestKubeRouterOverIPv6(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{
-		"as shipped":  nil,
-		"switched on": {"--enable-ipv6", "--service-cluster-ip-range=" + fabric.ClusterIPv6.String()},
+		"as shipped": nil,
+		"enabled":    {"--enable-ipv6", "--service-cluster-ip-range=" + fabric.ClusterIPv6.String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -202,7 +202,7 @@ func TestKubeRouterOverIPv6(t *testing.T) {
 				first.startKubeRouter()
 			} else {
 				first.runKubeRouter(flags...)
-				first.service.WaitFor(t, "rules that are refused", first.refusedByIP6Tables)
+				first.service.WaitFor(t, "rules that are rejected", first.refusedByIP6Tables)
 			}
 			stranger := here.policies.stranger.Namespace
 			reaches := func(to netip.AddrPort) check { return check{stranger, to, cell{onlyNear, client}} }
@@ -215,7 +215,7 @@ func TestKubeRouterOverIPv6(t *testing.T) {
 
 func (m *machine) refusedByIP6Tables() error {
 	if !m.service.Log.Has("failed to call ip6tables-restore") {
-		return errors.New("ip6tables-restore has not refused its rules")
+		return errors.New("ip6tables-restore has not rejected its rules")
 	}
 	return nil
 }

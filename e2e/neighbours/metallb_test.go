@@ -187,7 +187,7 @@ func (s *town) balanced(when string) {
 				case err != nil:
 					return err
 				case !slices.Contains(one.answers, reply.Pod):
-					return fmt.Errorf("%s answers, want one of %v", reply.Pod, one.answers)
+					return fmt.Errorf("%s replied, want one of %v", reply.Pod, one.answers)
 				case (reply.Client.Addr() == reply.Own.Addr()) != (one.sees == client):
 					return fmt.Errorf("%s sees %s, want %s (%s)", reply.Pod, reply.Client.Addr(), one.sees, reply.Own.Addr())
 				}
@@ -225,10 +225,10 @@ func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
 		return errors.Join(lost.service.Kill(), lost.proxy.Kill())
 	}))
 	for _, addr := range to {
-		wait.Success(t, "another node answers at "+addr.String(), func() error {
+		wait.Success(t, "another node replies at "+addr.String(), func() error {
 			got, err := here.balancers.lan.Request("tcp", addr, shortly)
 			if err == nil && (got.Node == lost.Name || got.Client.Addr() != got.Own.Addr()) {
-				err = fmt.Errorf("%s on %s answers, and sees %s", got.Pod, got.Node, got.Client.Addr())
+				err = fmt.Errorf("%s on %s replied, and sees %s", got.Pod, got.Node, got.Client.Addr())
 			}
 			return err
 		})
@@ -289,7 +289,7 @@ func (s *town) isAnnounced(addr netip.Addr) error {
 	_, _ = s.balancers.lan.Request("tcp", netip.AddrPortFrom(addr, servicePort), shortly)
 	known, err := s.balancers.lan.Run(exec.Command("ip", "neigh", "show", addr.String()))
 	if err == nil && !strings.Contains(known, "lladdr") {
-		err = fmt.Errorf("ip neigh says %q", known)
+		err = fmt.Errorf("ip neigh printed %q", known)
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func TestNFTablesService(t *testing.T) {
 	lines := strings.Join(documents.Lines(t, "manifests/coexistence.md", "Other programs", "the chain forward"), "\n\t\t")
 	must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, nftablesConf, lines), 0o600))
 	start := func(m *machine) { m.inDebian().run("nft", "-f", file) }
-	t.Run("a flush while no proxy runs takes its rules, until one does", func(t *testing.T) {
+	t.Run("a flush while no proxy runs removes its rules until one starts", func(t *testing.T) {
 		t.Parallel()
 		here := newTown(t)
 		here.each((*machine).startProxy)
@@ -44,11 +44,11 @@ func TestNFTablesService(t *testing.T) {
 		start(first)
 		for _, to := range (spec{app: nearApp}).frontends(first) {
 			if reply, err := here.outside.Request("tcp", to, shortly); err == nil {
-				t.Errorf("%s answers at %s after the flush", reply.Pod, to)
+				t.Errorf("%s replied at %s after the flush", reply.Pod, to)
 			}
 		}
 		first.startProxy()
-		here.holds("after the proxy has come back")
+		here.holds("after the proxy was started again")
 	})
 	beside(t, neighbour{
 		start:  start,

@@ -114,7 +114,7 @@ func TestNodeLocalDNSCache(t *testing.T) {
 			byCache := []string{here.nodes[0].Name}
 			here.expectOver(untracked, "at the cache", here.toDNS(byCache)...)
 			if entries := here.nodes[0].tracked(dnsApp.clusterIPs()...); len(entries) > 0 {
-				here.t.Errorf("conntrack knows what the cache is asked: %v", entries)
+				here.t.Errorf("conntrack has entries of queries to the cache: %v", entries)
 			}
 		},
 	})

@@ -104,7 +104,7 @@ func TestAHostPortThatIsANodePortToo(t *testing.T) {
 				}
 				return checks
 			}
-			t.Run("the proxy came last", func(t *testing.T) {
+			t.Run("the proxy started last", func(t *testing.T) {
 				t.Parallel()
 				here := newTown(t, "--nodeport-addresses", "all")
 				first := here.nodes[0]
@@ -114,11 +114,11 @@ func TestAHostPortThatIsANodePortToo(t *testing.T) {
 				here.expect("at first", nodePort(here)...)
 				plugin.call(first, "DEL", hosted, nearApp.nodePort())
 				plugin.call(first, "ADD", hosted, nearApp.nodePort())
-				here.expect("after the pod came anew", nodePort(here)...)
+				here.expect("after the pod was recreated", nodePort(here)...)
 				first.restartProxy()
 				here.expect("after a restart of the proxy", nodePort(here)...)
 			})
-			t.Run("the host port came last", func(t *testing.T) {
+			t.Run("the host port was added last", func(t *testing.T) {
 				t.Parallel()
 				here := newTown(t, "--nodeport-addresses", "all")
 				first := here.nodes[0]
@@ -129,7 +129,7 @@ func TestAHostPortThatIsANodePortToo(t *testing.T) {
 				first.restartProxy()
 				here.expect("after a restart of the proxy", here.toHostPort(nearApp.nodePort(), "hosted", sees)...)
 				plugin.call(first, "DEL", hosted, nearApp.nodePort())
-				here.expect("after the pod went", nodePort(here)...)
+				here.expect("after the pod was removed", nodePort(here)...)
 			})
 		})
 	}

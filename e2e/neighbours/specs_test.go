@@ -136,7 +136,7 @@ func (s *town) expectOver(networks []string, why string, checks ...check) {
 	dialling.Wait()
 	slices.Sort(failures)
 	if len(failures) > 0 {
-		s.t.Errorf("%s: %d of %d connections:\n%s", why, len(failures), len(checks)*len(networks), strings.Join(failures, "\n"))
+		s.t.Errorf("%s: %d of %d connections failed:\n%s", why, len(failures), len(checks)*len(networks), strings.Join(failures, "\n"))
 	}
 }
 
@@ -146,7 +146,7 @@ func (s *town) request(c check, network string) error {
 		return err
 	}
 	if !slices.Contains(c.want.servers, reply.Pod) {
-		return fmt.Errorf("%s answers, want one of %v", reply.Pod, c.want.servers)
+		return fmt.Errorf("%s replied, want one of %v", reply.Pod, c.want.servers)
 	}
 	sees := client
 	if reply.Client.Addr() != reply.Own.Addr() || c.from == s.nodes[0].Namespace {
@@ -184,7 +184,7 @@ func (s *town) evacuates() {
 		answering := slices.DeleteFunc(slices.Clone(both), func(name string) bool {
 			return len(names) > 0 && name == "far"
 		})
-		wait.Success(s.t, fmt.Sprintf("only %v answer", answering), func() error {
+		wait.Success(s.t, fmt.Sprintf("only %v reply", answering), func() error {
 			seen := map[string]bool{}
 			for range 32 { // by chance, one of two is missed once in 2^31 runs
 				reply, err := s.outside.Get(at(bothApp.nodePort(), s.nodes[0].IPv4)[0])
@@ -194,7 +194,7 @@ func (s *town) evacuates() {
 				seen[reply.Pod] = true
 			}
 			if len(seen) != len(answering) || !seen["near"] {
-				return fmt.Errorf("%v answer", seen)
+				return fmt.Errorf("%v replied", seen)
 			}
 			return nil
 		})
@@ -266,14 +266,14 @@ type neighbour struct {
 // runs chains of one priority in an order that depends on the order of registration.
 func beside(t *testing.T, n neighbour) {
 	t.Helper()
-	t.Run("the neighbour came first", func(t *testing.T) {
+	t.Run("the neighbour started first", func(t *testing.T) {
 		t.Parallel()
 		here := newTown(t, n.flags...)
 		here.each(n.start)
 		here.each((*machine).startProxy)
 		here.lives(n)
 	})
-	t.Run("the proxy came first", func(t *testing.T) {
+	t.Run("the proxy started first", func(t *testing.T) {
 		t.Parallel()
 		here := newTown(t, n.flags...)
 		here.each((*machine).startProxy)
@@ -303,7 +303,7 @@ func (s *town) lives(n neighbour) {
 		{"update of the neighbour", n.update},
 		{"restart of the proxy", (*machine).restartProxy},
 		{"restart of the neighbour", n.restart},
-		{"restart of the proxy, once more", (*machine).restartProxy},
+		{"second restart of the proxy", (*machine).restartProxy},
 	} {
 		s.during(change.what, func() { s.each(change.do) })
 		holds("after the " + change.what)

@@ -110,16 +110,16 @@ func (m *machine) startProxy() {
 	m.proxy = site.Start(t, m.Namespace, exec.Command(site.Program(t, "proxy"), slices.Concat(arguments, m.flags)...))
 	m.proxy.WaitFor(t, "the first sync", func() error {
 		if !m.proxy.Log.Has("the first sync is in the kernel: ") {
-			return errors.New("it has not synced")
+			return errors.New("the proxy has not synced")
 		}
 		return nil
 	})
-	m.proxy.WaitFor(t, "the first look at UDP flows", func() error {
+	m.proxy.WaitFor(t, "the first scan of UDP flows", func() error {
 		for _, family := range model.Families {
 			looks, err := m.proxy.Metric("127.0.0.1:10249", "kubeproxy_conntrack_reconciler_sync_duration_seconds_count",
 				fmt.Sprintf("ip_family=%q", family))
 			if err != nil || looks == 0 {
-				return errors.Join(fmt.Errorf("no %s flow was looked at", family), err)
+				return errors.Join(fmt.Errorf("no %s flow was scanned", family), err)
 			}
 		}
 		return nil

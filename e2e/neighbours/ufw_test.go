@@ -44,7 +44,7 @@ func TestUFWAsShipped(t *testing.T) {
 	here.stopped("a pod directly", here.client.Namespace, at(podPort, here.near.IPv4, here.near.IPv6)...)
 	here.stopped("the health check", here.outside, at(healthPort, first.IPv4, first.IPv6)...)
 	here.each(func(m *machine) { m.ufw("default", "allow", "routed") })
-	here.holds("where it routes what it does not know")
+	here.holds("with allow as the default policy for routed packets")
 	first.ufw("deny", fmt.Sprint(nearApp.nodePort()))
 	here.holds("with a rule that denies a node port")
 }

@@ -76,19 +76,19 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.waitForHistory("False", "True")
 		n.isBoundAfter("first", 1)
 	})
-	n.step("restarts, by a signal and by force", func() {
+	n.step("restarts after SIGTERM and SIGKILL", func() {
 		for _, end := range []func() error{func() error { return n.proxy.Stop(wait.Timeout) }, func() error { return n.proxy.Kill() }} {
 			must.Succeed(n.t, end())
 			reads := n.requests("list")
 			n.startProxy(n.token)
 			n.proxy.Log.WaitFor(n.t, "the first sync is in the kernel")
-			wait.Until(n.t, "it has looked at the Node", func() bool { return n.requests("list") > reads })
+			wait.Until(n.t, "the proxy has listed the Node", func() bool { return n.requests("list") > reads })
 		}
 		n.pod("second")
 		n.waitForBound("second")
 		n.waitForHistory("False", "True")
 	})
-	n.step("an upgrade, from a proxy of other words and other rules", func() {
+	n.step("an upgrade from a proxy with another message and other rules", func() {
 		must.Succeed(n.t, n.proxy.Stop(wait.Timeout))
 		n.changeMessage()
 		n.addRules("add table ip vicinity\nadd counter ip vicinity other\nadd chain ip vicinity of-another-version\n" +
@@ -115,13 +115,13 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.isBoundAfter("third", 3)
 	})
 	n.waitForPatches(4)
-	n.step("a Node that is registered anew", func() {
+	n.step("a Node that is registered again", func() {
 		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
 		n.register()
 		n.waitForHistory("False", "True", "False", "True", "True")
 		n.unwritten(0)
 	})
-	n.step("without the right", func() {
+	n.step("without the permission", func() {
 		must.Succeed(n.t, n.PowerOff(n.proxy.Kill))
 		must.Succeed(n.t, n.PowerOn())
 		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
@@ -130,9 +130,9 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.proxy.Log.WaitFor(n.t, "the first sync is in the kernel")
 		n.proxy.Log.WaitFor(n.t, "the component manifests/node-condition gives the right")
 		patches := n.requests("patch")
-		wait.Until(n.t, "it tries again", func() bool { return n.requests("patch") > patches+1 })
+		wait.Until(n.t, "the proxy retries", func() bool { return n.requests("patch") > patches+1 })
 		if got := n.proxy.Log.Count("failed to write the Node's condition"); got != 1 {
-			n.t.Errorf("it is logged %d times, want once", got)
+			n.t.Errorf("logged %d times, want once", got)
 		}
 		n.unwritten(1)
 		n.waitForHistory("False", "True", "False", "True", "True")
@@ -178,7 +178,7 @@ func (n *node) step(name string, step func()) {
 // watches have delivered the change.
 func (n *node) waitForPatches(want int) {
 	n.t.Helper()
-	wait.Equal(n.t, "patches, one for each change", want, func() int { return n.requests("patch") })
+	wait.Equal(n.t, "number of patches, one per change", want, func() int { return n.requests("patch") })
 }
 
 // register creates the Node like a kubelet that is configured with the taint.
@@ -199,7 +199,7 @@ func (n *node) startProxy(token *rest.Config) {
 		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String()))
 }
 
-// changeMessage changes the condition's reason and message, like another version of the proxy.
+// changeMessage changes the condition's reason and message, as another version of the proxy would.
 func (n *node) changeMessage() {
 	n.t.Helper()
 	patch := `{"status": {"conditions": [{"type": "vicinity.dev/ServicesReady", "reason": "Other", "message": "In other words"}]}}`
@@ -221,7 +221,7 @@ func (n *node) addRules(text string) {
 // unwritten waits until the metric of a stale condition has a value.
 func (n *node) unwritten(want float64) {
 	n.t.Helper()
-	wait.Equal(n.t, "the metric of a condition that cannot be written", want, func() float64 {
+	wait.Equal(n.t, "vicinity_node_condition_stale", want, func() float64 {
 		value, err := n.proxy.Metric("127.0.0.1:10249", "vicinity_node_condition_stale")
 		must.Succeed(n.t, err)
 		return value
@@ -287,7 +287,7 @@ func (n *node) taintUnlessReady(ctx context.Context, whole *testing.T, object *c
 	}
 	_, err := n.api.Admin.CoreV1().Nodes().Update(ctx, wanted, metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil { // a conflict means another event
-		whole.Errorf("changing the taint: %v", err)
+		whole.Errorf("change the taint: %v", err)
 	}
 }
 
@@ -304,7 +304,7 @@ func (n *node) record(one change) {
 // waitForHistory waits until the condition has had exactly these values, in this order.
 func (n *node) waitForHistory(want ...string) {
 	n.t.Helper()
-	wait.Equal(n.t, "what the Node says of its Services", want, func() []string {
+	wait.Equal(n.t, "history of the Node's condition", want, func() []string {
 		n.mutex.Lock()
 		defer n.mutex.Unlock()
 		var all []string
@@ -336,7 +336,7 @@ func (n *node) pod(name string) {
 		return err
 	})
 	n.created[name] = n.get(name).ResourceVersion
-	wait.Until(n.t, "the scheduler has looked at pod "+name, func() bool {
+	wait.Until(n.t, "the scheduler has processed pod "+name, func() bool {
 		return slices.ContainsFunc(n.get(name).Status.Conditions, func(one corev1.PodCondition) bool {
 			return one.Type == corev1.PodScheduled
 		})
@@ -373,11 +373,11 @@ func (n *node) isBoundAfter(pod string, index int) {
 		n.mutex.Lock()
 		defer n.mutex.Unlock()
 		if said := n.history[index]; number(n.t, object.ResourceVersion) < number(n.t, said.version) {
-			n.t.Errorf("pod %s was bound in version %s, and the Node said %s in %s", pod, object.ResourceVersion, said.status, said.version)
+			n.t.Errorf("pod %s was bound in %s, before the condition was %s in %s", pod, object.ResourceVersion, said.status, said.version)
 		}
 		return
 	}
-	n.t.Errorf("the API server does not say when pod %s was bound", pod)
+	n.t.Errorf("the watch reports no binding of pod %s", pod)
 }
 
 func number(t *testing.T, version string) uint64 {

@@ -60,7 +60,7 @@ func (n *node) waitForHealthz(why string) {
 	if why != "" {
 		code = http.StatusServiceUnavailable
 	}
-	wait.Until(n.t, fmt.Sprintf("/healthz says %d: %q", code, why), func() bool {
+	wait.Until(n.t, fmt.Sprintf("/healthz returns %d: %q", code, why), func() bool {
 		got, body, err := site.Get(n.Namespace, "127.0.0.1:10256", "/healthz")
 		must.Succeed(n.t, err)
 		var page struct {

@@ -26,8 +26,8 @@ const (
 type outcome string
 
 const (
-	taken   outcome = "taken"
-	ignored outcome = "taken, and without effect"
+	taken   outcome = "applied"
+	ignored outcome = "accepted without effect"
 	denied  outcome = "denied"
 )
 
@@ -43,7 +43,7 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 	}
 	tokens := map[string]*rest.Config{"node-a": onNode(t, api, "node-a"), "no node": api.Account(t, namespace, account)}
 	try := func(token, node, patch string) (outcome, error) { return tryPatch(t, api, tokens[token], node, patch) }
-	wait.Until(t, "the policy is in force", func() bool {
+	wait.Until(t, "the policy is active", func() bool {
 		got, _ := try("no node", "node-b", `{"status": {"conditions": [`+ours+`]}}`)
 		return got == denied
 	})
@@ -53,18 +53,18 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 	}{
 		{"its own condition", "node-a", "node-a", `{"status": {"conditions": [` + ours + `]}}`, taken},
 		{"its own condition again, with another status", "node-a", "node-a", `{"status": {"conditions": [` + same + `]}}`, taken},
-		{"its own condition, taken away", "node-a", "node-a",
+		{"its own condition, removed", "node-a", "node-a",
 			`{"status": {"conditions": [{"type": "vicinity.dev/ServicesReady", "$patch": "delete"}]}}`, taken},
 		{"its own condition, once more", "node-a", "node-a", `{"status": {"conditions": [` + ours + `]}}`, taken},
 		{"another node's", "node-a", "node-b", `{"status": {"conditions": [` + same + `]}}`, denied},
-		{"with a token of no pod", "no node", "node-a", `{"status": {"conditions": [` + same + `]}}`, denied},
+		{"with a token that is not bound to a pod", "no node", "node-a", `{"status": {"conditions": [` + same + `]}}`, denied},
 		{"another condition", "node-a", "node-a", `{"status": {"conditions": [{"type": "Ready", "status": "False"}]}}`, denied},
 		{"a new condition", "node-a", "node-a", `{"status": {"conditions": [{"type": "example.com/X", "status": "True"}]}}`, denied},
-		{"a condition whose type begins alike", "node-a", "node-a",
+		{"a condition whose type has the same prefix", "node-a", "node-a",
 			`{"status": {"conditions": [{"type": "vicinity.dev/ServicesReady2", "status": "True"}]}}`, denied},
-		{"another condition, taken away", "node-a", "node-a",
+		{"another condition, removed", "node-a", "node-a",
 			`{"status": {"conditions": [{"type": "Ready", "$patch": "delete"}]}}`, denied},
-		{"all conditions, taken away", "node-a", "node-a", `{"status": {"conditions": null}}`, denied},
+		{"all conditions, removed", "node-a", "node-a", `{"status": {"conditions": null}}`, denied},
 		{"its own condition and another", "node-a", "node-a",
 			`{"status": {"conditions": [` + same + `, {"type": "Ready", "status": "False"}]}}`, denied},
 		{"a new field of the status", "node-a", "node-a", `{"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}`, denied},
@@ -79,14 +79,14 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got, err := try(test.token, test.node, test.patch); got != test.want {
-				t.Errorf("it is %s, want %s: %v", got, test.want, err)
+				t.Errorf("outcome %q, want %q: %v", got, test.want, err)
 			}
 		})
 	}
-	t.Run("others are not bound by it", func(t *testing.T) {
+	t.Run("the policy does not restrict other users", func(t *testing.T) {
 		got, err := tryPatch(t, api, api.AdminConfig(), "node-b", `{"status": {"conditions": [`+ours+`, {"type": "Ready", "status": "False"}]}}`)
 		if got != taken {
-			t.Errorf("an administrator's patch is %s: %v", got, err)
+			t.Errorf("outcome of an administrator's patch: %q: %v", got, err)
 		}
 	})
 }

@@ -125,13 +125,13 @@ func TestAnotherProgramsConnectionIsNotOurs(t *testing.T) {
 			must.Succeed(t, fabric.Transfer(foreign, 4_000_000, 4_000_000))
 			c.waitForDumps(2)
 			if all := sums(c.accounts[0]); len(all) > 0 {
-				t.Errorf("while it lasts, it is counted: %+v", all)
+				t.Errorf("counted while open: %+v", all)
 			}
 			must.Succeed(t, foreign.Close())
 			c.end()
 			wait.Equal(t, "connections of other programs", 1, func() uint64 { return c.accounts[0].Counters.State().OtherProgram })
 			if all := sums(c.accounts[0]); len(all) > 0 {
-				t.Errorf("at its end, it is counted: %+v", all)
+				t.Errorf("counted at its end: %+v", all)
 			}
 
 			ours := c.dial(to)

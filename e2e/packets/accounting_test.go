@@ -69,7 +69,7 @@ func (c *counted) count(n *node) *accounting.Accounting {
 func (c *counted) waitForDumps(more uint64) {
 	c.t.Helper()
 	wanted := c.accounts[0].Dumps() + more
-	wait.Until(c.t, "a look", func() bool { return c.accounts[0].Dumps() >= wanted })
+	wait.Until(c.t, "more conntrack dumps", func() bool { return c.accounts[0].Dumps() >= wanted })
 }
 
 // end deletes all conntrack entries that the client's node translated.
@@ -103,7 +103,7 @@ func (c *counted) expect(what string, where string, fits func(accounting.Count) 
 	wait.Success(c.t, what, func() error {
 		all := sums(c.accounts[0])
 		if len(all) > 1 {
-			return fmt.Errorf("counted elsewhere, too: %+v", all)
+			return fmt.Errorf("counted in other series, too: %+v", all)
 		}
 		byService := accounting.Count{}
 		c.accounts[0].Counters.Services(func(row accounting.Row) {
@@ -113,12 +113,12 @@ func (c *counted) expect(what string, where string, fits func(accounting.Count) 
 			byService = row.Count
 		})
 		if byService != all[where] {
-			return fmt.Errorf("%+v is counted of the Service, and %+v in all", byService, all[where])
+			return fmt.Errorf("count %+v for the Service, %+v for the node", byService, all[where])
 		}
 		return fits(all[where])
 	})
 	if other := sums(c.accounts[1]); len(other) > 0 {
-		c.t.Errorf("%s: the endpoint's node has counted, too: %+v", what, other)
+		c.t.Errorf("%s: the endpoint's node has counts, too: %+v", what, other)
 	}
 }
 
@@ -200,18 +200,18 @@ func TestBytesAreCounted(t *testing.T) {
 				}
 			}
 			move(10_000_000, 5_000_000)
-			c.expect("while it lasts", otherZone, about(1, 1, 10_000_000, 5_000_000))
+			c.expect("while it is open", otherZone, about(1, 1, 10_000_000, 5_000_000))
 			move(1_000_000, 7_000_000)
-			c.expect("while it goes on", otherZone, about(2, 1, 11_000_000, 12_000_000))
+			c.expect("after more transfers", otherZone, about(2, 1, 11_000_000, 12_000_000))
 
 			second := c.count(c.nodes[0]) // another proxy, as after a restart
 			c.accounts[0], second = second, c.accounts[0]
 			c.waitForDumps(2)
 			move(2_000_000, 3_000_000)
 			c.end()
-			c.expect("what it moved since a restart", otherZone, about(3, 0, 2_000_000, 3_000_000))
+			c.expect("transfers since a restart", otherZone, about(3, 0, 2_000_000, 3_000_000))
 			if got := sums(second)[otherZone]; got.Connections != 1 {
-				t.Errorf("the earlier one has %+v", got)
+				t.Errorf("counts before the restart: %+v", got)
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 	}
 	c.end()
 	want := accounting.Count{Connections: 1, Traffic: accounting.Traffic{Sent: 100 * 1028, Received: uint64(received + 100*28)}}
-	c.expect("of one that is counted by its end", sameNode, func(got accounting.Count) error {
+	c.expect("a flow that ended between two dumps", sameNode, func(got accounting.Count) error {
 		if got != want {
 			return fmt.Errorf("%+v, want %+v", got, want)
 		}
@@ -259,12 +259,12 @@ func TestAnUnrepliedDialIsNoConnection(t *testing.T) {
 	c.apply(endpoints(c.addUnresponsive(c.nodes[1])))
 	dial := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 	if _, err := c.client.Request("tcp", dial, atOnce); err == nil {
-		t.Fatal("it was answered")
+		t.Fatal("the dial got a reply")
 	}
 	c.end()
 	c.expect("a dial", otherZone, func(got accounting.Count) error {
 		if got.Connections != 0 || got.Unreplied != 1 || got.Received != 0 {
-			return fmt.Errorf("%+v, want one that was not answered", got)
+			return fmt.Errorf("%+v, want one unreplied dial", got)
 		}
 		return nil
 	})

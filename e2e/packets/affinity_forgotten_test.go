@@ -18,7 +18,7 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 		open := converse(t, clients, paths)
 		for range 6 {
 			time.Sleep(timeout / 4)
-			expectGoesOn(t, "the client talks on", open)
+			expectGoesOn(t, "the connection continues", open)
 		}
 		// By chance, all 18 get their previous endpoint once in 10^14 runs.
 		for _, talking := range open {
@@ -27,7 +27,7 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 			}
 		}
 	}
-	t.Error("every client came back to its endpoint long after its last new connection")
+	t.Error("every client still has affinity long after its last new connection")
 }
 
 // TestAffinityNeverOverridesReadinessOrTopology checks that a client with affinity to an endpoint that may no longer
@@ -47,14 +47,14 @@ func TestAffinityNeverOverridesReadinessOrTopology(t *testing.T) {
 	here.apply(service(web.withEverything, sticky).Merge(endpoints(here.far)))
 	expect(t, "the only endpoint", here.clients(), everywhere, servedBy("far"))
 	here.apply(endpoints(here.near, here.far))
-	expect(t, "the endpoint that is remembered", here.clients(), everywhere, servedBy("far"))
+	expect(t, "the endpoint with affinity", here.clients(), everywhere, servedBy("far"))
 	for range 3 {
 		here.apply(service(web.withEverything, sticky, inZone).Merge(endpoints(here.near, here.far)))
-		expect(t, "there is an endpoint in the zone", here.clients(), everywhere, servedBy("near"))
+		expect(t, "topology prefers the endpoint in the zone", here.clients(), everywhere, servedBy("near"))
 		here.apply(service(web.withEverything, sticky).Merge(terminating))
-		expect(t, "the endpoint that is remembered terminates", here.clients(), everywhere, servedBy("far"))
+		expect(t, "the endpoint with affinity terminates", here.clients(), everywhere, servedBy("far"))
 		here.apply(unready)
-		expect(t, "the endpoint that is remembered is not ready", here.clients(), everywhere, servedBy("near"))
+		expect(t, "the endpoint with affinity is not ready", here.clients(), everywhere, servedBy("near"))
 		here.apply(endpoints(here.near, here.far))
 		expect(t, "both are ready again", here.clients(), everywhere, servedBy("near"))
 	}
@@ -68,18 +68,18 @@ func TestAffinityIsForgottenWhenItIsSwitchedOff(t *testing.T) {
 	c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers[0])))
 	expect(t, "the only endpoint", clients, everywhere, servedBy(servers[0].Name))
 	c.apply(endpoints(servers...))
-	expect(t, "the endpoint that is remembered", clients, everywhere, servedBy(servers[0].Name))
+	expect(t, "the endpoint with affinity", clients, everywhere, servedBy(servers[0].Name))
 	c.apply(service(web.withEverything))
 	c.apply(service(web.withEverything, affinity(anHour)))
 	moved := 0
 	for _, client := range clients {
 		for _, to := range byNetwork(everywhere) {
-			if sticksTo(t, "switched on again", client, to) != servers[0].Name {
+			if sticksTo(t, "affinity enabled again", client, to) != servers[0].Name {
 				moved++
 			}
 		}
 	}
 	if moved == 0 { // by chance, all 18 get the old endpoint once in 10^14 runs
-		t.Error("every client is with its old endpoint again")
+		t.Error("every client has its old endpoint again")
 	}
 }

@@ -35,7 +35,7 @@ func sticksTo(t *testing.T, why string, client *fabric.Namespace, to []path) str
 				first = got
 			}
 			if got != first {
-				t.Errorf("%s: %s from %s: %s answered after %s", why, p, client.Name, got, first)
+				t.Errorf("%s: %s from %s: %s replied after %s", why, p, client.Name, got, first)
 				return first
 			}
 		}
@@ -70,7 +70,7 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 				key := client.Name + " " + name
 				got := sticksTo(t, why, client, to)
 				if before, known := own[key]; known && got != before {
-					t.Errorf("%s: %s is with %s now, and was with %s", why, key, got, before)
+					t.Errorf("%s: %s has endpoint %s, want %s as before", why, key, got, before)
 				}
 				own[key] = got
 			}
@@ -93,15 +93,15 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 		}
 	}
 	c.apply(endpoints(left...))
-	check("endpoints without clients left")
+	check("endpoints without clients were removed")
 	c.apply(endpoints(servers...))
-	check("endpoints came")
+	check("endpoints were added")
 	c.restart(node)
 	c.sync(node)
 	check("the proxy restarted")
 	node.proxy.ForceFullSync()
 	c.sync(node)
-	check("everything was written again")
+	check("full sync")
 }
 
 // TestEveryKindOfFrontendRemembersForTheOthers checks that it does not matter which frontend a client uses first.
@@ -117,7 +117,7 @@ func TestEveryKindOfFrontendRemembersForTheOthers(t *testing.T) {
 			for name, to := range byNetwork(own.paths(node, kind)) {
 				first := sticksTo(t, "the first frontend is a "+kind.String(), client, to)
 				if got := sticksTo(t, "after a "+kind.String(), client, everywhere[name]); got != first {
-					t.Errorf("%s from %s: %s answers on all frontends, and %s on its %s", name, client.Name, got, first, kind)
+					t.Errorf("%s from %s: %s replies on all frontends, %s on its %s", name, client.Name, got, first, kind)
 				}
 			}
 		}
@@ -142,7 +142,7 @@ func TestEveryClientIsRememberedByItself(t *testing.T) {
 		seen[sticksTo(t, "a host", host, only(web.paths(node, model.NodePort), "tcp")[:1])] = true
 	}
 	if len(seen) != 2 {
-		t.Errorf("all hosts are with %v", seen)
+		t.Errorf("all hosts have endpoint %v", seen)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestThePortsOfAServiceRememberByThemselves(t *testing.T) {
 		seen[sticksTo(t, "a port", client, []path{paths[0].at(servicePort + uint16(i))})] = true
 	}
 	if len(seen) != 2 {
-		t.Errorf("all ports are with %v", seen)
+		t.Errorf("all ports have endpoint %v", seen)
 	}
 }
 
@@ -183,11 +183,11 @@ func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 	clients := [][]*fabric.Namespace{here.pod, here.node, here.host}
 	here.apply(service(web.withEverything, externalLocal, affinity(anHour)).Merge(endpoints(here.far)))
 	for _, client := range clients {
-		expect(t, "the only endpoint is elsewhere, and is remembered", client, internal, servedBy("far"))
+		expect(t, "affinity to the only endpoint, on another node", client, internal, servedBy("far"))
 	}
 	here.apply(endpoints(here.near, here.far))
 	for _, client := range clients {
-		expect(t, "the endpoint that is remembered", client, internal, servedBy("far"))
+		expect(t, "the endpoint with affinity", client, internal, servedBy("far"))
 	}
 	for range 4 {
 		expect(t, "externalTrafficPolicy Local", here.host, here.external, servedBy("near"))
@@ -201,7 +201,7 @@ func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 		expect(t, "internalTrafficPolicy Local", here.host, internal, servedBy("near"))
 	}
 	here.apply(service(web.withEverything, internalLocal, affinity(anHour)).Merge(endpoints(here.far)))
-	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", here.host, internal, timesOut)
+	expect(t, "internalTrafficPolicy Local, endpoints only on other nodes", here.host, internal, timesOut)
 }
 
 // TestANewTimeoutCountsFromTheNextConnection checks that a changed affinity timeout applies from the client's next
@@ -215,7 +215,7 @@ func TestANewTimeoutCountsFromTheNextConnection(t *testing.T) {
 	own := sticks(t, client, paths[0], 8)
 	c.apply(service(affinity(time.Second)))
 	if got := mustRequest(t, client, paths[0]).Pod; got != own {
-		t.Errorf("%s answers under the new timeout, want %s", got, own)
+		t.Errorf("%s replies under the new timeout, want %s", got, own)
 	}
 	endsByItself(t, client, paths[0], time.Second)
 }

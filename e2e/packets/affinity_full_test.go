@@ -37,7 +37,7 @@ func TestManyClientsDisturbNoOtherService(t *testing.T) {
 		expectForgets(t, client, crowded, to)
 		for _, to := range others {
 			if got := sticks(t, client, to, 8); got != own[to] {
-				t.Errorf("%s of the other Service: the client is with %s now, and was with %s", to, got, own[to])
+				t.Errorf("%s of the other Service: the client has endpoint %s, want %s as before", to, got, own[to])
 			}
 		}
 		stranger := c.addPod(node, fmt.Sprintf("stranger-%d", number)).Namespace
@@ -61,7 +61,7 @@ func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full pat
 			seen[mustRequest(t, client, to).Pod] = true
 		}
 		if len(seen) != 2 {
-			t.Errorf("%s: only %v answer a client that could not be remembered", to, seen)
+			t.Errorf("%s: only %v reply to a client without affinity", to, seen)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
 	class := elementValue(t, n, table, "services", frontend)
 	port := elementValue(t, n, table, "sticky-ports", frontend)
 	if class>>24 != 0xf7 || port>>24 != 0xf0 {
-		t.Fatalf("%s has the class %x and the number %x, which remember nobody", frontend, class, port)
+		t.Fatalf("%s has class %x and number %x, which are not for affinity", frontend, class, port)
 	}
 	clients := fmt.Sprintf("affinity-%d", class>>1&0x1f)
 	number := numberOf(t, n, table, port, fmt.Sprintf("%s . %d", to.own(endpoint.Namespace), podPort))
@@ -99,7 +99,7 @@ func elementValue(t *testing.T, n *node, table, name, key string) uint32 {
 	listing := runNFT(t, n, "", "get", "element", table, "vicinity", name, "{ "+key+" }")
 	found := value.FindAllStringSubmatch(listing, -1)
 	if len(found) != 1 {
-		t.Fatalf("%s says of %s %d things, want one:\n%s", name, key, len(found), listing)
+		t.Fatalf("map %s has for %s %d values, want one:\n%s", name, key, len(found), listing)
 	}
 	return parsed(t, found[0])
 }

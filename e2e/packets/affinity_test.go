@@ -13,7 +13,7 @@ func sticks(t *testing.T, client *fabric.Namespace, to path, times int) string {
 	first := mustRequest(t, client, to).Pod
 	for range times - 1 {
 		if got := mustRequest(t, client, to).Pod; got != first {
-			t.Fatalf("%s: %s answered after %s", to, got, first)
+			t.Fatalf("%s: %s replied after %s", to, got, first)
 		}
 	}
 	return first
@@ -50,12 +50,12 @@ func TestAClientKeepsItsEndpoint(t *testing.T) {
 		c.restart(c.nodes[0])
 		c.sync(c.nodes[0])
 		if got := sticks(t, client.Namespace, to, 8); got != own {
-			t.Fatalf("%s: %s answers after another endpoint left and the proxy restarted; it was %s", to, got, own)
+			t.Fatalf("%s: %s replies after another endpoint was removed and the proxy restarted; want %s", to, got, own)
 		}
 
 		c.apply(endpoints(without(own, another)...))
 		if got := sticks(t, client.Namespace, to, 8); got == own {
-			t.Fatalf("%s: %s still answers, which is no endpoint any more", to, got)
+			t.Fatalf("%s: %s still replies, but is not an endpoint any more", to, got)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func staysWhileRenewed(t *testing.T, client *fabric.Namespace, to path, timeout 
 		asked = time.Now()
 		got := mustRequest(t, client, to).Pod
 		if got != first && time.Since(before) < timeout {
-			t.Fatalf("%s answered after %s, though the connection came within the timeout", got, first)
+			t.Fatalf("%s replied after %s, although the connection was within the timeout", got, first)
 		}
 		first = got
 	}
@@ -106,7 +106,7 @@ func endsByItself(t *testing.T, client *fabric.Namespace, to path, timeout time.
 			return
 		}
 	}
-	t.Errorf("%s still answers long after the timeout", first)
+	t.Errorf("%s still replies long after the timeout", first)
 }
 
 // TestAffinitySwitchesOffAndOn changes the affinity while the Service is in use.
@@ -126,7 +126,7 @@ func TestAffinitySwitchesOffAndOn(t *testing.T) {
 			seen[mustRequest(t, client.Namespace, to).Pod] = true
 		}
 		if len(seen) != 2 {
-			t.Errorf("%s: without affinity only %v answer", to, seen)
+			t.Errorf("%s: without affinity only %v reply", to, seen)
 		}
 	}
 	c.apply(service(affinity(time.Hour)))

@@ -52,7 +52,7 @@ func (l load) busiest(endpoints int) float64 {
 }
 
 func (l load) String() string {
-	return fmt.Sprintf("%.1f %% near, by pod %v", 100*float64(l.near)/float64(l.all), l.byPod)
+	return fmt.Sprintf("%.1f %% in-zone, by pod %v", 100*float64(l.near)/float64(l.all), l.byPod)
 }
 
 // TestABoundKeepsNearWhatItMay has three zones of one node each, with six, one and one endpoints. Without a bound, the
@@ -93,10 +93,10 @@ func TestABoundKeepsNearWhatItMay(t *testing.T) {
 		}
 	}
 	if near := float64(with.near) / float64(with.all); math.Abs(near-0.6333) > 0.045 {
-		t.Errorf("%.1f %% of the connections stayed near, want 63.3 %%", 100*near)
+		t.Errorf("%.1f %% of the connections stayed in their zone, want 63.3 %%", 100*near)
 	}
 	if busiest := without.busiest(len(servers)); busiest < 2.6 {
-		t.Errorf("without a bound the busiest endpoint got %.2f times the mean: nothing is shown", busiest)
+		t.Errorf("without a bound the busiest endpoint got only %.2f times the mean, so the test proves nothing", busiest)
 	}
 }
 
@@ -112,18 +112,18 @@ func TestARememberedClientStaysWhereNoSlotLeads(t *testing.T) {
 	for _, to := range paths {
 		c.apply(endpoints(far))
 		if got := sticks(t, client.Namespace, to, 4); got != "far" {
-			t.Fatalf("%s: %s answers, the only endpoint is far", to, got)
+			t.Fatalf("%s: %s replied, want far, the only endpoint", to, got)
 		}
 		c.apply(endpoints(near, far))
 		if got := sticks(t, client.Namespace, to, 8); got != "far" {
 			t.Errorf("%s: the client was moved to %s", to, got)
 		}
 		if got := sticks(t, other.Namespace, to, 8); got != "near" {
-			t.Errorf("%s: a new client is given to %s, and near has room", to, got)
+			t.Errorf("%s: a new client got %s, want near", to, got)
 		}
 		c.apply(endpoints(near))
 		if got := sticks(t, client.Namespace, to, 4); got != "near" {
-			t.Errorf("%s: %s answers after far left", to, got)
+			t.Errorf("%s: %s replied, want near after far was removed", to, got)
 		}
 	}
 }
@@ -165,6 +165,6 @@ func TestARolloutOverloadsNobody(t *testing.T) {
 		t.Errorf("with a bound of 1.2 an endpoint got %.2f times the mean, want %.2f at most", worst[true], most)
 	}
 	if worst[false] < 1.9 {
-		t.Errorf("without a bound the busiest got %.2f times the mean: nothing is shown", worst[false])
+		t.Errorf("without a bound the busiest endpoint got only %.2f times the mean, so the test proves nothing", worst[false])
 	}
 }

@@ -34,7 +34,7 @@ func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 			node := here.nodes[0]
 			for _, sysctl := range []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
 				if err := node.SetSysctl(sysctl, "1"); err != nil {
-					t.Fatalf("switch br_netfilter on (the test needs it): %v", err)
+					t.Fatalf("enable br_netfilter (the test needs it): %v", err)
 				}
 			}
 			runNFT(t, node, bridgedCounter, "-f", "-")

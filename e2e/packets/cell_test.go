@@ -54,14 +54,14 @@ func (c cell) holds(node *node, near, far *pod) expectation {
 				translated++
 			}
 			if c.isLocal() && seen[far.Name] {
-				return fmt.Errorf("connection %d: %s answered, want %s only", number, far.Name, near.Name)
+				return fmt.Errorf("connection %d: %s replied, want %s only", number, far.Name, near.Name)
 			}
 			isComplete := !c.isLocal() && len(seen) == 2 && number >= fewestConnections || c.isLocal() && number == localConnections
 			if isComplete {
 				return c.checkPorts(kept, translated)
 			}
 		}
-		return fmt.Errorf("only %v answered, want %s and %s", seen, near.Name, far.Name)
+		return fmt.Errorf("only %v replied, want %s and %s", seen, near.Name, far.Name)
 	}
 }
 
@@ -86,7 +86,7 @@ func (c cell) checkPorts(kept, translated int) error {
 		return fmt.Errorf("all %d connections kept their source port, want them masqueraded", kept)
 	}
 	if !c.isMasqueraded() && kept == 0 {
-		return fmt.Errorf("all %d connections got another source port, want them untouched", translated)
+		return fmt.Errorf("all %d connections got another source port, want it unchanged", translated)
 	}
 	return nil
 }

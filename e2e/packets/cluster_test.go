@@ -71,7 +71,7 @@ type concurrentFlows struct {
 func (f concurrentFlows) OnSynced(sync selection.SyncState) {
 	f.Index.OnSynced(sync)
 	if _, err := f.reconciler.CleanOnce(f.t.Context()); err != nil {
-		f.t.Errorf("end flows: %v", err)
+		f.t.Errorf("clean up flows: %v", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func (c *cluster) addNode(name string) *node {
 		added.conn.Close()
 		added.routes.Close()
 		if err := added.flows.Close(); err != nil {
-			c.t.Errorf("leave conntrack of %s: %v", name, err)
+			c.t.Errorf("close conntrack connection of %s: %v", name, err)
 		}
 	})
 	c.nodes = append(c.nodes, added)

@@ -33,21 +33,21 @@ func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
 	c, clients := newUnallocated(t)
 	to := pathsTo(servicePort, unallocated...)
 	c.apply(service().Merge(endpoints(c.addServer(c.nodes[0], "server"))))
-	expect(t, "no ServiceCIDR is known", clients, to, servedBy("elsewhere"))
+	expect(t, "no ServiceCIDR", clients, to, servedBy("elsewhere"))
 	open := converse(t, clients, only(to, "tcp", "sctp"))
 
 	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
-	expect(t, "the ServiceCIDR is there", clients, to, timesOut)
+	expect(t, "the ServiceCIDR exists", clients, to, timesOut)
 	expect(t, "a ClusterIP inside the ServiceCIDR", clients, paths, servedBy("server"))
-	expectGoesOn(t, "the ServiceCIDR is there", open)
+	expectGoesOn(t, "the ServiceCIDR exists", open)
 	c.apply(web.gone())
-	expect(t, "a ClusterIP whose Service is gone", clients, paths, timesOut)
+	expect(t, "a ClusterIP whose Service was deleted", clients, paths, timesOut)
 
 	c.apply(serviceCIDR(fabric.ClusterIPv4))
-	expect(t, "the ServiceCIDR has lost its IPv6 range", clients, to[3:], servedBy("elsewhere"))
-	expect(t, "the ServiceCIDR has lost its IPv6 range", clients, to[:3], timesOut)
+	expect(t, "the IPv6 range was removed from the ServiceCIDR", clients, to[3:], servedBy("elsewhere"))
+	expect(t, "the IPv6 range was removed from the ServiceCIDR", clients, to[:3], timesOut)
 	c.apply(serviceCIDR())
-	expect(t, "the ServiceCIDR is gone", clients, to, servedBy("elsewhere"))
+	expect(t, "the ServiceCIDR was deleted", clients, to, servedBy("elsewhere"))
 }
 
 // serviceCIDR returns the change that sets the ranges of the ServiceCIDR; without prefixes it deletes the ServiceCIDR.
@@ -110,7 +110,7 @@ func TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService(t *testing.T) {
 	r.serveOn(r.node, servicePort, web.addrs(model.ClusterIP)...)
 	expect(t, "no Service", r.clients(), paths, servedBy(r.node.Name))
 	r.apply(service(internalLocal).Merge(endpoints(r.far)))
-	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", r.clients(), paths, timesOut)
+	expect(t, "internalTrafficPolicy Local, endpoints only on other nodes", r.clients(), paths, timesOut)
 	r.apply(endpoints())
 	expect(t, "internalTrafficPolicy Local, no endpoint", r.clients(), paths, refused)
 	r.apply(service())

@@ -44,7 +44,7 @@ func expectGoesOn(t *testing.T, why string, open []*conversation) {
 		if err != nil {
 			t.Errorf("%s: %v", why, err)
 		} else if reply != c.first {
-			t.Errorf("%s: %s from %s is answered %+v now, at first %+v", why, c.to, c.from.Name, reply, c.first)
+			t.Errorf("%s: %s from %s: reply %+v, want %+v as at first", why, c.to, c.from.Name, reply, c.first)
 		}
 	}
 }

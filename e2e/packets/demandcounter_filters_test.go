@@ -28,7 +28,7 @@ func filtering(t *testing.T, n *node, hook string, priority int, match, verdict 
 // waitForDrops waits until the filter has dropped at least the given number of packets.
 func waitForDrops(t *testing.T, n *node, atLeast int) {
 	t.Helper()
-	wait.Until(t, fmt.Sprintf("%d packets that the filter dropped", atLeast), func() bool {
+	wait.Until(t, fmt.Sprintf("%d packets dropped by the filter", atLeast), func() bool {
 		dropped, err := strconv.Atoi(packets(t, n, "dropped"))
 		return err == nil && dropped >= atLeast
 	})
@@ -88,10 +88,10 @@ func TestWhatAFilterDropsIsNoDemand(t *testing.T) {
 
 			runNFT(t, n, "", "delete", "table", "inet", "witness")
 			if got := under.connected(time.Now().Add(fabric.Timeout)); got != len(under) {
-				t.Errorf("%d of %d clients connected after the filter went", got, len(under))
+				t.Errorf("%d of %d clients connected after the filter was removed", got, len(under))
 			}
 			count := dialEach(t, []*fabric.Namespace{client}, web.paths(n, allKinds...), 4, succeeds) + uint64(len(under))
-			a.expect("after the filter went", map[string]uint64{"default/web": count})
+			a.expect("after the filter was removed", map[string]uint64{"default/web": count})
 		})
 	}
 }
@@ -145,9 +145,9 @@ func TestANodePortIsCountedByItselfAlone(t *testing.T) {
 			dialEach(t, clients, others, 1, succeeds)
 			c.serveOn(server.Namespace, web.nodePort())
 			dialEach(t, clients, pathsTo(web.nodePort(), server.IPv4, server.IPv6), 1, succeeds)
-			a.expect("after others with that number were dialled", map[string]uint64{})
+			a.expect("after dialling other frontends with that port number", map[string]uint64{})
 			count := dialEach(t, clients, web.paths(n, model.NodePort), 3, succeeds)
-			a.expect("after the node port was dialled", map[string]uint64{"default/web": count})
+			a.expect("after dialling the node port", map[string]uint64{"default/web": count})
 		})
 	}
 }

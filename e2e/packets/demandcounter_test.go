@@ -94,7 +94,7 @@ func (a *demandCounting) runUntil(holds func() bool) {
 	ctx, stop := context.WithCancel(a.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.counter.Run(ctx) }()
-	wait.Until(a.t, "what the counter does", holds)
+	wait.Until(a.t, "effect of the counter", holds)
 	stop()
 	if err := <-done; err != nil {
 		a.t.Error(err)
@@ -124,19 +124,19 @@ func TestDemandOfClientsCountsOnce(t *testing.T) {
 	c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
 	c.apply(cart.service(cart.withEverything).Merge(cart.endpoints(server))) // without a load bound
 	if page := near.read(); page.Took != 0 || len(page.Counts) != 0 {
-		t.Errorf("a first reader gets %+v, want a cursor and nothing else", page)
+		t.Errorf("first page %+v, want only a cursor", page)
 	}
 	far.read()
 	inside := []*fabric.Namespace{client.Namespace, c.nodes[0].Namespace}
 	count := dialEach(t, inside, web.paths(c.nodes[0], allKinds...), 3, succeeds)
 	count += dialEach(t, []*fabric.Namespace{host}, web.paths(c.nodes[0], externalKinds...), 3, succeeds)
 	dialEach(t, inside, cart.paths(c.nodes[0], allKinds...), 1, succeeds)
-	near.expect("after all were dialled", map[string]uint64{"default/web": count})
-	far.expect("nobody dials there", map[string]uint64{})
+	near.expect("after dialling all frontends", map[string]uint64{"default/web": count})
+	far.expect("a node without clients", map[string]uint64{})
 
 	count = dialEach(t, inside, paths, 1, succeeds)
 	near.counter.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", demandapi.Path+"?"+demandapi.After+"="+near.cursor, nil))
-	near.expect("after an answer got lost", map[string]uint64{"default/web": count})
+	near.expect("after a lost response", map[string]uint64{"default/web": count})
 
 	c.apply(web.endpoints())
 	dialEach(t, inside, paths, 2, refused)
@@ -169,7 +169,7 @@ func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	dialEach(t, clients, cart.paths(n, model.ClusterIP), 1, succeeds)
 	count = dialEach(t, clients, paths, 1, succeeds)
 	c.apply(cart.gone())
-	a.expect("after a Service went", map[string]uint64{"default/web": count})
+	a.expect("after a Service was deleted", map[string]uint64{"default/web": count})
 
 	c.apply(web.service())
 	a.read()
@@ -187,11 +187,11 @@ func TestNothingIsThereWhileNobodyReads(t *testing.T) {
 	a := c.countDemand(n)
 	c.apply(web.service(bounded).Merge(web.endpoints(server)))
 	if tables := a.tables(); tables != "" {
-		t.Errorf("before anybody reads there is %s", tables)
+		t.Errorf("tables before the first read: %s", tables)
 	}
 	a.read()
 	if tables := a.tables(); tables != "table ip vicinity-demand; table ip6 vicinity-demand" {
-		t.Errorf("while somebody reads there is %q", tables)
+		t.Errorf("tables after the first read: %q", tables)
 	}
 	for _, family := range []string{"ip", "ip6"} {
 		if _, err := n.Run(exec.Command("nft", "delete", "table", family, ruleset.DemandTableName)); err != nil {
@@ -201,7 +201,7 @@ func TestNothingIsThereWhileNobodyReads(t *testing.T) {
 	dialEach(t, clients, paths, 1, succeeds)
 	a.expect("after the table was deleted", map[string]uint64{})
 	count := dialEach(t, clients, paths, 1, succeeds)
-	a.expect("after it came back", map[string]uint64{"default/web": count})
+	a.expect("after it was created again", map[string]uint64{"default/web": count})
 
 	// At its start, the next process deletes the tables of a killed one, also of an earlier version. At its end, it
 	// deletes its own.
@@ -213,6 +213,6 @@ func TestNothingIsThereWhileNobodyReads(t *testing.T) {
 	next.read()
 	next.runUntil(func() bool { return true })
 	if tables := next.tables(); tables != "" {
-		t.Errorf("after the end there is %s", tables)
+		t.Errorf("tables after the end: %s", tables)
 	}
 }

@@ -63,7 +63,7 @@ func (d *cleaning) record(done conntrackgc.CleanupResult, err error) {
 		d.deleted[protocol] += n
 	}
 	if err != nil {
-		d.t.Errorf("look at dials: %v", err)
+		d.t.Errorf("clean up dials: %v", err)
 	}
 }
 
@@ -71,7 +71,7 @@ func (d *cleaning) record(done conntrackgc.CleanupResult, err error) {
 // clients connect earlier.
 func (d *cleaning) waitFor(protocol model.Protocol, dials int) {
 	d.t.Helper()
-	wait.Until(d.t, fmt.Sprintf("%d dials of %s that were drawn anew", dials, protocol), func() bool { return d.of(protocol) >= dials })
+	wait.Until(d.t, fmt.Sprintf("%d stale %s entries deleted", dials, protocol), func() bool { return d.of(protocol) >= dials })
 }
 
 func (d *cleaning) of(protocol model.Protocol) int {
@@ -90,7 +90,7 @@ func blackhole(t *testing.T, p *pod) {
 	}
 	command.Stdin = strings.NewReader(rules + "}\n")
 	if output, err := p.Run(command); err != nil {
-		t.Fatalf("silence %s: %v: %s", p.Name, err, output)
+		t.Fatalf("blackhole %s: %v: %s", p.Name, err, output)
 	}
 }
 
@@ -105,7 +105,7 @@ func (c *cluster) addUnresponsive(n *node) *pod {
 // waitForDials waits until conntrack has the wanted number of unreplied entries.
 func waitForDials(t *testing.T, n *node, want int) {
 	t.Helper()
-	wait.Equal(t, "dials under way", want, func() (unanswered int) {
+	wait.Equal(t, "unreplied dials", want, func() (unanswered int) {
 		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 			filter := conntrack.Filter{Protocol: protocol, Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 			_, err := n.flows.Dump(t.Context(), filter, func(*conntrack.Entry) bool { unanswered++; return true })
@@ -174,7 +174,7 @@ func (d dials) connected(until time.Time) (n int) {
 // the endpoint. Without scans of conntrack all attempts hang.
 func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 	const clients = 1000
-	for name, draws := range map[string]bool{"drawn anew": true, "left alone": false} {
+	for name, draws := range map[string]bool{"with cleanup": true, "without cleanup": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
@@ -190,7 +190,7 @@ func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 			c.apply(endpoints(alive))
 			if !draws {
 				if got := under.connected(time.Now().Add(failingDialTimeout)); got != 0 {
-					t.Errorf("%d of %d clients connected, though nobody ended their flows", got, clients)
+					t.Errorf("%d of %d clients connected without cleanup", got, clients)
 				}
 				return
 			}
@@ -206,10 +206,10 @@ func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 // every frontend, in both families.
 func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 	for name, edit := range map[string]func(*model.Service){
-		"anywhere":           func(*model.Service) {},
-		"affinity":           affinity(anHour),
-		"the policies Local": func(s *model.Service) { internalLocal(s); externalLocal(s) },
-		"keys":               topologyKeys("topology.kubernetes.io/zone"),
+		"no restrictions":     func(*model.Service) {},
+		"affinity":            affinity(anHour),
+		"both policies Local": func(s *model.Service) { internalLocal(s); externalLocal(s) },
+		"topology keys":       topologyKeys("topology.kubernetes.io/zone"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,7 +226,7 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 					requests.Go(func() {
 						reply, err := from.Request(path.network, path.addr, dialTimeout)
 						if err != nil || reply.Pod != "alive" {
-							t.Errorf("%s from %s: %s answered, %v", path, from.Name, reply.Pod, err)
+							t.Errorf("%s from %s: reply from %q, error %v", path, from.Name, reply.Pod, err)
 						}
 					})
 				}
@@ -280,7 +280,7 @@ func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
 	}
 	cleaning.waitFor(model.TCP, 20)
 	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || cleaning.of(model.TCP) != 20 {
-		t.Errorf("of %d dials that another program translated %d are left; %d were drawn anew", len(before), len(after), cleaning.of(model.TCP))
+		t.Errorf("of %d foreign dials, %d remain; %d stale entries were deleted, want 20", len(before), len(after), cleaning.of(model.TCP))
 	}
 }
 
@@ -333,7 +333,7 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	}
 	cleaning.waitFor(model.TCP, 100)
 	if after := idsOf(t, node, to.Addr()); len(before) != 2000 || !sameIDs(before, after) {
-		t.Errorf("of %d entries some are gone", len(before))
+		t.Errorf("some of %d entries were deleted", len(before))
 	}
 	answers := 0
 	for _, fd := range open {
@@ -348,14 +348,14 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 		}
 	}
 	if answers != 2000 {
-		t.Errorf("%d of 2000 connections are answered, which were open before", answers)
+		t.Errorf("%d of 2000 established connections got a response", answers)
 	}
 }
 
 // TestAPortOfAConnectionThatWasResetIsUsedAgain covers an endpoint that resets a connection, is removed, and then never
 // replies. Conntrack sends the next connection from the same port there, too, until the first entry is deleted.
 func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
-	for name, draws := range map[string]bool{"forgotten": true, "left alone": false} {
+	for name, draws := range map[string]bool{"with cleanup": true, "without cleanup": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
@@ -391,13 +391,13 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			c.apply(endpoints(alive))
 			timeout := failingDialTimeout
 			if draws {
-				wait.Until(t, "the first connection is forgotten", func() bool { return len(idsOf(t, node, to.Addr())) == 0 })
+				wait.Until(t, "the entry of the first connection is deleted", func() bool { return len(idsOf(t, node, to.Addr())) == 0 })
 				timeout = dialTimeout
 			}
 			again := dials{dialFrom(t, client.Namespace, 20_000, to)}
 			defer func() { _ = unix.Close(again[0]) }()
 			if got := again.connected(time.Now().Add(timeout)); (got == 1) != draws {
-				t.Errorf("%d connections were made from the port of the first", got)
+				t.Errorf("%d connections were established from the same port", got)
 			}
 		})
 	}
@@ -427,7 +427,7 @@ func dialFrom(t *testing.T, from *fabric.Namespace, port int, to netip.AddrPort)
 // TestARollingRestartOfUnresponsivePodsLosesNoDial replaces thirty pods one after the other. Each one ends a while
 // before its EndpointSlice is updated.
 func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
-	for name, draws := range map[string]bool{"drawn anew": true, "left alone": false} {
+	for name, draws := range map[string]bool{"with cleanup": true, "without cleanup": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)

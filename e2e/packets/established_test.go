@@ -33,22 +33,22 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 		why    string
 		change model.Change
 	}{
-		{"a second endpoint came", endpoints(near, far)},
+		{"a second endpoint was added", endpoints(near, far)},
 		{"the tier changed: only the other zone has an endpoint", everything(topologyKeys(policy.Zone, policy.AnyNode)).Merge(endpoints(far))},
 		{"the tier changed: this zone has an endpoint again", endpoints(near, far)},
 		{"a hard key excludes everything", everything(topologyKeys("example.com/nobody"))},
 		{"the policies are Local", everything(internalLocal, externalLocal).Merge(endpoints(near, far))},
-		{"the policies are Local and the only endpoints elsewhere", endpoints(far)},
-		{"the endpoint left the selection, and nothing is there", endpoints()},
+		{"the policies are Local and all endpoints are on other nodes", endpoints(far)},
+		{"all endpoints were removed", endpoints()},
 		{"the endpoint terminates", web.slices([]*pod{near}, model.Endpoint{Serving: true, Terminating: true})},
-		{"session affinity was switched on", everything(affinity(anHour)).Merge(endpoints(near, far))},
+		{"session affinity was enabled", everything(affinity(anHour)).Merge(endpoints(near, far))},
 		{"the source ranges exclude all clients", everything(sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"))},
 		{"the port was deleted", everything(withoutTCP)},
 		{"the node ports changed", everything(otherNodePorts)},
-		{"there is a ClusterIP only", service()},
-		{"a ServiceCIDR came", serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6)},
+		{"only the ClusterIP remains", service()},
+		{"a ServiceCIDR was added", serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6)},
 		{"the Service was deleted", web.gone()},
-		{"the Service is back", everything()},
+		{"the Service was created again", everything()},
 	} {
 		c.apply(step.change)
 		expectGoesOn(t, step.why, open)
@@ -59,10 +59,10 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 	expectGoesOn(t, "the proxy restarted", open)
 	node.proxy.ForceFullSync()
 	c.sync(node)
-	expectGoesOn(t, "everything was written again", open)
+	expectGoesOn(t, "full sync", open)
 	node.proxy.Apply(model.Change{LocalAddrs: []netip.Addr{}})
 	c.sync(node)
-	expectGoesOn(t, "the node has lost its addresses, as far as the proxy knows", open)
+	expectGoesOn(t, "the proxy believes that the node has no addresses", open)
 }
 
 // TestAnEstablishedFlowKeepsItsEndpoint covers UDP, too: the endpoint stays the same while a socket sends from the same
@@ -76,9 +76,9 @@ func TestAnEstablishedFlowKeepsItsEndpoint(t *testing.T) {
 	open := converse(t, clients, web.paths(node, allKinds...))
 	c.apply(endpoints(near, far))
 	for range 8 {
-		expectGoesOn(t, "another endpoint came", open)
+		expectGoesOn(t, "another endpoint was added", open)
 	}
 	node.proxy.ForceFullSync()
 	c.sync(node)
-	expectGoesOn(t, "everything was written again", open)
+	expectGoesOn(t, "full sync", open)
 }

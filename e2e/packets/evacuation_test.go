@@ -22,8 +22,8 @@ const within = 3 * time.Second
 func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 	t.Parallel()
 	for name, edits := range map[string][]func(*model.Service){
-		"no preference":                    nil,
-		"the own zone first, with a bound": {topologyKeys(policy.Zone, policy.AnyNode), maxLoad(130)},
+		"no preference":                 nil,
+		"same zone first, with a bound": {topologyKeys(policy.Zone, policy.AnyNode), maxLoad(130)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +53,7 @@ func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 			flows := converseOften(t, clients, "tcp", eachNetwork)
 			flows = append(flows, converseOften(t, clients, "udp", eachNetwork)...)
 			if toLeaving := countTo(flows, leaving); toLeaving < len(flows)/10 {
-				t.Errorf("only %d of %d flows are with the endpoints to evacuate, so little is tested", toLeaving, len(flows))
+				t.Errorf("only %d of %d flows go to the endpoints to evacuate, so little was tested", toLeaving, len(flows))
 			}
 			going := startTraffic(clients, flows)
 			time.Sleep(within / 4) // let the clients make connections
@@ -74,7 +74,7 @@ func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 			if busiest, most := shared.busiest(len(staying)), 1.3*(1+rounding)+4.4*math.Sqrt(1.3/mean); busiest > most {
 				t.Errorf("while the node is evacuated the busiest endpoint gets %.2f times the mean, want %.2f at most", busiest, most)
 			}
-			t.Logf("%d of the flows are with evacuated endpoints; the busiest of the others gets %.2f times the mean",
+			t.Logf("%d of the flows go to evacuated endpoints; the busiest of the others gets %.2f times the mean",
 				countTo(flows, leaving), shared.busiest(len(staying)))
 		})
 	}
@@ -170,7 +170,7 @@ func (tr *traffic) goesOn(moment time.Duration) bool {
 func (tr *traffic) requestOver(flow *conversation) {
 	reply, err := flow.Request(fabric.Timeout)
 	if err == nil && reply != flow.first {
-		err = fmt.Errorf("it is answered %+v now, at first %+v", reply, flow.first)
+		err = fmt.Errorf("reply %+v, want %+v as at first", reply, flow.first)
 	}
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -202,9 +202,9 @@ func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 	for flow, err := range tr.broken {
 		t.Errorf("%s from %s: %v", flow.to, flow.from.Name, err)
 	}
-	expectGoesOn(t, "the node is unlabelled", flows)
+	expectGoesOn(t, "the label was removed", flows)
 	if tr.requests < len(flows) {
-		t.Errorf("%d flows were asked only %d times, so little was tested", len(flows), tr.requests)
+		t.Errorf("%d flows were used only %d times, so little was tested", len(flows), tr.requests)
 	}
 	failed := 0
 	for _, one := range tr.made {
@@ -213,7 +213,7 @@ func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 			t.Errorf("a new connection failed: %v", one.err)
 		}
 	}
-	t.Logf("%d of %d flows broke, asked %d times; %d of %d new connections failed",
+	t.Logf("%d of %d flows broke in %d requests; %d of %d new connections failed",
 		len(tr.broken), len(flows), tr.requests, failed, len(tr.made))
 }
 
@@ -227,7 +227,7 @@ func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, lea
 	settled := while.where(func(one attempt) bool { return one.began.Sub(labelled) > within })
 	const few = 20
 	if len(before) == 0 || len(settled) < few {
-		t.Errorf("%d connections to the node before the label, %d to any while it is evacuated: too few show nothing", len(before), len(settled))
+		t.Errorf("%d connections to the node before the label, %d to any during the evacuation: too few", len(before), len(settled))
 	}
 	late := settled.where(toLeaving)
 	if len(late) > 0 {
@@ -238,7 +238,7 @@ func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, lea
 	for _, one := range overtaken {
 		last = max(last, one.began.Sub(labelled))
 	}
-	t.Logf("%d new connections went to the node after the label, the last of them %s after it, %d of %d later than %s",
+	t.Logf("%d new connections went to the node after the label, the last after %s; %d of %d later than %s",
 		len(overtaken), last.Round(time.Microsecond), len(late), len(settled), within)
 	for _, server := range leaving {
 		back := tr.made.where(func(one attempt) bool { return one.by == server.Name && one.began.After(unlabelled) })
@@ -247,8 +247,8 @@ func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, lea
 			first = min(first, one.repliedAt.Sub(unlabelled))
 		}
 		if first > within {
-			t.Errorf("%s got no new connection within %s after the label went", server.Name, within)
+			t.Errorf("%s got no new connection within %s after the label was removed", server.Name, within)
 		}
-		t.Logf("%s is back %s after the label went", server.Name, first.Round(time.Microsecond))
+		t.Logf("%s got a new connection %s after the label was removed", server.Name, first.Round(time.Microsecond))
 	}
 }

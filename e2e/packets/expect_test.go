@@ -60,7 +60,7 @@ func servedBy(name string) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 		if err == nil && reply.Pod != name {
-			return fmt.Errorf("%s answered, want %s", reply.Pod, name)
+			return fmt.Errorf("%s replied, want %s", reply.Pod, name)
 		}
 		return err
 	}
@@ -100,7 +100,7 @@ func refusedImmediately(from *fabric.Namespace, to path) error {
 	took := time.Since(started)
 	stopped := errors.Is(err, syscall.EPERM) && to.network != "tcp" && isNode(from)
 	if !errors.Is(err, syscall.ECONNREFUSED) && !stopped || took > atOnce {
-		return fmt.Errorf("%w after %s, want a refusal at once", replyError(err), took)
+		return fmt.Errorf("%w after %s, want an immediate refusal", replyError(err), took)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func timesOut(from *fabric.Namespace, to path) error {
 	stopped := errors.Is(err, syscall.EPERM) && isNode(from)
 	waited := errors.Is(err, os.ErrDeadlineExceeded) && took >= shortly
 	if !waited && !stopped {
-		return fmt.Errorf("%w after %s, want silence", replyError(err), took)
+		return fmt.Errorf("%w after %s, want no reply", replyError(err), took)
 	}
 	return nil
 }
@@ -126,14 +126,14 @@ func timesOut(from *fabric.Namespace, to path) error {
 // to an address that no machine has.
 func notServed(from *fabric.Namespace, to path) error {
 	if reply, err := from.Request(to.network, to.addr, shortly); err == nil {
-		return fmt.Errorf("%s answered, want no answer", reply.Pod)
+		return fmt.Errorf("%s replied, want no reply", reply.Pod)
 	} else if errors.Is(err, syscall.EPERM) {
-		return fmt.Errorf("the packet was stopped: %w", err)
+		return fmt.Errorf("the packet was blocked: %w", err)
 	}
 	return nil
 }
 
-var errReplied = errors.New("an answer")
+var errReplied = errors.New("got a reply")
 
 func replyError(err error) error {
 	if err == nil {

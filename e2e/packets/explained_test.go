@@ -48,7 +48,7 @@ func TestExplainReportsForEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 			}
 			for outcome := range expectations {
 				if seen[outcome] == 0 {
-					t.Errorf("nothing that was dialled is said to %q: %v", outcome, seen)
+					t.Errorf("explain predicts %q for no dialled address: %v", outcome, seen)
 				}
 			}
 		})
@@ -71,7 +71,7 @@ func (n *nodePorts) explained(p path) string {
 				continue
 			}
 			if outcome != "none" || len(port.Traffic) != 1 {
-				n.t.Errorf("%s: explain says it twice: %+v", p, ports)
+				n.t.Errorf("%s: explain reports it twice: %+v", p, ports)
 			}
 			outcome = port.Traffic[0].Outcome
 		}

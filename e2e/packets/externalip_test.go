@@ -32,9 +32,9 @@ func TestTheOlderOfTwoServicesOwnsASharedAddress(t *testing.T) {
 			c := newCluster(t, 2)
 			old, young := c.addServer(c.nodes[0], "old"), c.addServer(c.nodes[1], "young")
 			c.apply(younger.service(share, born(2002)).Merge(younger.endpoints(young)))
-			expectOnEveryNode(t, c, share, "the younger one is alone", "young")
+			expectOnEveryNode(t, c, share, "only the younger one exists", "young")
 			c.apply(elder.service(share, born(2001)).Merge(elder.endpoints(old)))
-			expectOnEveryNode(t, c, share, "the older one came later", "old")
+			expectOnEveryNode(t, c, share, "the older one was added later", "old")
 			for _, n := range c.nodes {
 				c.restart(n)
 				c.sync(n)
@@ -43,11 +43,11 @@ func TestTheOlderOfTwoServicesOwnsASharedAddress(t *testing.T) {
 			c.apply(younger.service(share, born(2002), affinity(anHour)))
 			expectOnEveryNode(t, c, share, "the younger one changed", "old")
 			c.apply(elder.service(born(2001)))
-			expectOnEveryNode(t, c, share, "the older one let go", "young")
+			expectOnEveryNode(t, c, share, "the older one released the address", "young")
 			c.apply(elder.service(share, born(2001)))
-			expectOnEveryNode(t, c, share, "the older one wants it again", "old")
+			expectOnEveryNode(t, c, share, "the older one requests the address again", "old")
 			c.apply(elder.gone())
-			expectOnEveryNode(t, c, share, "the older one is gone", "young")
+			expectOnEveryNode(t, c, share, "the older one was deleted", "young")
 		})
 	}
 }
@@ -155,20 +155,20 @@ func TestAnOlderExternalIPTakesNothingThatTheClusterGave(t *testing.T) {
 		owned, stolen func(*model.Service)
 		to            []path
 	}{
-		"a load balancer's address": {younger.withLoadBalancer, onLoadBalancer(younger), younger.paths(n, model.LoadBalancerIP)},
-		"a node port":               {younger.withNodePorts, onNodePorts(younger, n), younger.paths(n, model.NodePort)},
+		"a load balancer IP": {younger.withLoadBalancer, onLoadBalancer(younger), younger.paths(n, model.LoadBalancerIP)},
+		"a node port":        {younger.withNodePorts, onNodePorts(younger, n), younger.paths(n, model.NodePort)},
 	} {
 		c.apply(elder.service(born(2001), test.stolen).Merge(younger.gone()))
-		expect(t, name+": no other Service wants it", clients, test.to, servedBy("thief"))
+		expect(t, name+": no other Service requests it", clients, test.to, servedBy("thief"))
 		c.apply(younger.service(born(2002), test.owned))
-		expect(t, name+": it is given to another Service", clients, test.to, servedBy("owner"))
+		expect(t, name+": another Service gets it", clients, test.to, servedBy("owner"))
 		c.restart(n)
 		c.sync(n)
 		expect(t, name+": after a restart", clients, test.to, servedBy("owner"))
 		c.apply(elder.service(born(2001), test.stolen, affinity(anHour)))
 		expect(t, name+": the older Service changes", clients, test.to, servedBy("owner"))
 		c.apply(younger.service(born(2002)))
-		expect(t, name+": the other Service lets go", clients, test.to, servedBy("thief"))
+		expect(t, name+": the other Service releases it", clients, test.to, servedBy("thief"))
 		c.apply(elder.gone())
 	}
 }

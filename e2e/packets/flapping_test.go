@@ -45,10 +45,10 @@ func TestNoEstablishedConnectionEndsWhileEndpointsFlap(t *testing.T) {
 		must.Succeed(t, err)
 	}
 	cases := map[string]flapping{
-		"1 ms, right after the start":           {delay: time.Millisecond, pods: 3, isUnsure: true},
-		"20 ms, few pods, which have addresses": {delay: 20 * time.Millisecond, pods: 2},
-		"50 ms":                                 {delay: 50 * time.Millisecond, pods: 3},
-		"50 ms, an old kernel":                  {delay: 50 * time.Millisecond, pods: 3, isOld: true},
+		"1 ms, right after the start": {delay: time.Millisecond, pods: 3, isUnsure: true},
+		"20 ms, few pods":             {delay: 20 * time.Millisecond, pods: 2},
+		"50 ms":                       {delay: 50 * time.Millisecond, pods: 3},
+		"50 ms, an old kernel":        {delay: 50 * time.Millisecond, pods: 3, isOld: true},
 	}
 	for name, f := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -128,9 +128,9 @@ func (f flapping) run(t *testing.T, dials int) {
 	}
 	c.apply(endpoints(sets[0]...))
 	load.under.Wait()
-	wait.Until(t, "dials to the pod that is silent are drawn anew", func() bool { return cleaning.of(model.TCP) > 0 })
-	t.Logf("%d switches, %d dials, %d of them answered, %d connected and waited for ever, %d never connected (%v); %d were drawn anew; "+
-		"the kernel reported %d ends by request: %d unanswered, %d closed, %d open; %d packets were lost on the way",
+	wait.Until(t, "stale entries of dials to the unresponsive pod are deleted", func() bool { return cleaning.of(model.TCP) > 0 })
+	t.Logf("%d switches, %d dials: %d replied, %d hung after connecting, %d never connected (%v); %d stale entries deleted; "+
+		"the kernel reported %d entries deleted by request: %d unreplied, %d closed, %d open; %d packets were lost on the link",
 		switches, dials, load.replied.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), cleaning.of(model.TCP),
 		ends.unreplied.Load()+ends.closed.Load()+ends.open.Load(), ends.unreplied.Load(), ends.closed.Load(), ends.open.Load(), way.Lost())
 	harmless := int64(0)
@@ -138,10 +138,10 @@ func (f flapping) run(t *testing.T, dials int) {
 		harmless = int64(dials) / 1000
 	}
 	if ends.open.Load() > harmless || load.hung.Load() > harmless {
-		t.Errorf("%d open connections were ended, and %d clients wait for ever", ends.open.Load(), load.hung.Load())
+		t.Errorf("%d entries of open connections were deleted, and %d clients hang", ends.open.Load(), load.hung.Load())
 	}
 	if ends.unreplied.Load() == 0 || load.replied.Load() < int64(dials)*9/10 {
-		t.Errorf("%d unanswered dials were ended, and %d of %d were answered: this shows nothing",
+		t.Errorf("%d unreplied entries were deleted, and %d of %d dials got a reply, so the test proves nothing",
 			ends.unreplied.Load(), load.replied.Load(), dials)
 	}
 }
@@ -205,7 +205,7 @@ func beginToDial(to netip.AddrPort) (*os.File, error) {
 		return nil, err
 	}
 	if err := unix.Connect(fd, addr); !errors.Is(err, unix.EINPROGRESS) {
-		return nil, errors.Join(fmt.Errorf("dialling %s: %w", to, err), unix.Close(fd))
+		return nil, errors.Join(fmt.Errorf("dial %s: %w", to, err), unix.Close(fd))
 	}
 	return os.NewFile(uintptr(fd), to.String()), nil
 }
@@ -264,7 +264,7 @@ func listenToEnds(t *testing.T, on *fabric.Namespace) *ends {
 			messages, err := socket.Receive()
 			if err != nil {
 				if !isOver.Load() {
-					t.Errorf("listening to the ends of connections: %v", err)
+					t.Errorf("receive destroy events: %v", err)
 				}
 				return
 			}
@@ -288,7 +288,7 @@ func (n *ends) add(t *testing.T, message []byte) {
 	const sizeofHeader, attrStatus, attrProtocolInfo, attrTCP, attrState = 4, 3, 4, 1, 1
 	attributes, err := netlink.NewAttributeDecoder(message[sizeofHeader:])
 	if err != nil {
-		t.Errorf("reading the end of a connection: %v", err)
+		t.Errorf("decode a destroy event: %v", err)
 		return
 	}
 	attributes.ByteOrder = binary.BigEndian
@@ -317,7 +317,7 @@ func (n *ends) add(t *testing.T, message []byte) {
 		}
 	}
 	if err := attributes.Err(); err != nil || status == 0 || state == 0 {
-		t.Errorf("the kernel's report of an end has the status %#x and the state %d, %v", status, state, err)
+		t.Errorf("destroy event has status %#x and state %d: %v", status, state, err)
 	}
 	switch {
 	case status&uint32(conntrack.SeenReply) == 0:

@@ -51,8 +51,8 @@ func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 		for range 2 {
 			expect(t, why, here.clients(), append(clusterIPs, here.external...), there)
 			expect(t, why+": a pod keeps its source", here.pod, clusterIPs, seenAs(here.pod[0]))
-			expect(t, why+": no other client does", here.host, clusterIPs, seenAs(here.node[0]))
-			expect(t, why+": no other client does", append(here.pod, here.host...), here.external, seenAs(here.node[0]))
+			expect(t, why+": other clients do not", here.host, clusterIPs, seenAs(here.node[0]))
+			expect(t, why+": other clients do not", append(here.pod, here.host...), here.external, seenAs(here.node[0]))
 		}
 	}
 	here.apply(service(web.withEverything, externalLocal))
@@ -75,13 +75,13 @@ func TestAClientKeepsAnEndpointInAHostNetwork(t *testing.T) {
 			expect(t, "the only endpoint", here.clients(), everywhere, servedBy(endpoint.Name))
 			here.apply(endpoints(endpoint, here.near, here.far))
 			for range 3 {
-				expect(t, "others came", here.clients(), everywhere, servedBy(endpoint.Name))
+				expect(t, "others were added", here.clients(), everywhere, servedBy(endpoint.Name))
 			}
 			here.apply(endpoints(here.near, here.far))
 			for _, client := range here.clients() {
 				for name, to := range byNetwork(everywhere) {
-					if got := sticksTo(t, "it left: "+name, client, to); got == endpoint.Name {
-						t.Errorf("%s from %s: %s still answers, which is no endpoint any more", name, client.Name, got)
+					if got := sticksTo(t, "it was removed: "+name, client, to); got == endpoint.Name {
+						t.Errorf("%s from %s: %s still replies, but is not an endpoint any more", name, client.Name, got)
 					}
 				}
 			}

@@ -35,7 +35,7 @@ func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 		{"the pod", clientRanges(r.pod), []*fabric.Namespace{r.pod}, []*fabric.Namespace{r.host, r.node, stranger}},
 		{"the node", clientRanges(r.node), []*fabric.Namespace{r.node}, []*fabric.Namespace{r.pod, r.host, stranger}},
 		{"the pod and the node", clientRanges(r.pod, r.node), []*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, stranger}},
-		{"all pods, and a part of the machines", sourceRanges("10.244.0.0/16", "172.30.0.0/25", "fd00:244::/32", "fd00:30::/121"),
+		{"all pods, and some of the machines", sourceRanges("10.244.0.0/16", "172.30.0.0/25", "fd00:244::/32", "fd00:30::/121"),
 			[]*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, stranger}},
 		{"all addresses, in two halves", sourceRanges("0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"),
 			[]*fabric.Namespace{r.pod, r.node, r.host, stranger}, nil},
@@ -59,11 +59,11 @@ func TestSourceRangesDropBeforeAnythingElse(t *testing.T) {
 	expect(t, "in the ranges, no endpoint", []*fabric.Namespace{r.host}, balancer, refused)
 	r.apply(service(web.withEverything, clientRanges(r.host), externalLocal).Merge(endpoints(r.far)))
 	expect(t, "not in the ranges, a pod's short circuit", []*fabric.Namespace{r.pod, r.node}, balancer, timesOut)
-	expect(t, "in the ranges, endpoints only elsewhere", []*fabric.Namespace{r.host}, balancer, timesOut)
+	expect(t, "in the ranges, endpoints only on other nodes", []*fabric.Namespace{r.host}, balancer, timesOut)
 	r.apply(service(web.withEverything, clientRanges(r.host), affinity(anHour)).Merge(endpoints(r.near)))
 	expect(t, "in the ranges, with session affinity", []*fabric.Namespace{r.host}, balancer, servedBy("near"))
 	r.apply(service(web.withEverything, clientRanges(r.pod), affinity(anHour)))
-	expect(t, "remembered, and not in the ranges any more", []*fabric.Namespace{r.host}, balancer, timesOut)
+	expect(t, "with affinity, but not in the ranges any more", []*fabric.Namespace{r.host}, balancer, timesOut)
 }
 
 // TestSourceRangesOfOneFamilyDoNotRestrictTheOther checks the same behaviour as kube-proxy's.
@@ -121,9 +121,9 @@ func TestANodeInTheRangesMaySendFromTheLoadBalancerIP(t *testing.T) {
 	object := r.nodes[0].object()
 	object.Addresses = nil
 	r.apply(model.Change{Nodes: map[string]*model.Node{object.Name: object}})
-	expect(t, "the Node object does not name the address any more", node, balancer, timesOut)
+	expect(t, "the Node object no longer has the address", node, balancer, timesOut)
 	r.apply(model.Change{Nodes: map[string]*model.Node{object.Name: r.nodes[0].object()}})
-	expect(t, "the Node object names it again", node, balancer, servedBy("near"))
+	expect(t, "the Node object has the address again", node, balancer, servedBy("near"))
 }
 
 // TestPacketsToALoadBalancerIPNeverLeaveTheNode checks that packets of the node and of its pods are translated before
@@ -141,11 +141,11 @@ func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
 	}
 	for _, addr := range web.addrs(model.LoadBalancerIP) {
 		if _, err := node.Request("tcp", netip.AddrPortFrom(addr.Next(), servicePort), atOnce); err == nil {
-			t.Errorf("%s belongs to no Service, and answers", addr.Next())
+			t.Errorf("%s belongs to no Service, but replies", addr.Next())
 		}
 	}
 	if got := packets(t, node, "leaving"); got == "0" {
-		t.Error("no packet to another address of the load balancer was seen to leave, so nothing was tested")
+		t.Error("no packet to another address of the load balancer left the node, so nothing was tested")
 	}
 }
 

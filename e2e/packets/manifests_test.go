@@ -41,7 +41,7 @@ func (m *manifestDir) load() {
 	m.t.Helper()
 	update, err := m.folder.Load()
 	if err != nil || len(update.Rejected) > 0 {
-		m.t.Fatalf("load the manifests: %v, %v", err, update.Rejected)
+		m.t.Fatalf("load manifests: %v, rejected %v", err, update.Rejected)
 	}
 	m.apply(update.Change)
 }

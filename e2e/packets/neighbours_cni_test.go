@@ -44,7 +44,7 @@ func newTownWithCNI(t *testing.T, cniFirst bool) *town {
 // runs chains of one priority in an order that depends on the order of registration.
 func eachOrder(t *testing.T, test func(*testing.T, *town)) {
 	t.Helper()
-	for name, cniFirst := range map[string]bool{"the CNI came first": true, "the proxy came first": false} {
+	for name, cniFirst := range map[string]bool{"the CNI started first": true, "the proxy started first": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newTownWithCNI(t, cniFirst))
@@ -78,9 +78,9 @@ func TestUnallocatedAddressesAreDroppedThoughACNIMasquerades(t *testing.T) {
 	eachOrder(t, func(t *testing.T, here *town) {
 		here.machineWith("elsewhere", unallocated...)
 		clients, to := slices.Concat(here.pod, here.node), pathsTo(servicePort, unallocated...)
-		expect(t, "no ServiceCIDR is known: the CNI masquerades", clients, to, seenAs(here.node[0]))
+		expect(t, "no ServiceCIDR: the CNI masquerades", clients, to, seenAs(here.node[0]))
 		here.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
-		expect(t, "the ServiceCIDR is there", clients, to, timesOut)
+		expect(t, "the ServiceCIDR exists", clients, to, timesOut)
 	})
 }
 
@@ -91,12 +91,12 @@ func TestNoPriorityOfOursRemainsThoughACNIMasquerades(t *testing.T) {
 		node := here.nodes[0]
 		runNFT(t, node, counters, "-f", "-")
 		here.apply(service(web.withEverything).Merge(endpoints(here.far)))
-		expect(t, "an endpoint elsewhere", here.clients(), web.paths(node, allKinds...), servedBy("far"))
+		expect(t, "an endpoint on another node", here.clients(), web.paths(node, allKinds...), servedBy("far"))
 		if got := packets(t, node, "ours"); got != "0" {
-			t.Errorf("%s packets have left with a class or slot of ours", got)
+			t.Errorf("%s packets left with one of our priorities", got)
 		}
 		if packets(t, node, "any") == "0" {
-			t.Error("no packet was seen to leave, so nothing was tested")
+			t.Error("no packet left, so nothing was tested")
 		}
 	})
 }

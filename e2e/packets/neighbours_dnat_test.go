@@ -72,10 +72,10 @@ func TestForeignTranslationsAreNotRemembered(t *testing.T) {
 					why, taken = kind.String(), own.paths(n.node, kind)
 				}
 				leave := intrude(t, n.node, taken, foreign)
-				expect(t, why+" is another table's", n.clients(), taken, servedBy("foreign"))
+				expect(t, why+" is translated by another table", n.clients(), taken, servedBy("foreign"))
 				leave()
 				for range 2 {
-					expect(t, why+" was another table's", n.clients(), own.paths(n.node, allKinds...), servedByOneOf("near", "far"))
+					expect(t, why+" was translated by another table", n.clients(), own.paths(n.node, allKinds...), servedByOneOf("near", "far"))
 				}
 			}
 		})
@@ -103,7 +103,7 @@ func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
 				n.apply(service(web.withEverything, edit).Merge(endpoints(n.near)))
 				for _, server := range []*pod{foreign, n.near} {
 					leave := intrude(t, n.node, taken, server)
-					expect(t, "another table leads to "+server.Name, n.clients(), taken, sourceKept)
+					expect(t, "another table translates to "+server.Name, n.clients(), taken, sourceKept)
 					leave()
 				}
 			}
@@ -125,7 +125,7 @@ func servedByOneOf(names ...string) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 		if err == nil && !slices.Contains(names, reply.Pod) {
-			return fmt.Errorf("%s answered, want one of %v", reply.Pod, names)
+			return fmt.Errorf("%s replied, want one of %v", reply.Pod, names)
 		}
 		return err
 	}

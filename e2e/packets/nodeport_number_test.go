@@ -73,7 +73,7 @@ func TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort(t *testing.T
 		expect(t, "an external IP on the same address and port", clients, to, servedBy("near"))
 	}
 	here.apply(web.gone())
-	expect(t, "the node port is gone", clients, to, servedBy("far"))
+	expect(t, "the node port was removed", clients, to, servedBy("far"))
 	here.apply(service(web.withNodePorts, affinity(anHour)))
-	expect(t, "the node port is back", clients, to, servedBy("near"))
+	expect(t, "the node port was added again", clients, to, servedBy("near"))
 }

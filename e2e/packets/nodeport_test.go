@@ -73,14 +73,14 @@ func TestNodePortsFollowTheNodeObject(t *testing.T) {
 		n.apply(model.Change{Nodes: map[string]*model.Node{n.node.Name: object}})
 	}
 	rename(secondAddrs...)
-	expect(t, "an address that the node is not named after any more", n.clients(), n.own(), notServed)
+	expect(t, "an address that the Node object no longer has", n.clients(), n.own(), notServed)
 	expect(t, "an address that is on no interface", n.clients(), second, notServed)
 	n.gain(n.node, secondAddrs...)
 	n.reportAddrs(n.node)
-	expect(t, "the address has come up", n.clients(), second, servedBy("near"))
+	expect(t, "the address was added to the node", n.clients(), second, servedBy("near"))
 	rename(n.node.IPv4)
-	expect(t, "a family that the Node object does not name", n.clients(), n.own()[3:], notServed)
-	expect(t, "a family that the Node object names", n.clients(), n.own()[:3], servedBy("near"))
+	expect(t, "a family without an address in the Node object", n.clients(), n.own()[3:], notServed)
+	expect(t, "a family with an address in the Node object", n.clients(), n.own()[:3], servedBy("near"))
 	rename(n.node.IPv4, n.node.IPv6)
 	expect(t, "both families again", n.clients(), n.own(), servedBy("near"))
 }
@@ -106,7 +106,7 @@ func TestNodePortAddressesAppearAndVanish(t *testing.T) {
 		}
 		n.reportAddrs(n.node)
 	}
-	expect(t, "an address that is gone", n.clients(), second, notServed)
+	expect(t, "an address that was removed", n.clients(), second, notServed)
 }
 
 // TestNodePortsOnAllAddresses checks that a new address serves node ports before it is reported to the proxy. Loopback
@@ -146,8 +146,8 @@ func expectNotOnLoopback(t *testing.T, n *nodePorts) {
 func TestPrefixesOfOneFamilyKeepTheOtherOnAllAddresses(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Prefixes: secondPrefixes[:1]})
-	expect(t, "IPv4, narrowed to another prefix", n.clients(), n.own()[:3], notServed)
-	expect(t, "IPv6, not narrowed", n.clients(), n.own()[3:], servedBy("near"))
+	expect(t, "IPv4, restricted to another prefix", n.clients(), n.own()[:3], notServed)
+	expect(t, "IPv6, not restricted", n.clients(), n.own()[3:], servedBy("near"))
 }
 
 // TestANodePortWinsOverALocalSocket checks this even for a Service without endpoints. The proxy opens no socket for the
@@ -160,8 +160,8 @@ func TestANodePortWinsOverALocalSocket(t *testing.T) {
 	n.apply(endpoints())
 	expect(t, "no endpoint", n.clients(), only(n.own(), "tcp"), refused)
 	n.apply(service(web.withNodePorts, externalLocal).Merge(endpoints(n.far)))
-	expect(t, "endpoints only elsewhere", []*fabric.Namespace{n.host}, n.own(), timesOut)
-	expect(t, "endpoints only elsewhere", []*fabric.Namespace{n.pod, n.node.Namespace}, n.own(), servedBy("far"))
+	expect(t, "endpoints only on other nodes", []*fabric.Namespace{n.host}, n.own(), timesOut)
+	expect(t, "endpoints only on other nodes", []*fabric.Namespace{n.pod, n.node.Namespace}, n.own(), servedBy("far"))
 	n.apply(service())
 	expect(t, "no node port any more", n.clients(), n.own(), servedBy(n.node.Name))
 }
@@ -196,5 +196,5 @@ func TestALoadBalancerWithoutNodePorts(t *testing.T) {
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
 	n.apply(service(web.withLoadBalancer))
 	expect(t, "the load-balancer IP", n.clients(), web.paths(n.node, model.LoadBalancerIP), servedBy("near"))
-	expect(t, "the node port that was", n.clients(), n.own(), notServed)
+	expect(t, "the former node port", n.clients(), n.own(), notServed)
 }

@@ -47,15 +47,15 @@ func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 			expect(t, test.why, here.clients(), web.paths(node, allKinds...), succeeds)
 		}
 		if got := packets(t, node, "ours"); got != "0" {
-			t.Errorf("%s: %s packets have left with a class or slot of ours", test.why, got)
+			t.Errorf("%s: %s packets left with one of our priorities", test.why, got)
 		}
 		if packets(t, node, "any") == before {
-			t.Errorf("%s: no packet was seen to leave, so nothing was tested", test.why)
+			t.Errorf("%s: no packet left, so nothing was tested", test.why)
 		}
 	}
 	sendWithPriority(t, node.Namespace, here.far, 5)
 	if got := packets(t, node, "five"); got != "1" {
-		t.Errorf("%s packets left with the priority 5 that one came with", got)
+		t.Errorf("%s packets left with priority 5, want 1", got)
 	}
 }
 

@@ -86,11 +86,11 @@ func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
 	answered := func(_ *fabric.Namespace, echo fabric.Echo, err error) bool {
 		return err == nil && slices.Contains(unallocated, echo.From)
 	}
-	ping("no ServiceCIDR is known", answered)
+	ping("no ServiceCIDR", answered)
 	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
-	ping("the ServiceCIDR is there", func(from *fabric.Namespace, _ fabric.Echo, err error) bool {
+	ping("the ServiceCIDR exists", func(from *fabric.Namespace, _ fabric.Echo, err error) bool {
 		return errors.Is(err, os.ErrDeadlineExceeded) && !isNode(from) || errors.Is(err, syscall.EPERM) && isNode(from)
 	})
 	c.apply(serviceCIDR())
-	ping("the ServiceCIDR is gone", answered)
+	ping("the ServiceCIDR was deleted", answered)
 }

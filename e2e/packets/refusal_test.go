@@ -71,7 +71,7 @@ func TestRefusalsDoNotRunOut(t *testing.T) {
 	meetNeighbours(t, clients, c.addServer(c.nodes[0], "server"))
 	c.apply(service(web.withEverything))
 	for range 30 {
-		expect(t, "the thirtieth time like the first", clients, only(web.paths(c.nodes[0], allKinds...), "tcp"), refused)
+		expect(t, "repeated thirty times", clients, only(web.paths(c.nodes[0], allKinds...), "tcp"), refused)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 	}{
 		{"a Service without slices", service(web.withEverything)},
 		{"endpoints that are neither ready nor serving", unready},
-		{"both policies Local, without any endpoint anywhere", service(web.withEverything, internalLocal, externalLocal)},
+		{"both policies Local, without any endpoint", service(web.withEverything, internalLocal, externalLocal)},
 		{"session affinity", service(web.withEverything, affinity(anHour))},
 		{"a hard key that nothing matches",
 			service(web.withEverything, topologyKeys("example.com/nobody")).Merge(endpoints(r.near, r.far))},
@@ -98,7 +98,7 @@ func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 		expect(t, test.why, r.clients(), everywhere, refused)
 	}
 	r.apply(endpoints(r.near))
-	expect(t, "an endpoint at last", r.clients(), everywhere, servedBy("near"))
+	expect(t, "an endpoint was added", r.clients(), everywhere, servedBy("near"))
 }
 
 // TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself covers packets that would be delivered locally and not
@@ -112,8 +112,8 @@ func TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself(t *testing.T) {
 	r.apply(service(web.withEverything))
 	expect(t, "an external address of the node itself, no endpoint", r.clients(), external, refused)
 	r.apply(service(web.withEverything, externalLocal).Merge(endpoints(r.far)))
-	expect(t, "an external address of the node itself, endpoints only elsewhere", []*fabric.Namespace{r.host}, external, timesOut)
-	expect(t, "and yet the pods and the node reach it", []*fabric.Namespace{r.pod, r.node}, external, servedBy("far"))
+	expect(t, "an external address of the node itself, endpoints only on other nodes", []*fabric.Namespace{r.host}, external, timesOut)
+	expect(t, "internal clients of an external address of the node itself", []*fabric.Namespace{r.pod, r.node}, external, servedBy("far"))
 	r.apply(endpoints(r.near))
 	expect(t, "an external address of the node itself", r.clients(), external, servedBy("near"))
 }
@@ -124,11 +124,11 @@ func TestWhatAPolicyForbidsIsDroppedWithoutAReply(t *testing.T) {
 	r := newRefusals(t)
 	internal, external := web.paths(r.nodes[0], model.ClusterIP), web.paths(r.nodes[0], externalKinds...)
 	r.apply(service(web.withEverything, internalLocal).Merge(endpoints(r.far)))
-	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", r.clients(), internal, timesOut)
-	expect(t, "internalTrafficPolicy has no say outside", r.clients(), external, servedBy("far"))
+	expect(t, "internalTrafficPolicy Local, endpoints only on other nodes", r.clients(), internal, timesOut)
+	expect(t, "internalTrafficPolicy does not apply to external frontends", r.clients(), external, servedBy("far"))
 	r.apply(service(web.withEverything, externalLocal))
-	expect(t, "externalTrafficPolicy Local, endpoints only elsewhere", []*fabric.Namespace{r.host}, external, timesOut)
-	expect(t, "externalTrafficPolicy has no say inside", r.clients(), internal, servedBy("far"))
+	expect(t, "externalTrafficPolicy Local, endpoints only on other nodes", []*fabric.Namespace{r.host}, external, timesOut)
+	expect(t, "externalTrafficPolicy does not apply to ClusterIPs", r.clients(), internal, servedBy("far"))
 	r.apply(endpoints())
 	expect(t, "externalTrafficPolicy Local without any endpoint", r.clients(), external, refused)
 }

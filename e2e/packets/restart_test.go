@@ -62,7 +62,7 @@ func TestARestartDropsNoConnectionThatSourceRangesAllow(t *testing.T) {
 	}
 	stop()
 	if now := synRetransmissions(t, client); now != sentAgain {
-		t.Errorf("%d first packets of %d connections were sent again", now-sentAgain, dials.Load())
+		t.Errorf("%d SYNs of %d connections were retransmitted", now-sentAgain, dials.Load())
 	}
 }
 
@@ -114,6 +114,6 @@ func synRetransmissions(t *testing.T, n *fabric.Namespace) int {
 		}
 		names = fields
 	}
-	t.Fatal("the kernel counts no TCPSynRetrans")
+	t.Fatal("/proc/net/netstat has no TCPSynRetrans")
 	return 0
 }

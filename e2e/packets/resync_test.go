@@ -48,7 +48,7 @@ func TestTrafficNeverNoticesACompleteSync(t *testing.T) {
 			syncs.Wait()
 			for to, pods := range answered {
 				if sticky := name == "with session affinity"; sticky == (len(pods) > 1) {
-					t.Errorf("%s: answered by %v", to, pods)
+					t.Errorf("%s: replies from %v", to, pods)
 				}
 			}
 		})

@@ -66,7 +66,7 @@ func TestAWidePortObeysPoliciesAndChanges(t *testing.T) {
 			reply, err := from.Request(to.network, to.addr, fabric.Timeout)
 			isOne := func(server *pod) bool { return server.Name == reply.Pod }
 			if err == nil && !slices.ContainsFunc(servers, isOne) {
-				err = fmt.Errorf("%s answered", reply.Pod)
+				err = fmt.Errorf("unexpected reply from %s", reply.Pod)
 			}
 			return err
 		}
@@ -83,14 +83,14 @@ func TestAWidePortObeysPoliciesAndChanges(t *testing.T) {
 	r.apply(service(web.withEverything, withManyAddresses).Merge(all))
 	open := converse(t, r.clients(), only(web.paths(r.nodes[0], model.ClusterIP), "tcp"))
 	r.apply(service(web.withEverything))
-	expectGoesOn(t, "the port is not wide any more", open)
+	expectGoesOn(t, "the port uses the shared map", open)
 	r.apply(service(web.withEverything, withManyAddresses))
-	expectGoesOn(t, "the port is wide again", open)
+	expectGoesOn(t, "the port has its own map again", open)
 	r.apply(endpoints(far[:11]...))
 	for range 8 {
-		expect(t, "endpoints left", r.clients(), external, among(far[:11]))
+		expect(t, "endpoints were removed", r.clients(), external, among(far[:11]))
 	}
-	expectGoesOn(t, "some endpoints left", open)
+	expectGoesOn(t, "some endpoints were removed", open)
 }
 
 // spreadEvenly fails if connections from a pod and from the node prefer some endpoints. By chance, chi-square exceeds
@@ -135,7 +135,7 @@ func TestEachNodeStaysInItsTier(t *testing.T) {
 		for _, to := range paths {
 			for range 10 {
 				if got := mustRequest(t, client.Namespace, to).Pod; got != want {
-					t.Fatalf("%s: %s answered, want %s", to, got, want)
+					t.Fatalf("%s: %s replied, want %s", to, got, want)
 				}
 			}
 		}

@@ -56,8 +56,8 @@ func TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore(t *testing.T) {
 		before model.NodePortAddresses
 		change func(n *nodePorts)
 	}{
-		"a setting of all becomes primary":      {onAll, func(n *nodePorts) { n.restartWith(onPrimary, model.Change{}) }},
-		"a setting of prefixes becomes primary": {onSecond, func(n *nodePorts) { n.restartWith(onPrimary, model.Change{}) }},
+		"all addresses to primary": {onAll, func(n *nodePorts) { n.restartWith(onPrimary, model.Change{}) }},
+		"prefixes to primary":      {onSecond, func(n *nodePorts) { n.restartWith(onPrimary, model.Change{}) }},
 		"an interface loses the address": {onSecond, func(n *nodePorts) {
 			for _, addr := range secondAddrs {
 				must.Succeed(n.t, n.node.RemoveAddr(addr))
@@ -84,14 +84,14 @@ func TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress(t *testing.T) {
 	n.rename(n.node.IPv4, secondAddrs[1])
 	ending, going := converse(t, n.clients(), secondUDP[1:]), converse(t, n.clients(), only(n.own()[:3], "udp"))
 	n.rename(n.node.IPv4, n.node.IPv6)
-	expectNext(t, "IPv6, which has another address now", ending, isUnreplied)
-	expectGoesOn(t, "IPv4, which has the same", going)
+	expectNext(t, "IPv6, whose address changed", ending, isUnreplied)
+	expectGoesOn(t, "IPv4, whose address is unchanged", going)
 }
 
 // TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore makes both changes while no proxy runs.
 func TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore(t *testing.T) {
 	t.Parallel()
-	for name, meanwhile := range map[string]model.Change{"the endpoint left": endpoints(), "the Service is gone": web.gone()} {
+	for name, meanwhile := range map[string]model.Change{"the endpoint was removed": endpoints(), "the Service was deleted": web.gone()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newSecondNodePorts(t, onSecond)
@@ -107,10 +107,10 @@ func TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore(t *test
 func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(n *nodePorts){
-		"its endpoint left":                func(n *nodePorts) { n.apply(endpoints(n.far)) },
-		"its last endpoint left":           func(n *nodePorts) { n.apply(endpoints()) },
-		"its Service went":                 func(n *nodePorts) { n.apply(web.gone()) },
-		"both went":                        func(n *nodePorts) { n.apply(web.gone().Merge(endpoints())) },
+		"its endpoint was removed":         func(n *nodePorts) { n.apply(endpoints(n.far)) },
+		"its last endpoint was removed":    func(n *nodePorts) { n.apply(endpoints()) },
+		"its Service was deleted":          func(n *nodePorts) { n.apply(web.gone()) },
+		"both were removed":                func(n *nodePorts) { n.apply(web.gone().Merge(endpoints())) },
 		"only the Service changed":         func(n *nodePorts) { n.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(n.far))) },
 		"its node port has another number": func(n *nodePorts) { n.apply(service()) },
 	} {
@@ -121,9 +121,9 @@ func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 			open := converse(t, n.clients(), secondUDP)
 			n.restart(n.node)
 			n.sync(n.node)
-			expectNext(t, "a proxy starts beside it", open, isServedBy("near"))
+			expectNext(t, "a proxy starts next to it", open, isServedBy("near"))
 			leave()
-			expectNext(t, "the other table is gone", open, isServedBy("near"))
+			expectNext(t, "the other table was deleted", open, isServedBy("near"))
 			change(n)
 			expectNext(t, name, open, isUnreplied)
 		})
@@ -139,11 +139,11 @@ func TestAFlowThatIsNoneOfTheServicesStays(t *testing.T) {
 		isTranslated  bool
 		restartedWith *model.NodePortAddresses
 	}{
-		"translated, at an address that serves none":  {onPrimary, true, &onPrimary},
-		"translated, at an address that serves them":  {onAll, true, nil},
-		"translated, at one that serves them no more": {onSecond, true, &onPrimary},
-		"of a process, and a restart":                 {onPrimary, false, &onPrimary},
-		"of a process, and no restart":                {onPrimary, false, nil},
+		"translated, address serves no node ports":       {onPrimary, true, &onPrimary},
+		"translated, address serves node ports":          {onAll, true, nil},
+		"translated, address ceases to serve node ports": {onSecond, true, &onPrimary},
+		"local process, with a restart":                  {onPrimary, false, &onPrimary},
+		"local process, without a restart":               {onPrimary, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,7 +161,8 @@ func TestAFlowThatIsNoneOfTheServicesStays(t *testing.T) {
 				expectGoesOn(t, "a restart", open)
 			}
 			for why, change := range map[string]model.Change{
-				"an endpoint left": endpoints(n.far), "the last one left": endpoints(), "one came": endpoints(n.near), "the Service went": web.gone(),
+				"an endpoint was removed": endpoints(n.far), "the last one was removed": endpoints(),
+				"an endpoint was added": endpoints(n.near), "the Service was deleted": web.gone(),
 			} {
 				n.apply(change)
 				expectGoesOn(t, why, open)
@@ -193,11 +194,11 @@ func TestAUDPFlowToAnAddressThatIsLocalByARoute(t *testing.T) {
 	n.node.proxy.ForceFullSync()
 	n.apply(endpoints(n.near, n.far))
 	n.apply(service(web.withNodePorts, externalLocal))
-	expectGoesOn(t, "another endpoint that may answer", open)
+	expectGoesOn(t, "another endpoint that may serve", open)
 	n.apply(service(web.withNodePorts).Merge(endpoints(n.far)))
-	expectNext(t, "its endpoint left", open, isServedBy("far"))
+	expectNext(t, "its endpoint was removed", open, isServedBy("far"))
 	n.apply(web.gone())
-	expectNext(t, "its Service went", open, isUnreplied)
+	expectNext(t, "its Service was deleted", open, isUnreplied)
 }
 
 // TestAUDPFlowFromAnAddressThatIsLocalByARoute checks that the flow is the node's own: externalTrafficPolicy Local
@@ -227,7 +228,7 @@ func TestAUDPFlowFromAnAddressThatIsLocalByARoute(t *testing.T) {
 			n.sync(n.node)
 			expectGoesOn(t, "a restart", open)
 			n.apply(endpoints(n.near))
-			expectNext(t, "its endpoint left", open, isServedBy("near"))
+			expectNext(t, "its endpoint was removed", open, isServedBy("near"))
 		})
 	}
 }

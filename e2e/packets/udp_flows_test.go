@@ -60,7 +60,7 @@ func isServedBy(name string) func(*conversation) error {
 	return func(c *conversation) error {
 		reply, err := c.Request(fabric.Timeout)
 		if err == nil && reply.Pod != name {
-			return fmt.Errorf("%s answered, want %s", reply.Pod, name)
+			return fmt.Errorf("%s replied, want %s", reply.Pod, name)
 		}
 		return err
 	}
@@ -68,7 +68,7 @@ func isServedBy(name string) func(*conversation) error {
 
 func isUnreplied(c *conversation) error {
 	if reply, err := c.Request(atOnce); err == nil {
-		return fmt.Errorf("%s answered, want no answer", reply.Pod)
+		return fmt.Errorf("%s replied, want no reply", reply.Pod)
 	}
 	return nil
 }
@@ -101,15 +101,15 @@ func TestAUDPFlowMovesWhenItsEndpointIsRemoved(t *testing.T) {
 	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
 	flows := newUDPFlows(t, here)
 	here.apply(endpoints(here.near, here.far))
-	expectGoesOn(t, "another endpoint came", flows.all())
+	expectGoesOn(t, "another endpoint was added", flows.all())
 	here.apply(endpoints(here.far))
-	expectNext(t, "the endpoint left", flows.all(), isServedBy("far"))
+	expectNext(t, "the endpoint was removed", flows.all(), isServedBy("far"))
 	here.apply(endpoints())
 	for range 2 { // a socket on the node gets the error twice: from send, and as an ICMP error from the next send
-		expectNext(t, "the last endpoint left", flows.all(), isRefused)
+		expectNext(t, "the last endpoint was removed", flows.all(), isRefused)
 	}
 	here.apply(endpoints(here.near))
-	expectNext(t, "an endpoint came", flows.all(), isServedBy("near"))
+	expectNext(t, "an endpoint was added", flows.all(), isServedBy("near"))
 }
 
 // TestAUDPFlowEndsWithItsService checks that the flow also ends with the Service's port or address.
@@ -133,7 +133,7 @@ func TestAUDPFlowEndsWithItsService(t *testing.T) {
 			expectNext(t, name, ended, isUnreplied)
 			expectGoesOn(t, name, left)
 			here.apply(service(web.withEverything))
-			expectNext(t, "everything is there again", flows.all(), isServedBy("near"))
+			expectNext(t, "all frontends exist again", flows.all(), isServedBy("near"))
 		})
 	}
 }
@@ -146,8 +146,8 @@ func TestAStaleUDPFlowEndsWhenAProxyStarts(t *testing.T) {
 		change model.Change
 		should func(*conversation) error
 	}{
-		"the Service was deleted": {web.gone(), isUnreplied},
-		"the endpoint left":       {endpoints(), isRefused},
+		"the Service was deleted":  {web.gone(), isUnreplied},
+		"the endpoint was removed": {endpoints(), isRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := newFlowsTown(t)
@@ -177,9 +177,9 @@ func TestAUDPFlowThatBeganBeforeItsServiceFindsIt(t *testing.T) {
 			open = append(open, &conversation{Conversation: opened, from: from, to: to})
 		}
 	}
-	expectNext(t, "before there is a Service", open, isUnreplied)
+	expectNext(t, "before the Service exists", open, isUnreplied)
 	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
-	expectNext(t, "the Service is there", open, isServedBy("near"))
+	expectNext(t, "the Service was created", open, isServedBy("near"))
 }
 
 // TestAUDPFlowFollowsThePolicies checks that a client moves to another endpoint when its own may no longer serve it.
@@ -189,16 +189,16 @@ func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	here.apply(service(web.withEverything).Merge(endpoints(here.far)))
 	flows := newUDPFlows(t, here)
 	here.apply(endpoints(here.near, here.far))
-	expectGoesOn(t, "a nearer endpoint came", flows.all())
+	expectGoesOn(t, "a nearer endpoint was added", flows.all())
 
 	here.apply(service(web.withEverything, externalLocal))
-	expectNext(t, "externalTrafficPolicy Local: outside clients leave the far endpoint", external(flows.outside, true), isServedBy("near"))
-	expectGoesOn(t, "externalTrafficPolicy Local has no say inside", flows.inside)
-	expectGoesOn(t, "externalTrafficPolicy Local has no say over the ClusterIP", external(flows.outside, false))
+	expectNext(t, "externalTrafficPolicy Local: external clients leave the far endpoint", external(flows.outside, true), isServedBy("near"))
+	expectGoesOn(t, "externalTrafficPolicy Local does not apply to internal clients", flows.inside)
+	expectGoesOn(t, "externalTrafficPolicy Local does not apply to the ClusterIP", external(flows.outside, false))
 
 	here.apply(service(web.withEverything, internalLocal, externalLocal))
-	expectNext(t, "internalTrafficPolicy Local: all leave the far endpoint", external(flows.all(), false), isServedBy("near"))
-	expectGoesOn(t, "internalTrafficPolicy Local has no say over external frontends", external(flows.inside, true))
+	expectNext(t, "internalTrafficPolicy Local: all clients leave the far endpoint", external(flows.all(), false), isServedBy("near"))
+	expectGoesOn(t, "internalTrafficPolicy Local does not apply to external frontends", external(flows.inside, true))
 }
 
 // TestAUDPFlowFollowsTopologyKeysThatForbid also checks that keys that only prefer do not end flows: a flow stays when

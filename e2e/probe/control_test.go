@@ -134,7 +134,7 @@ func TestConnectionsThatOverlapDoNotWaitForEachOther(t *testing.T) {
 		failed += times
 	}
 	if took := time.Since(began); failed != 50 || took > 50*time.Second {
-		t.Errorf("%+v after %v, want 50 errors, and not one after the other", got, took)
+		t.Errorf("%+v after %v, want 50 concurrent errors", got, took)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestAProbeIsAsReadyAsRequested(t *testing.T) {
 	}{{"", http.StatusOK}, {"false", http.StatusServiceUnavailable}, {"true", http.StatusOK}} {
 		if test.value != "" {
 			if status := c.request(http.MethodPost, "/ready", url.Values{"value": {test.value}}, nil); status != http.StatusOK {
-				t.Errorf("saying %s: status %d", test.value, status)
+				t.Errorf("set ready to %s: status %d", test.value, status)
 			}
 		}
 		if status := c.request(http.MethodGet, "/healthz", nil, nil); status != test.want {
@@ -210,14 +210,14 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 		c.request(http.MethodGet, "/hold/"+made["id"], nil, &s)
 		return s
 	}
-	wait.Until(t, "lines come back", func() bool { return report().Echoes > 2 })
+	wait.Until(t, "lines are echoed", func() bool { return report().Echoes > 2 })
 	if s := report(); !s.Alive || s.Server != "web-1" {
-		t.Errorf("%+v, want one that is alive, with web-1", s)
+		t.Errorf("%+v, want alive and server web-1", s)
 	}
 	(<-connections).Close()
 	wait.Until(t, "the connection has ended", func() bool { return !report().Alive })
 	if s := report(); s.Error == "" {
-		t.Errorf("the reason is missing: %+v", s)
+		t.Errorf("no error reported: %+v", s)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestAHeldConnectionThatIsEndedIsForgotten(t *testing.T) {
 	c.request(http.MethodPost, "/hold", url.Values{"address": {s.tcp}}, &made)
 	path := "/hold/" + made["id"]
 	if status := c.request(http.MethodDelete, path, nil, nil); status != http.StatusOK {
-		t.Errorf("ending it: status %d", status)
+		t.Errorf("close the connection: status %d", status)
 	}
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
 		if status := c.request(method, path, nil, nil); status != http.StatusNotFound {

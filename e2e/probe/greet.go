@@ -17,7 +17,7 @@ func greetConnections(listener net.Listener, name string) error {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			return fmt.Errorf("accepting connections: %w", err)
+			return fmt.Errorf("accept connection: %w", err)
 		}
 		go func() {
 			defer conn.Close()
@@ -35,7 +35,7 @@ func greetPackets(packets net.PacketConn, name string) error {
 	for {
 		_, client, err := packets.ReadFrom(buffer)
 		if err != nil {
-			return fmt.Errorf("receiving datagrams: %w", err)
+			return fmt.Errorf("receive datagrams: %w", err)
 		}
 		_, _ = packets.WriteTo(greeting(name, client), client) // a client without a reply retries
 	}

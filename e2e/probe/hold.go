@@ -133,7 +133,7 @@ func (c *held) converse() error {
 			return err
 		}
 		if got != want {
-			return fmt.Errorf("sent %q, and %q came back", want, got)
+			return fmt.Errorf("sent %q, received %q", want, got)
 		}
 		c.mu.Lock()
 		c.echoes++

@@ -15,8 +15,8 @@ import (
 )
 
 const usage = `usage:
-  probe serve           serve on port 8080 (TCP and UDP), and take orders over HTTP on port 8081
-  probe sabotage DEED   change Vicinity's tables in this network namespace`
+  probe serve           serve on port 8080 (TCP and UDP), and accept commands over HTTP on port 8081
+  probe sabotage ACTION change Vicinity's tables in this network namespace`
 
 var errUsage = errors.New(usage)
 

@@ -29,17 +29,17 @@ func serve(ctx context.Context, out io.Writer) error {
 	}
 	listener, err := net.Listen("tcp", servicePort)
 	if err != nil {
-		return fmt.Errorf("listening for TCP: %w", err)
+		return fmt.Errorf("listen for TCP: %w", err)
 	}
 	defer listener.Close()
 	packets, err := net.ListenPacket("udp", servicePort)
 	if err != nil {
-		return fmt.Errorf("listening for UDP: %w", err)
+		return fmt.Errorf("listen for UDP: %w", err)
 	}
 	defer packets.Close()
 	orders, err := net.Listen("tcp", controlPort)
 	if err != nil {
-		return fmt.Errorf("listening for orders: %w", err)
+		return fmt.Errorf("listen for commands: %w", err)
 	}
 	defer orders.Close()
 	control := &http.Server{Handler: newControl(), ReadHeaderTimeout: time.Minute}
@@ -54,7 +54,7 @@ func serve(ctx context.Context, out io.Writer) error {
 		return err
 	case <-ctx.Done():
 	}
-	fmt.Fprintf(out, "%s goes on for %s\n", name, grace)
+	fmt.Fprintf(out, "%s continues for %s\n", name, grace)
 	select {
 	case err := <-failed:
 		return err
@@ -63,7 +63,7 @@ func serve(ctx context.Context, out io.Writer) error {
 	}
 }
 
-var errNoName = errors.New("$POD_NAME is not set: it is what this probe answers with")
+var errNoName = errors.New("$POD_NAME is not set: the probe replies with this name")
 
 func identity() (string, error) {
 	name := os.Getenv("POD_NAME")
@@ -79,7 +79,7 @@ func gracePeriod(text string) (time.Duration, error) {
 	}
 	grace, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("reading $GRACE: %w", err)
+		return 0, fmt.Errorf("read $GRACE: %w", err)
 	}
 	return grace, nil
 }

@@ -68,9 +68,9 @@ func TestAProbeGoesOnForItsGracePeriod(t *testing.T) {
 	if err := process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	said.WaitFor(t, "web-1 goes on for 10m")
+	said.WaitFor(t, "web-1 continues for 10m")
 	if got := resultsIn(t, pod); got != want {
-		t.Errorf("while it ends: got %q, want %q", got, want)
+		t.Errorf("while terminating: got %q, want %q", got, want)
 	}
 }
 

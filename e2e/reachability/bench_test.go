@@ -40,7 +40,7 @@ func BenchmarkIdle(b *testing.B) {
 		for _, d := range daemons {
 			d.process.Log.WaitFor(b, "the first sync is in the kernel")
 		}
-		fmt.Printf("\nTen thousand Services, a daemon on one processor, %v idle; memory is VmRSS\n", watched)
+		fmt.Printf("\nTen thousand Services, a daemon on one CPU, %v idle; memory is VmRSS\n", watched)
 		time.Sleep(quiet)
 		for _, d := range daemons {
 			fmt.Printf("%-8s %8s of memory\n", d.mode, strings.TrimSpace(d.proc(b, "status", "VmRSS:")))
@@ -50,7 +50,7 @@ func BenchmarkIdle(b *testing.B) {
 			entries += more
 			measureIdle(b, daemons, more, true, fmt.Sprintf("%d open connections", entries))
 		}
-		measureIdle(b, daemons, 1, false, "the same, and one without an answer")
+		measureIdle(b, daemons, 1, false, "the same, and one unreplied")
 	}
 }
 

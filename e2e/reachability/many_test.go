@@ -58,7 +58,7 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	}
 	s.drop(others.Namespace, "ip daddr { "+strings.Join(dead, ", ")+" }")
 	took := s.waitForUnreachable(manyNodes / 2)
-	t.Logf("the last of %d is judged after %v", manyNodes/2, took)
+	t.Logf("the last of %d was ejected after %v", manyNodes/2, took)
 	time.Sleep(2 * time.Second)
 	judged := ejectionLogs(s.proxy)
 	slices.Sort(judged)
@@ -67,7 +67,7 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 		want = append(want, manyName(i))
 	}
 	if !slices.Equal(judged, want) {
-		t.Errorf("%d verdicts: %v, want one for each of %v", len(judged), judged, want)
+		t.Errorf("%d ejections: %v, want exactly one of each of %v", len(judged), judged, want)
 	}
 }
 
@@ -143,12 +143,12 @@ func (s *town) dialMany(done <-chan struct{}) {
 			}
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
-				return fmt.Errorf("opening a socket: %w", err)
+				return fmt.Errorf("open socket: %w", err)
 			}
 			sockets = append(sockets, fd)
 			err = unix.Connect(fd, &unix.SockaddrInet4{Addr: web.Addr().As4(), Port: int(web.Port())})
 			if err != nil && err != unix.EINPROGRESS {
-				return fmt.Errorf("dialling %v: %w", web, err)
+				return fmt.Errorf("dial %v: %w", web, err)
 			}
 			closeFirst(max(0, len(sockets)-perSecond*seconds))
 		}

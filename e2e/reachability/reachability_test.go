@@ -32,10 +32,10 @@ func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 		to   netip.AddrPort
 		drop []string
 	}{
-		{"in silence, IPv4", web, unresponsiveStates},
-		{"in silence, IPv6", web6, unresponsiveStates},
-		{"without a cable, IPv4", web, noCable},
-		{"without a cable, IPv6", web6, noCable},
+		{"dropped packets, IPv4", web, unresponsiveStates},
+		{"dropped packets, IPv6", web6, unresponsiveStates},
+		{"unplugged cable, IPv4", web, noCable},
+		{"unplugged cable, IPv6", web6, noCable},
 	} {
 		t.Run(death.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +59,7 @@ func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 			end()
 			back := s.waitForUnreachable(0)
 			s.waitForUnreplied(false)
-			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; judged after %v, back after %v", all.made, all.failed, all.errors,
+			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; ejected after %v, restored after %v", all.made, all.failed, all.errors,
 				all.waited, all.maxDuration, judged, back)
 			forgiven := 0
 			if &death.drop[0] == &noCable[0] && judged > neighbourTimeout {
@@ -69,7 +69,7 @@ func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 				t.Errorf("%d of %d connections failed: %v", all.failed, all.made, all.errors)
 			}
 			if all.waited == 0 {
-				t.Error("no connection waited: the node was not dead")
+				t.Error("no connection waited, so the node did not fail")
 			}
 			s.expectEjected(dead, 0)
 		})
@@ -101,7 +101,7 @@ func TestNoOtherNodeIsEjected(t *testing.T) {
 		sure  string // the expected outcome of suspicions
 	}{
 		{
-			name: "this node's network is gone for 8 s", sure: "isolated",
+			name: "this node's network fails for 8 s", sure: "isolated",
 			begin: func() func() {
 				end := s.drop(s.nodes[0].Namespace, unresponsiveStates...)
 				back := time.AfterFunc(8*time.Second, end)
@@ -109,7 +109,7 @@ func TestNoOtherNodeIsEjected(t *testing.T) {
 			},
 		},
 		{
-			name: "dials are dropped while other connections are answered", sure: "flows_replied",
+			name: "SYNs are dropped while other connections get replies", sure: "flows_replied",
 			begin: func() func() {
 				return s.drop(s.nodes[1].Namespace, probed, "tcp dport 8080 tcp flags syn numgen random mod 2 == 0")
 			},
@@ -133,7 +133,7 @@ func TestNoOtherNodeIsEjected(t *testing.T) {
 			t.Logf("%d of %d connections failed", all.failed, all.made)
 			s.expectNoEjection(s.proxy)
 			if s.metric("vicinity_reachability_suspicions_total", `outcome="`+scene.sure+`"`) == before {
-				t.Errorf("no suspicion ended as %s: the scene shows nothing", scene.sure)
+				t.Errorf("no suspicion had outcome %s, so nothing was tested", scene.sure)
 			}
 		})
 	}
@@ -159,14 +159,14 @@ func TestUnrepliedConnectionsAreCounted(t *testing.T) {
 			_ = conn.Close()
 		})
 	}
-	wait.Until(t, "as many connections without an answer as there are dials that wait", func() bool {
+	wait.Until(t, "the metric equals the number of waiting dials", func() bool {
 		waiting := count - answered.Load() - failed.Load()
 		return waiting > 0 && waiting < count && s.metric("vicinity_conntrack_unreplied_entries") == float64(waiting)
 	})
 	end()
 	dialling.Wait()
 	if failed.Load() > 0 {
-		t.Errorf("%d of %d dials failed though they were heard in the end", failed.Load(), count)
+		t.Errorf("%d of %d dials failed although the drop rule was removed", failed.Load(), count)
 	}
-	wait.Until(t, "no connection without an answer", func() bool { return s.metric("vicinity_conntrack_unreplied_entries") == 0 })
+	wait.Until(t, "no unreplied connection", func() bool { return s.metric("vicinity_conntrack_unreplied_entries") == 0 })
 }

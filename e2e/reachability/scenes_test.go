@@ -30,7 +30,7 @@ func TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays(t *testing.T) {
 			s.drop(s.nodes[1].Namespace, probed)
 			s.unresponsive = 1
 		}},
-		"another machine answers at the address that the Node has, such as a gateway with NAT": {prepare: func(s *town) {
+		"another machine replies at the Node's address, such as a gateway with NAT": {prepare: func(s *town) {
 			s.overrides[1] = s.nodes[2].IPv4
 		}, outcome: "replied"},
 	} {
@@ -44,14 +44,14 @@ func TestADeadNodeThatCannotBeDistinguishedFromALivingOneStays(t *testing.T) {
 			}
 			all := s.load(web, 50, 10*time.Second, time.Second)
 			if all.failed*4 < all.made {
-				t.Errorf("%d of %d connections failed: the node is not dead", all.failed, all.made)
+				t.Errorf("only %d of %d connections failed, so the node did not fail", all.failed, all.made)
 			}
 			s.expectNoEjection(s.proxy)
 			if scene.outcome != "" {
 				s.expectOutcome(scene.outcome)
 			}
 			if never := s.metric("vicinity_reachability_targets", `state="without_baseline"`); never != float64(2*s.unresponsive) {
-				t.Errorf("%v nodes never answered in some family, want %d", never, 2*s.unresponsive)
+				t.Errorf("%v targets without a baseline, want %d", never, 2*s.unresponsive)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.B
 // here, and from no other node.
 func TestWaysThatAreNotTheSameThereAndBack(t *testing.T) {
 	t.Parallel()
-	for name, verdict := range map[string]string{"in silence": "drop", "with an ICMP error": "reject with icmp type host-unreachable"} {
+	for name, verdict := range map[string]string{"silently": "drop", "with an ICMP error": "reject with icmp type host-unreachable"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newOddTown(t, "enforce", func(s *town) {
@@ -122,7 +122,7 @@ func TestWaysThatAreNotTheSameThereAndBack(t *testing.T) {
 // the node nor hides its failure.
 func TestDelayAndLoss(t *testing.T) {
 	t.Parallel()
-	for name, fromTheBeginning := range map[string]bool{"from the beginning": true, "all of a sudden": false} {
+	for name, fromTheBeginning := range map[string]bool{"from the beginning": true, "suddenly": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var way *fabric.LongWay
@@ -134,7 +134,7 @@ func TestDelayAndLoss(t *testing.T) {
 			})
 			way.Worsen(400*time.Millisecond, 0.2)
 			all := s.load(web, 20, 30*time.Second, patient)
-			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; on their way %d packets were lost", all.made, all.failed, all.errors,
+			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; %d packets were lost on the link", all.made, all.failed, all.errors,
 				all.waited, all.maxDuration, way.Lost())
 			s.expectNoEjection(s.proxy)
 			s.expectOutcome("replied", "flows_replied")
@@ -159,13 +159,13 @@ func TestANodeThatFlaps(t *testing.T) {
 		end()
 		time.Sleep(5 * time.Second)
 		if after := len(ejectionLogs(s.proxy)); after != before {
-			t.Error("it was judged while it answered")
+			t.Error("the node was ejected while it replied")
 		}
 	}
 	load.Wait()
 	s.expectEjected(s.nodes[1], 0)
 	if judged := ejectionLogs(s.proxy); len(judged) > 3 {
-		t.Errorf("%d verdicts in a minute, want at most 3", len(judged))
+		t.Errorf("%d ejections in a minute, want at most 3", len(judged))
 	}
 }
 
@@ -185,7 +185,7 @@ func TestEstablishedConnectionsStay(t *testing.T) {
 	for range 30 {
 		one, err := s.client.Open("udp", udp)
 		must.Succeed(t, err)
-		wait.Success(t, "new flows go elsewhere", func() error {
+		wait.Success(t, "new flows go to other nodes", func() error {
 			_, err := one.Request(time.Second)
 			return err
 		})
@@ -195,11 +195,11 @@ func TestEstablishedConnectionsStay(t *testing.T) {
 	s.expectEjected(s.nodes[1], 0)
 	for _, one := range connections {
 		if _, err := one.Request(3 * patient); err != nil {
-			t.Errorf("a connection that was open all the time: %v", err)
+			t.Errorf("an established connection: %v", err)
 		}
 	}
 	if after := s.nodesOf(datagrams); !slices.Equal(after, before) {
-		t.Errorf("flows of UDP lead to %v, want %v as before", after, before)
+		t.Errorf("UDP flows go to %v, want %v as before", after, before)
 	}
 }
 
@@ -233,7 +233,7 @@ func (s *town) open(network string, to netip.AddrPort, count int) []*fabric.Conv
 		all = append(all, one)
 	}
 	if there == 0 {
-		s.t.Errorf("none of %d conversations over %s leads to %s", count, network, s.nodes[1].Name)
+		s.t.Errorf("none of %d conversations over %s goes to %s", count, network, s.nodes[1].Name)
 	}
 	return all
 }
@@ -337,7 +337,7 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 		prepare func(s *town)
 		begin   func(s *town) (end func())
 	}{
-		"a pod answers one client in the name of the dead endpoint": {
+		"a pod replies to one client in place of the dead endpoint": {
 			prepare: func(s *town) {
 				must.Succeed(t, s.nodes[0].RouteVia(single(s.pods[1].IPv4), s.nodes[2].Namespace))
 				s.nft(s.nodes[2].Namespace, fmt.Sprintf(`table ip forged { chain in { type nat hook prerouting priority -150;
@@ -345,11 +345,11 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 			},
 			begin: func(s *town) func() { return deceive(s, web) },
 		},
-		"an EndpointSlice written by hand names the node for an address that answers": {
+		"a manual EndpointSlice has the node for an address that replies": {
 			prepare: func(s *town) { s.more = s.oneEndpoint(busy.Addr(), s.pods[3].IPv4) },
 			begin:   func(s *town) func() { return deceive(s, busy) },
 		},
-		"an endpoint with open connections comes and goes in its slice": {
+		"an endpoint with open connections is removed and added again": {
 			prepare: func(s *town) { s.more = s.oneEndpoint(busy.Addr(), s.pods[1].IPv4) },
 			begin: func(s *town) func() {
 				for range 20 {
@@ -386,7 +386,7 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 			}
 			s.expectEjected(s.nodes[1], 1)
 			if proofs := s.metric("vicinity_reachability_suspicions_total", `outcome="flows_replied"`); proofs > 0 {
-				t.Errorf("%v suspicions ended because connections were answered", proofs)
+				t.Errorf("%v suspicions had outcome flows_replied, want none", proofs)
 			}
 		})
 	}
@@ -469,7 +469,7 @@ func TestOneFamilyOfANodeIsDead(t *testing.T) {
 				t.Errorf("%v nodes are unreachable over %s, want one", out, name)
 			}
 			if proofs := s.metric("vicinity_reachability_suspicions_total", `outcome="flows_replied"`); proofs > 0 {
-				t.Errorf("%v suspicions ended because connections over the other family were answered", proofs)
+				t.Errorf("%v suspicions had outcome flows_replied because of the other family, want none", proofs)
 			}
 		})
 	}
@@ -529,12 +529,12 @@ func TestRememberedClients(t *testing.T) {
 	s.waitForUnreachable(1)
 	meanwhile := servers(all[:ports/2]...)
 	if slices.Contains(meanwhile, s.nodes[1].Name) || !slices.Contains(before[ports/2:], s.nodes[1].Name) {
-		t.Errorf("remembered are %v, then %v: the scene shows nothing", before, meanwhile)
+		t.Errorf("affinity is to %v, then to %v, so nothing was tested", before, meanwhile)
 	}
 	end()
 	s.waitForUnreachable(0)
 	if after, want := servers(all...), slices.Concat(meanwhile, before[ports/2:]); !slices.Equal(after, want) {
-		t.Errorf("remembered clients are with %v, want %v", after, want)
+		t.Errorf("affinity is to %v, want %v", after, want)
 	}
 }
 

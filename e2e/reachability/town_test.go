@@ -1,7 +1,7 @@
 // Package reachability_test tests that new connections avoid a node that does not reply, and no other node: with the
 // real program on each node, a real kernel and real connections. It needs root and nft.
 //
-// To add a failure, add a test to scenes_test.go; town_test.go has the nodes and the load.
+// To add a failure, add a test to failures_test.go; testbed_test.go has the nodes and the load.
 package reachability_test
 
 import (
@@ -134,7 +134,7 @@ func (s *town) waitForBaselines(count int) {
 	reachable := func() float64 { return s.metric("vicinity_reachability_targets", `state="reachable"`) }
 	for deadline := time.Now().Add(learnt); reachable() < float64(count); time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("not all nodes are watched:\n%s", s.proxy.Log)
+			s.t.Fatalf("not all nodes have baselines:\n%s", s.proxy.Log)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (s *town) waitForUnreachable(count float64) time.Duration {
 	began := time.Now()
 	for s.metric("vicinity_reachability_targets", `state="unreachable"`) != count {
 		if time.Since(began) > wait.Timeout {
-			s.t.Fatalf("there are not %v unreachable nodes:\n%s", count, s.proxy.Log)
+			s.t.Fatalf("want %v unreachable nodes:\n%s", count, s.proxy.Log)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -274,7 +274,7 @@ func (s *town) waitForUnreachable(count float64) time.Duration {
 // waitForUnreplied waits until a scan finds unreplied connections, or finds none.
 func (s *town) waitForUnreplied(want bool) {
 	s.t.Helper()
-	wait.Until(s.t, fmt.Sprintf("connections without an answer: %v", want), func() bool {
+	wait.Until(s.t, fmt.Sprintf("unreplied connections: %v", want), func() bool {
 		return s.metric("vicinity_conntrack_unreplied_entries") > 0 == want
 	})
 }
@@ -286,7 +286,7 @@ func (s *town) expectExplained(on *fabric.Node, endpoint netip.Addr) {
 		"--why", endpoint.String()))
 	if err != nil || !strings.Contains(said, "which has not replied to this node since") ||
 		!strings.Contains(said, "bring "+on.Name+" back, so that it answers "+s.nodes[0].Name) {
-		s.t.Errorf("explain --why %s says: %s (%v)", endpoint, said, err)
+		s.t.Errorf("explain --why %s printed: %s (%v)", endpoint, said, err)
 	}
 }
 
@@ -294,7 +294,7 @@ func (s *town) expectExplained(on *fabric.Node, endpoint netip.Addr) {
 func (s *town) expectNoEjection(of *site.Process) {
 	s.t.Helper()
 	if judged := ejectionLogs(of); len(judged) > 0 {
-		s.t.Errorf("verdicts against %v", judged)
+		s.t.Errorf("ejected %v, want none", judged)
 	}
 }
 
@@ -304,7 +304,7 @@ func (s *town) expectEjected(node *fabric.Node, unreachable float64) {
 	s.t.Helper()
 	s.waitForUnreachable(unreachable)
 	if judged := ejectionLogs(s.proxy); !slices.Equal(slices.Compact(judged), []string{node.Name}) {
-		s.t.Errorf("verdicts against %v, want %s and no other", judged, node.Name)
+		s.t.Errorf("ejected %v, want only %s", judged, node.Name)
 	}
 }
 
@@ -316,7 +316,7 @@ func (s *town) expectOutcome(outcomes ...string) {
 		sum += s.metric("vicinity_reachability_suspicions_total", `outcome="`+outcome+`"`)
 	}
 	if sum == 0 {
-		s.t.Errorf("no suspicion ended as %v: the scene shows nothing", outcomes)
+		s.t.Errorf("no suspicion had outcome %v, so nothing was tested", outcomes)
 	}
 }
 

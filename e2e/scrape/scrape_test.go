@@ -95,12 +95,12 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 			path, token string
 			want        int
 		}{
-			"the account of the component":  {"/metrics", reader, 200},
-			"an account without the role":   {"/metrics", stranger, 403},
-			"a token for somebody else":     {"/metrics", otherAudience, 401},
-			"a token that is none":          {"/metrics", "abc", 401},
-			"no token":                      {"/metrics", "", 401},
-			"a page that is not for others": {"/configz", reader, 404},
+			"the account of the component": {"/metrics", reader, 200},
+			"an account without the role":  {"/metrics", stranger, 403},
+			"a token for another audience": {"/metrics", otherAudience, 401},
+			"an invalid token":             {"/metrics", "abc", 401},
+			"no token":                     {"/metrics", "", 401},
+			"a page that is only local":    {"/configz", reader, 404},
 		} {
 			status, body, err := s.get(t, c.path, c.token)
 			must.Succeed(t, err)
@@ -113,16 +113,16 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 	tryTokens(t, newScraper(elsewhere.Namespace, machine.IPv4.String()))
 	if status, _, err := newScraper(outside.Namespace, machine.IPv4.String()).get(t, "/metrics",
 		tokenOf(t, api, "vicinity-metrics-reader")); err != nil || status != 200 {
-		t.Errorf("a new token, while a stranger elsewhere tries others: %d, %v", status, err)
+		t.Errorf("a new token, while another client tries unknown tokens: %d, %v", status, err)
 	}
 
 	must.Succeed(t, api.Close())
 	s := newScraper(outside.Namespace, machine.IPv4.String())
 	if status, _, err := s.get(t, "/metrics", reader); err != nil || status != 200 {
-		t.Errorf("while the API server is away: %d, %v", status, err)
+		t.Errorf("while the API server is down: %d, %v", status, err)
 	}
 	if status, _, err := s.get(t, "/metrics", "another"); err != nil || status != 503 {
-		t.Errorf("a token that was never asked about, while the API server is away: %d, %v", status, err)
+		t.Errorf("a token that was never reviewed, while the API server is down: %d, %v", status, err)
 	}
 }
 
@@ -134,10 +134,10 @@ func tryTokens(t *testing.T, stranger scraper) {
 		case err == nil && status == http.StatusTooManyRequests:
 			return
 		case err != nil || status != http.StatusUnauthorized:
-			t.Fatalf("the token that a stranger tries: %d, %v", status, err)
+			t.Fatalf("an unknown token: %d, %v", status, err)
 		}
 	}
-	t.Error("a stranger may try 1,000 tokens")
+	t.Error("1,000 unknown tokens were not rate-limited")
 }
 
 // flagOfTheComponent returns the address that the component sets for the proxies.

@@ -88,7 +88,7 @@ type client struct {
 // clients returns all clients that our programs have.
 func clients() map[string]client {
 	return map[string]client{
-		"the webhook asks proxies for demand": {newRound: func(_ *testing.T, p *peer) func(context.Context) error {
+		"the webhook pulls demand from proxies": {newRound: func(_ *testing.T, p *peer) func(context.Context) error {
 			puller := demand.NewPuller(p.addr.Port(), nil)
 			var targets []demand.Target
 			for number := range byte(5) {
@@ -98,20 +98,20 @@ func clients() map[string]client {
 				return puller.Pull(ctx, "token", targets, 0, func(string, demandapi.Page) {}).Sample
 			}
 		}},
-		"a command asks the running proxy": {onlyPlain: true, newRound: func(_ *testing.T, p *peer) func(context.Context) error {
+		"a command queries the running proxy": {onlyPlain: true, newRound: func(_ *testing.T, p *peer) func(context.Context) error {
 			return func(ctx context.Context) error {
 				_, err := status.FetchSummary(ctx, p.addr.String(), "/summary")
 				return err
 			}
 		}},
-		"a command asks the API server, and through it the proxies": {newRound: func(t *testing.T, p *peer) func(context.Context) error {
+		"a command queries the API server, and through it the proxies": {newRound: func(t *testing.T, p *peer) func(context.Context) error {
 			config := p.api(t, time.Second)
 			return func(ctx context.Context) error {
 				_, err := clusterstatus.CheckNodes(ctx, config, clusterstatus.Options{Namespace: "kube-system", Port: 10256})
 				return err
 			}
 		}},
-		"a daemon asks the API server": {newRound: func(t *testing.T, p *peer) func(context.Context) error {
+		"a daemon lists from the API server": {newRound: func(t *testing.T, p *peer) func(context.Context) error {
 			clients, err := kubernetes.NewForConfig(p.api(t, 0))
 			must.Succeed(t, err)
 			return func(ctx context.Context) error {
@@ -124,7 +124,7 @@ func clients() map[string]client {
 		"a proxy dials a node": {onlyPlain: true, isServed: true, newRound: func(t *testing.T, p *peer) func(context.Context) error {
 			return func(ctx context.Context) error {
 				if kind, _ := probe.Dial(ctx, p.addr, wait.Timeout); kind != reachability.Accepted {
-					t.Errorf("the dial was %v", kind)
+					t.Errorf("dial result %v", kind)
 				}
 				return nil
 			}
@@ -151,11 +151,11 @@ func TestAnUnresponsivePeerHoldsNothing(t *testing.T) {
 					round := client.newRound(t, peer)
 					for range 3 {
 						if err := round(t.Context()); (err == nil) != client.isServed {
-							t.Errorf("it was answered: %v", err)
+							t.Errorf("unexpected result: %v", err)
 						}
 					}
 					wait.Until(t, "a connection that the peer accepted", func() bool { return peer.accepted.Load() > 0 })
-					wait.Equal(t, "connections that it keeps", 0, func() int { return int(peer.open.Load()) })
+					wait.Equal(t, "open connections", 0, func() int { return int(peer.open.Load()) })
 				})
 			}
 		}

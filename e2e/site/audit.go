@@ -31,7 +31,7 @@ func (s *Site) Audited() ([]Request, error) {
 	var broken error
 	for lines.Scan() {
 		if broken != nil {
-			return nil, fmt.Errorf("reading the audit log: %w", broken)
+			return nil, fmt.Errorf("read the audit log: %w", broken)
 		}
 		var next Request
 		if broken = json.Unmarshal(lines.Bytes(), &next); broken == nil {

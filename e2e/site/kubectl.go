@@ -51,7 +51,7 @@ func (s *Site) run(command *exec.Cmd) (string, error) {
 	var output, complaints bytes.Buffer
 	command.Stdout, command.Stderr = &output, &complaints
 	if err := command.Run(); err != nil {
-		return output.String(), fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, bytes.TrimSpace(complaints.Bytes()))
+		return output.String(), fmt.Errorf("run %s: %w: %s", strings.Join(command.Args, " "), err, bytes.TrimSpace(complaints.Bytes()))
 	}
 	return output.String(), nil
 }

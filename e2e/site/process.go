@@ -53,7 +53,7 @@ func (p *Process) WaitFor(t testing.TB, what string, step func() error) {
 	t.Helper()
 	wait.Success(t, what, func() error {
 		if p.HasEnded() {
-			t.Fatalf("it ended (%s), before this: %s; it said:\n%s", p.State(), what, p.Log)
+			t.Fatalf("the program ended (%s) before: %s; output:\n%s", p.State(), what, p.Log)
 		}
 		return step()
 	})
@@ -79,12 +79,12 @@ func Metric(page, name string, labels ...string) (sum float64, err error) {
 		}
 		number, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return 0, fmt.Errorf("reading metric %s: %w", series, err)
+			return 0, fmt.Errorf("read metric %s: %w", series, err)
 		}
 		sum, found = sum+number, true
 	}
 	if !found {
-		return 0, fmt.Errorf("there is no metric %s with %v", name, labels)
+		return 0, fmt.Errorf("no metric %s with labels %v", name, labels)
 	}
 	return sum, nil
 }
@@ -102,7 +102,7 @@ func hasAll(text string, parts []string) bool {
 func Page(from *fabric.Namespace, address, path string) (string, error) {
 	code, body, err := Get(from, address, path)
 	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("%s%s answers %d: %s", address, path, code, body)
+		err = fmt.Errorf("%s%s: status %d: %s", address, path, code, body)
 	}
 	return body, err
 }

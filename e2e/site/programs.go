@@ -36,7 +36,7 @@ func program(name string) (string, error) {
 	path := filepath.Join(root, "bin", name)
 	var built unix.Stat_t // not with package os, which `go test` tracks: each build changes the file
 	if err := unix.Stat(path, &built); err != nil {
-		return "", fmt.Errorf("looking for %s: %w; run make programs", path, err)
+		return "", fmt.Errorf("find %s: %w; run make programs", path, err)
 	}
 	for _, from := range append(builtFrom[name], "go.mod", "go.sum") {
 		newest, err := newestSource(filepath.Join(root, from))
@@ -44,7 +44,7 @@ func program(name string) (string, error) {
 			return "", err
 		}
 		if newest.changed.After(time.Unix(built.Mtim.Unix())) {
-			return "", fmt.Errorf("%s has changed after %s was built: run make programs", newest.path, path)
+			return "", fmt.Errorf("%s changed after %s was built: run make programs", newest.path, path)
 		}
 	}
 	return path, nil
@@ -83,7 +83,7 @@ func newestSource(root string) (newest source, err error) {
 		return err
 	})
 	if err != nil {
-		return source{}, fmt.Errorf("looking at what our programs are built from: %w", err)
+		return source{}, fmt.Errorf("list dependencies of our programs: %w", err)
 	}
 	return newest, nil
 }
@@ -111,5 +111,5 @@ func repository() (string, error) {
 			return folder, nil
 		}
 	}
-	return "", errors.New("this is no folder of the repository")
+	return "", errors.New("the working directory is not inside the repository")
 }

@@ -82,10 +82,10 @@ func (s *Site) waitForRoles(t testing.TB) {
 		&rbacv1.RoleBinding{ObjectMeta: inNamespace, RoleRef: ref("Role"), Subjects: subjects},
 	}
 	for _, each := range newcomers { // an API server creates its first namespaces after it is ready
-		wait.Success(t, "a role that is written", func() error { return s.objects.Create(t.Context(), each) })
+		wait.Success(t, "create the roles", func() error { return s.objects.Create(t.Context(), each) })
 	}
 	for _, group := range []string{everywhere, there} {
-		wait.Success(t, "the roles are in force", func() error {
+		wait.Success(t, "the roles are effective", func() error {
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
 					Namespace: namespace, Verb: "get", Group: group, Resource: "any",
@@ -93,7 +93,7 @@ func (s *Site) waitForRoles(t testing.TB) {
 			}}
 			got, err := s.Admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
 			if err == nil && !got.Status.Allowed {
-				err = errors.New("not those that were written last")
+				err = errors.New("the last roles are not effective yet")
 			}
 			return err
 		})

@@ -20,7 +20,7 @@ import (
 type outcomeOfCreate string
 
 const (
-	reviewed outcomeOfCreate = "judged by the webhook"
+	reviewed outcomeOfCreate = "reviewed by the webhook"
 	passed   outcomeOfCreate = "passed without the webhook"
 )
 

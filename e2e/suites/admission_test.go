@@ -29,13 +29,13 @@ const (
 var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 	BeforeEach(func(ctx SpecContext) { expectDeployment(ctx, webhookNamespace, webhookName) })
 
-	It("denies a mistake, in a new Service and in a change, and says what it is and what to do", func(ctx SpecContext) {
+	It("denies a mistake in a new or updated Service, and reports the cause and the fix", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		services := kube.CoreV1().Services(namespace)
 		_, err := services.Create(ctx, webService(topologyKeys(mistakenKeys)), metav1.CreateOptions{})
 		expectDenial(err)
 		_, err = services.Get(ctx, "web", metav1.GetOptions{})
-		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the Service that was denied: %v", err)
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the denied Service: %v", err)
 
 		service := newService(ctx, namespace, topologyKeys(zoneFirst))
 		topologyKeys(mistakenKeys)(service)
@@ -46,7 +46,7 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 		Expect(kept.Annotations).To(HaveKeyWithValue(keysAnnotation, zoneFirst))
 	})
 
-	It("warns of what is no mistake and has a catch", func(ctx SpecContext) {
+	It("warns about settings that are valid but risky", func(ctx SpecContext) {
 		client, warnings := kube.withWarnings()
 		namespace := newNamespace(ctx)
 		_, err := client.CoreV1().Services(namespace).Create(ctx, webService(topologyKeys(corev1.LabelTopologyZone)), metav1.CreateOptions{})
@@ -57,14 +57,14 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 
 	It("denies a mistake in the defaults of a Namespace", func(ctx SpecContext) {
 		err := annotateNamespace(ctx, newNamespace(ctx), defaultModeAnnotation, "auto-ish")
-		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "the answer is %v", err)
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "response: %v", err)
 		Expect(err).To(MatchError(And(ContainSubstring("metadata.annotations["+defaultModeAnnotation+"]: "), ContainSubstring("[NS001]"))))
 	})
 
 	for _, inherited := range []struct{ annotation, value string }{
 		{defaultKeysAnnotation, zoneFirst}, {defaultDistribution, corev1.ServiceTrafficDistributionPreferSameZone},
 	} {
-		It("gives new Services of a Namespace what its "+inherited.annotation+" says, and the proxy obeys it", func(ctx SpecContext) {
+		It("applies a Namespace's "+inherited.annotation+" to its new Services, and the proxy applies the result", func(ctx SpecContext) {
 			namespace := newNamespace(ctx)
 			older := newService(ctx, namespace, named("older"))
 			Expect(annotateNamespace(ctx, namespace, inherited.annotation, inherited.value)).To(Succeed())
@@ -75,13 +75,13 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 			Expect(settings(service)).To(Equal(inherited.value))
 			expectEachInItsZone(ctx, "with the default", clusterIPs(service), servers)
 			expectServers(ctx, "opted out", podClients, clusterIPs(out), servers)
-			expectServers(ctx, "there before the default was", podClients, clusterIPs(older), servers)
+			expectServers(ctx, "created before the default", podClients, clusterIPs(older), servers)
 			own := newService(ctx, namespace, named("own"), topologyKeys("*"))
-			Expect(settings(own)).To(Equal("*"), "a Service that says what it wants")
+			Expect(settings(own)).To(Equal("*"), "a Service with its own setting")
 		})
 	}
 
-	It("passes over a Service that carries the opt-out label, and over a Namespace that does", func(ctx SpecContext) {
+	It("skips a Service with the opt-out label, and a Namespace with it", func(ctx SpecContext) {
 		service := newService(ctx, newNamespace(ctx), topologyKeys(mistakenKeys), optedOut)
 		Expect(settings(service)).To(Equal(mistakenKeys))
 		namespace := newNamespace(ctx, func(namespace *corev1.Namespace) { optOut(&namespace.ObjectMeta) })
@@ -100,10 +100,10 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 		got := stream.end()
 		Expect(got.failed).To(BeEmpty(), "requests that failed: %s", got)
 		Expect(got.counts[passed]).To(BeZero(), "requests that the API server decided without the webhook: %s", got)
-		Expect(kube.failedOpen(ctx)).To(Equal(failedOpen), "requests that the API server says it decided without: %s", got)
+		Expect(kube.failedOpen(ctx)).To(Equal(failedOpen), "the API server's count of requests decided without the webhook: %s", got)
 	})
 
-	It("stops no request while all of it is gone, and judges again when it is back", Serial, func(ctx SpecContext) {
+	It("blocks no request while all replicas are gone, and reviews requests again afterwards", Serial, func(ctx SpecContext) {
 		stream := startCreates(ctx)
 		before, failedOpen := webhookPods(ctx), kube.failedOpen(ctx)
 		Expect(before).To(HaveLen(replicas))
@@ -111,27 +111,27 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 			atOnce := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 			Expect(kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, atOnce)).To(Succeed())
 		}
-		stream.expectMore(ctx, "while it is gone", passed)
+		stream.expectMore(ctx, "while all replicas are gone", passed)
 		expectGone(ctx, before)
 		expectDeployment(ctx, webhookNamespace, webhookName)
-		stream.expectMore(ctx, "when it is back", reviewed)
+		stream.expectMore(ctx, "after all replicas are ready again", reviewed)
 
 		got := stream.end()
 		Expect(got.failed).To(BeEmpty(), "requests that failed: %s", got)
-		Expect(kube.failedOpen(ctx)).To(BeNumerically(">", failedOpen), "requests that the API server says it decided without: %s", got)
+		Expect(kube.failedOpen(ctx)).To(BeNumerically(">", failedOpen), "the API server's count of requests decided without the webhook: %s", got)
 	})
 })
 
 // expectDenial expects the parts of mistakenKeys' denial that users and programs read.
 func expectDenial(err error) {
 	GinkgoHelper()
-	Expect(isDenial(err)).To(BeTrue(), "the answer is %v", err)
+	Expect(isDenial(err)).To(BeTrue(), "response: %v", err)
 	Expect(err).To(MatchError(And(
 		ContainSubstring(`Service "web" is invalid: metadata.annotations[`+keysAnnotation+`]: Invalid value: "*": `),
 		ContainSubstring("; move it to the end [SVC005]"),
 	)))
 	cause, found := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
-	Expect(found).To(BeTrue(), "the answer is %v", err)
+	Expect(found).To(BeTrue(), "response: %v", err)
 	Expect(cause.Field).To(Equal("metadata.annotations[" + keysAnnotation + "]"))
 }
 

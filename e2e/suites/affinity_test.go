@@ -29,20 +29,20 @@ var _ = Describe("Session affinity", func() {
 		Expect(servers).To(HaveLen(len(kube.nodes)))
 	})
 
-	It("is switched on and off while clients dial", func(ctx SpecContext) {
+	It("is enabled and disabled while clients dial", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 		service := newService(ctx, namespace)
 		expectServers(ctx, "without affinity", podClients[:1], clusterIPs(service), servers)
 		changeService(ctx, service, affinity(3600))
 		for _, to := range clusterIPs(service) {
-			expectOneServer(ctx, "switched on", podClients[0], to)
+			expectOneServer(ctx, "enabled", podClients[0], to)
 		}
 		changeService(ctx, service, noAffinity)
-		expectServers(ctx, "switched off", podClients[:1], clusterIPs(service), servers)
+		expectServers(ctx, "disabled", podClients[:1], clusterIPs(service), servers)
 	})
 
-	It("never holds a client at an endpoint that is not ready", func(ctx SpecContext) {
+	It("never keeps a client on an endpoint that is not ready", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, affinity(3600))
@@ -56,7 +56,7 @@ var _ = Describe("Session affinity", func() {
 			Eventually(func(g Gomega) {
 				got, err := podClients[0].dial(ctx, to, dialling{count: sample, timeout: patient})
 				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(got.servers()).NotTo(ContainElement(kept), "who answers after %s became unready: %s", kept, got)
+				g.Expect(got.servers()).NotTo(ContainElement(kept), "servers after %s became unready: %s", kept, got)
 			}).WithContext(ctx).Should(Succeed())
 		}
 	})
@@ -73,7 +73,7 @@ var _ = Describe("Session affinity", func() {
 		Eventually(func(g Gomega) {
 			got, err := podClients[0].dial(ctx, to, dialling{count: 1, timeout: patient})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(got.replies()).To(Equal(1), "connections that are answered: %s", got)
+			g.Expect(got.replies()).To(Equal(1), "connections with a reply: %s", got)
 			g.Expect(got.servers()).NotTo(Equal([]string{kept}), "the endpoint after a pause")
 		}).WithContext(ctx).WithPolling(3 * timeout * time.Second).Should(Succeed())
 	})
@@ -88,8 +88,8 @@ func expectOneServer(ctx context.Context, why string, client probe, to target) s
 		g.Expect(err).NotTo(HaveOccurred())
 		got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(got.replies()).To(Equal(sample), "%s: connections from %s to %s that are answered: %s", why, client, to, got)
-		g.Expect(got.servers()).To(HaveLen(1), "%s: the servers that %s finds at %s: %s", why, client, to, got)
+		g.Expect(got.replies()).To(Equal(sample), "%s: connections from %s to %s with a reply: %s", why, client, to, got)
+		g.Expect(got.servers()).To(HaveLen(1), "%s: servers that reply to %s at %s: %s", why, client, to, got)
 		name = got.servers()[0]
 	}).WithContext(ctx).Should(Succeed())
 	return name

@@ -36,9 +36,9 @@ type node struct {
 func connect(ctx context.Context) cluster {
 	GinkgoHelper()
 	path := os.Getenv("KUBECONFIG")
-	Expect(path).NotTo(BeEmpty(), "KUBECONFIG is not set; it must name the kubeconfig of the cluster under test")
+	Expect(path).NotTo(BeEmpty(), "KUBECONFIG must be set to the kubeconfig of the cluster under test")
 	config, err := clientcmd.BuildConfigFromFlags("", path)
-	Expect(err).NotTo(HaveOccurred(), "reading the kubeconfig %s", path)
+	Expect(err).NotTo(HaveOccurred(), "read kubeconfig %s", path)
 	// The suites must wait for the cluster only, and never for the client's own rate limits.
 	config.QPS, config.Burst = 200, 400
 	// Many specs trigger warnings on purpose. Warnings are shown only if a spec fails.
@@ -47,7 +47,7 @@ func connect(ctx context.Context) cluster {
 	Expect(err).NotTo(HaveOccurred())
 	connected := cluster{Interface: client, config: config}
 	connected.nodes = connected.readNodes(ctx)
-	Expect(len(connected.zones())).To(BeNumerically(">=", 3), "zones (%s) with a ready node that takes pods; the nodes are %+v",
+	Expect(len(connected.zones())).To(BeNumerically(">=", 3), "zones (%s) with a ready, schedulable node; nodes: %+v",
 		corev1.LabelTopologyZone, connected.nodes)
 	return connected
 }
@@ -124,7 +124,7 @@ func (c cluster) twoOfEachZone() []node {
 	for _, zone := range c.zones() {
 		there := c.inZone(zone)
 		Expect(len(there)).To(BeNumerically(">=", 2),
-			"nodes of %s; this spec needs two in each zone: where there are fewer, leave it out by LABEL_FILTER='!%s'", zone, sixNodes)
+			"nodes of %s; this spec needs two in each zone: skip it with LABEL_FILTER='!%s' if there are fewer", zone, sixNodes)
 		both = append(both, there[:2]...)
 	}
 	return both

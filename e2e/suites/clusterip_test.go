@@ -9,7 +9,7 @@ import (
 )
 
 var _ = Describe("A ClusterIP", func() {
-	It("is answered by every endpoint, wherever the client is, over TCP and UDP and each family", func(ctx SpecContext) {
+	It("is served by every endpoint, for clients everywhere, over TCP, UDP and each family", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 		service := newService(ctx, namespace)
@@ -22,14 +22,14 @@ var _ = Describe("A ClusterIP", func() {
 		}
 	})
 
-	It("is answered to a pod by itself, when it is the only endpoint", func(ctx SpecContext) {
+	It("is served to a pod by itself if it is the only endpoint", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		server := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service := newService(ctx, namespace)
 		expectServers(ctx, "the endpoint dials itself", server, bothProtocols(clusterIPs(service)), server)
 	})
 
-	It("is refused at once where no endpoint is ready or the Service lacks the port, and answered again afterwards", func(ctx SpecContext) {
+	It("is refused immediately if no endpoint is ready or the Service lacks the port, and served again afterwards", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace)
@@ -53,6 +53,6 @@ var _ = Describe("A ClusterIP", func() {
 		service := newService(ctx, namespace)
 		expectServers(ctx, "the Service exists", podClients, clusterIPs(service), servers)
 		Expect(kube.CoreV1().Services(namespace).Delete(ctx, service.Name, metav1.DeleteOptions{})).To(Succeed())
-		expectTimeout(ctx, "the Service is gone, and its address is inside a ServiceCIDR", podClients[:1], clusterIPs(service))
+		expectTimeout(ctx, "the Service was deleted, and its address is inside a ServiceCIDR", podClients[:1], clusterIPs(service))
 	})
 })

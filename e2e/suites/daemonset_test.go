@@ -35,7 +35,7 @@ func (c cluster) expectRolledOut(ctx context.Context) {
 		found, err := c.AppsV1().DaemonSets(proxyNamespace).Get(ctx, proxyDaemonSet(), metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		status := found.Status
-		g.Expect(status.ObservedGeneration).To(Equal(found.Generation), "generation of the DaemonSet that its controller has seen")
+		g.Expect(status.ObservedGeneration).To(Equal(found.Generation), "observed generation of the DaemonSet")
 		g.Expect(status.DesiredNumberScheduled).To(BeNumerically(">=", len(c.nodes)), "nodes that should run Vicinity: %+v", status)
 		g.Expect(status.UpdatedNumberScheduled).To(Equal(status.DesiredNumberScheduled), "nodes that run its newest version: %+v", status)
 		g.Expect(status.NumberReady).To(Equal(status.DesiredNumberScheduled), "nodes where it is ready: %+v", status)

@@ -15,10 +15,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/probe/sabotage"
 )
 
-var _ = Describe("Changes of the tables by others", Serial, func() {
+var _ = Describe("External changes of the tables", Serial, func() {
 	deeds := []string{"flush-services", "flush-table", "delete-table"}
 
-	It("are refused by the kernel where the tables have an owner", func(ctx SpecContext) {
+	It("are rejected by the kernel if the tables have an owner", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort)
@@ -32,7 +32,7 @@ var _ = Describe("Changes of the tables by others", Serial, func() {
 		expectServers(ctx, "after", podClients.on(on), clusterIPs(service), servers)
 	})
 
-	It("are repaired, without a restart, where the tables have none", func(ctx SpecContext) {
+	It("are repaired without a restart if the tables have no owner", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort)
@@ -49,12 +49,12 @@ var _ = Describe("Changes of the tables by others", Serial, func() {
 	})
 })
 
-// expectOutcome checks the outcome of a deed, which must be the same for every table.
+// expectOutcome checks the outcome of an action, which must be the same for every table.
 func expectOutcome(said, outcome string) {
 	GinkgoHelper()
-	Expect(said).To(ContainSubstring(outcome), "what the saboteur says")
+	Expect(said).To(ContainSubstring(outcome), "output of probe sabotage")
 	for line := range strings.Lines(said) {
-		Expect(strings.TrimSpace(line)).To(Or(HaveSuffix(outcome), HaveSuffix(sabotage.Missing)), "what the saboteur says")
+		Expect(strings.TrimSpace(line)).To(Or(HaveSuffix(outcome), HaveSuffix(sabotage.Missing)), "output of probe sabotage")
 	}
 }
 
@@ -76,14 +76,14 @@ func sabotageOn(ctx context.Context, namespace string, on node, deed string) str
 	Eventually(func(g Gomega) {
 		ended, err = pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(ended.Status.Phase).To(BeElementOf(corev1.PodSucceeded, corev1.PodFailed), "the saboteur: %+v", ended.Status)
+		g.Expect(ended.Status.Phase).To(BeElementOf(corev1.PodSucceeded, corev1.PodFailed), "probe sabotage: %+v", ended.Status)
 	}).WithContext(ctx).Should(Succeed())
 	log, err := pods.GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	defer log.Close()
 	said, err := io.ReadAll(log)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(ended.Status.Phase).To(Equal(corev1.PodSucceeded), "the saboteur says %s", said)
+	Expect(ended.Status.Phase).To(Equal(corev1.PodSucceeded), "output of probe sabotage: %s", said)
 	return string(said)
 }
 

@@ -21,7 +21,7 @@ const (
 )
 
 var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
-	It("moves new connections within a second, and loses none though the zone's nodes go for good and others come", func(ctx SpecContext) {
+	It("moves new connections within a second, and loses none although the zone's nodes are removed and replaced", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		// The remaining servers are unevenly distributed, so that the bound has an effect after the zone is evacuated.
 		crowded, leaving, lone := kube.zones()[0], kube.zones()[1], kube.zones()[2]
@@ -51,14 +51,14 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 		expectAlive(ctx, "while the zone is evacuated", open)
 
 		kube.takeAway(ctx, kube.inZone(leaving))
-		services.expectNone(ctx, "when the zone's nodes went without a word", podClients.notInZone(leaving), evacuated)
+		services.expectNone(ctx, "when the zone's nodes lost power", podClients.notInZone(leaving), evacuated)
 		// A Node's label is deleted with it, and slices list its pods for a while. Its dead endpoints must remain the last
 		// choice.
 		kube.forgetNodes(ctx, kube.inZone(leaving))
 		services.expectNone(ctx, "after the zone's Nodes were deleted, and before its pods", podClients.notInZone(leaving), evacuated)
 		kube.forgetPods(ctx, kube.inZone(leaving))
-		expectEnded(ctx, "its server's node is gone", toEvacuated)
-		expectAlive(ctx, "nodes of the zone are gone, to which these do not go", others)
+		expectEnded(ctx, "its server's node was removed", toEvacuated)
+		expectAlive(ctx, "connections to other nodes after the zone was removed", others)
 		services.expectNone(ctx, "after the zone's pods were deleted, too", podClients.notInZone(leaving), evacuated)
 
 		kube.bringBack(ctx, kube.inZone(leaving))
@@ -73,7 +73,7 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 		services.measure(ctx, "after", slices.Concat(staying, returned))
 		expectAlive(ctx, "after", others)
 		total := clients.expectNoneLost("from before the label until after it")
-		AddReportEntry("connections", fmt.Sprintf("%d new ones, %d failed; of %d open ones %d ended, which went to nodes that were taken away",
+		AddReportEntry("connections", fmt.Sprintf("%d new ones, %d failed; of %d open ones %d ended, which went to removed nodes",
 			total.replies(), total.failed(), len(open), len(toEvacuated)))
 	})
 })
@@ -103,7 +103,7 @@ func (s unevenServices) measure(ctx context.Context, when string, servers probes
 	expectBound(ctx, s.bounded, alone)
 	got := loadOf(ctx, s.bounded, servers)
 	AddReportEntry(when, fmt.Sprintf("%s\n%s", alone, got))
-	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "%s: no server is overloaded, and nothing is shown: %s", when, alone)
+	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "%s: no overload without a bound, nothing to test: %s", when, alone)
 	Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "%s: the busiest server of %s", when, got)
 }
 
@@ -113,9 +113,9 @@ func (s unevenServices) expectNone(ctx context.Context, why string, from, of pro
 	connections := 0
 	for _, got := range dialAll(ctx, from, s.targets(), dialling{count: sample, timeout: patient}) {
 		Expect(got.err).NotTo(HaveOccurred())
-		Expect(got.replies()).To(Equal(sample), "%s: connections that are answered: %s", why, got)
+		Expect(got.replies()).To(Equal(sample), "%s: connections with a reply: %s", why, got)
 		for _, server := range of {
-			Expect(got.Servers).NotTo(HaveKey(server.name), "%s: who answers: %s", why, got)
+			Expect(got.Servers).NotTo(HaveKey(server.name), "%s: servers: %s", why, got)
 		}
 		connections += got.replies()
 	}

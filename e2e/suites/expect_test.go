@@ -32,10 +32,10 @@ func expectServers(ctx context.Context, why string, clients probes, targets []ta
 		for _, how := range []dialling{{count: 1, timeout: moment}, {count: sample, timeout: patient}} {
 			for _, got := range dialAll(ctx, clients, targets, how) {
 				g.Expect(got.err).NotTo(HaveOccurred())
-				g.Expect(got.replies()).To(Equal(how.count), "%s: connections that are answered: %s", why, got)
-				g.Expect(servers.names()).To(ContainElements(got.servers()), "%s: who may answer: %s", why, got)
+				g.Expect(got.replies()).To(Equal(how.count), "%s: connections with a reply: %s", why, got)
+				g.Expect(servers.names()).To(ContainElements(got.servers()), "%s: allowed servers: %s", why, got)
 				if how.count == sample {
-					g.Expect(got.servers()).To(Equal(servers.names()), "%s: who answers: %s", why, got)
+					g.Expect(got.servers()).To(Equal(servers.names()), "%s: servers: %s", why, got)
 				}
 			}
 		}
@@ -49,7 +49,7 @@ func expectRefusal(ctx context.Context, why string, clients probes, targets []ta
 		for _, count := range []int{1, sample} {
 			for _, got := range dialAll(ctx, clients, targets, dialling{count: count, timeout: moment}) {
 				g.Expect(got.err).NotTo(HaveOccurred())
-				g.Expect(got.refused()).To(Equal(count), "%s: connections that are refused: %s", why, got)
+				g.Expect(got.refused()).To(Equal(count), "%s: refused connections: %s", why, got)
 			}
 		}
 	}).WithContext(ctx).Should(Succeed())
@@ -61,7 +61,7 @@ func expectTimeout(ctx context.Context, why string, clients probes, targets []ta
 	Eventually(func(g Gomega) {
 		for _, got := range dialAll(ctx, clients, targets, dialling{count: timedOut, timeout: moment}) {
 			g.Expect(got.err).NotTo(HaveOccurred())
-			g.Expect(got.timeouts()).To(Equal(timedOut), "%s: connections that are left without an answer: %s", why, got)
+			g.Expect(got.timeouts()).To(Equal(timedOut), "%s: connections that time out: %s", why, got)
 		}
 	}).WithContext(ctx).Should(Succeed())
 }
@@ -71,8 +71,8 @@ func expectClients(ctx context.Context, why string, client probe, to target, exp
 	GinkgoHelper()
 	got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(got.replies()).To(Equal(sample), "%s: connections from %s to %s that are answered: %s", why, client, to, got)
+	Expect(got.replies()).To(Equal(sample), "%s: connections from %s to %s with a reply: %s", why, client, to, got)
 	for address := range got.Clients {
-		Expect(expected).To(ContainElement(address), "%s: whom the servers see when %s dials %s: %s", why, client, to, got)
+		Expect(expected).To(ContainElement(address), "%s: client addresses that servers see when %s dials %s: %s", why, client, to, got)
 	}
 }

@@ -22,12 +22,12 @@ import (
 )
 
 var _ = Describe("A forecast", func() {
-	It("says beforehand what each setting makes of an uneven Service", long, func(ctx SpecContext) {
+	It("predicts the effect of each setting on an uneven Service", long, func(ctx SpecContext) {
 		expectForecast(ctx, unevenServers())
 	})
 
 	// The controller sets hints only if each zone can have endpoints in proportion to its CPUs.
-	It("says beforehand what each setting makes of a Service on every node", long, func(ctx SpecContext) {
+	It("predicts the effect of each setting on a Service on every node", long, func(ctx SpecContext) {
 		expectForecast(ctx, serversOn(kube.nodes))
 	})
 })
@@ -58,9 +58,9 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 		wanted := projectionOf(beforehand, setting.name)
 		Eventually(func(g Gomega) {
 			got := projectionOf(forecastOf(ctx, service), forecast.Now)
-			g.Expect(got.Zone).To(BeNumerically("~", wanted.Zone, 1e-6), "what stays in the zone with %s", setting.name)
-			g.Expect(got.Node).To(BeNumerically("~", wanted.Node, 1e-6), "what stays on the node with %s", setting.name)
-			g.Expect(got.Busiest.Load).To(BeNumerically("~", wanted.Busiest.Load, 1e-6), "the busiest with %s", setting.name)
+			g.Expect(got.Zone).To(BeNumerically("~", wanted.Zone, 1e-6), "in-zone share with %s", setting.name)
+			g.Expect(got.Node).To(BeNumerically("~", wanted.Node, 1e-6), "in-node share with %s", setting.name)
+			g.Expect(got.Busiest.Load).To(BeNumerically("~", wanted.Busiest.Load, 1e-6), "load of the busiest endpoint with %s", setting.name)
 		}).WithContext(ctx).Should(Succeed())
 		var measured load
 		Eventually(func(g Gomega) { // a proxy may not have received it yet
@@ -107,6 +107,6 @@ func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
 func projectionOf(service forecast.Service, setting string) forecast.Projection {
 	GinkgoHelper()
 	at := slices.IndexFunc(service.Outlooks, func(o forecast.Projection) bool { return o.Setting == setting })
-	Expect(at).To(BeNumerically(">=", 0), "the outlook of %s", setting)
+	Expect(at).To(BeNumerically(">=", 0), "projection for %s", setting)
 	return service.Outlooks[at]
 }

@@ -20,7 +20,7 @@ import (
 const nodeDNS = "node-dns"
 
 var _ = Describe("A headless Service with topology keys", Label(nodeDNS), func() {
-	It("leads clients of a StatefulSet to the member in their zone, and its members to each other", long, func(ctx SpecContext) {
+	It("resolves to the StatefulSet member in the client's zone, and members find each other", long, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		all := newService(ctx, namespace, headless, named("db"), publishNotReady)
 		near := newService(ctx, namespace, headless, named("db-near"), topologyKeys(corev1.LabelTopologyZone+", *"))
@@ -34,24 +34,24 @@ var _ = Describe("A headless Service with topology keys", Label(nodeDNS), func()
 		expectMembers(ctx, slices.Concat(members, clients), all, members)
 		for _, zone := range kube.zones() {
 			byName := []target{overTCP(hostOf(near), dataPort)}
-			expectServers(ctx, "who dials by name", podClients.inZone(zone), byName, members.inZone(zone))
+			expectServers(ctx, "clients that dial by name", podClients.inZone(zone), byName, members.inZone(zone))
 		}
 
 		empty := kube.zones()[0]
 		members.inZone(empty)[0].setReady(ctx, false)
 		began := time.Now()
 		expectAddresses(ctx, "the zone is empty", clients.inZone(empty), hostOf(near), members.notInZone(empty))
-		AddReportEntry("a zone is empty", fmt.Sprintf("all its clients knew %s after its member was told to be unready", time.Since(began)))
+		AddReportEntry("a zone is empty", fmt.Sprintf("its clients got the new addresses %s after its member became unready", time.Since(began)))
 		expectAddressesByZone(ctx, "the other zones", near, members.notInZone(empty))
 		expectNoAddress(ctx, "the zone is empty, and no other is allowed", clients.inZone(empty), hostOf(here))
 		expectAddresses(ctx, "members find each other, ready or not", slices.Concat(members, clients), hostOf(all), members)
 		expectMembers(ctx, slices.Concat(members, clients), all, members)
 		members.inZone(empty)[0].setReady(ctx, true)
-		expectAddressesByZone(ctx, "the zone is filled again", here, members)
-		expectAddressesByZone(ctx, "the zone is filled again", near, members)
+		expectAddressesByZone(ctx, "the zone has a member again", here, members)
+		expectAddressesByZone(ctx, "the zone has a member again", near, members)
 	})
 
-	It("leads nobody to a zone that is evacuated", Serial, func(ctx SpecContext) {
+	It("resolves to no server in an evacuated zone", Serial, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		near := newService(ctx, namespace, headless, topologyKeys(corev1.LabelTopologyZone+", *"))
@@ -123,7 +123,7 @@ func expectAddresses(ctx context.Context, why string, clients probes, host strin
 		Eventually(func(g Gomega) {
 			got, err := client.resolve(ctx, host)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(got).To(ConsistOf(want), "%s: what %s finds for %s", why, client, host)
+			g.Expect(got).To(ConsistOf(want), "%s: addresses that %s gets for %s", why, client, host)
 		}).WithContext(ctx).Should(Succeed())
 	}
 }
@@ -152,7 +152,7 @@ func expectNoAddress(ctx context.Context, why string, clients probes, host strin
 	for _, client := range clients {
 		Eventually(func(g Gomega) {
 			_, err := client.resolve(ctx, host)
-			g.Expect(err).To(MatchError(ContainSubstring("no such host")), "%s: what %s is told of %s", why, client, host)
+			g.Expect(err).To(MatchError(ContainSubstring("no such host")), "%s: error that %s gets for %s", why, client, host)
 		}).WithContext(ctx).Should(Succeed())
 	}
 }

@@ -19,7 +19,7 @@ import (
 var _ = Describe("A rollout under load", func() {
 	// The new version must not run in the first zone, so the zone's old pods decrease gradually to none. On two cores the
 	// lab can run 30 pods together with the old ones that terminate.
-	It("overloads no pod of 30 with a bound of 120 %, beside PreferSameZone, which does", longestFirst, func(ctx SpecContext) {
+	It("overloads none of 30 pods with a bound of 120 %, unlike PreferSameZone", longestFirst, func(ctx SpecContext) {
 		const replicas, surge = 30, 3
 		namespace := newNamespace(ctx)
 		makeDeployment(ctx, namespace, replicas, surge)
@@ -37,7 +37,7 @@ var _ = Describe("A rollout under load", func() {
 		AddReportEntry(bounded.Name, worst(windows, bounded, replicas))
 		for _, w := range windows {
 			for name, got := range w {
-				Expect(got.Errors).To(BeEmpty(), "connections to the Service %s that failed: %s", name, got)
+				Expect(got.Errors).To(BeEmpty(), "failed connections to Service %s: %s", name, got)
 			}
 			got := w[bounded.Name]
 			mean := float64(got.replies()) / replicas // at least this number is ready at any time

@@ -28,7 +28,7 @@ const (
 
 var _ = Describe("A bound of 120 %", func() {
 	// An unschedulable node would count for the bound, but has no clients here.
-	It("keeps as much in the zone as overloads nobody, beside PreferSameZone, which does", long, func(ctx SpecContext) {
+	It("keeps as much in the zone as possible without overload, unlike PreferSameZone", long, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, unevenServers()...)
 		preferring := newService(ctx, namespace, named("preferring"), preferSameZone)
@@ -40,7 +40,7 @@ var _ = Describe("A bound of 120 %", func() {
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), servers)
 		alone := loadOf(ctx, preferring, servers)
 		AddReportEntry(preferring.Name, alone)
-		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "PreferSameZone overloads nobody, and nothing is shown: %s", alone)
+		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "no overload with PreferSameZone, so nothing was tested: %s", alone)
 		for _, service := range bounded {
 			expectBound(ctx, service, alone)
 			got := loadOf(ctx, service, servers)
@@ -48,7 +48,7 @@ var _ = Describe("A bound of 120 %", func() {
 			Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "the busiest server of %s", got)
 			for _, zone := range kube.zones() {
 				Expect(got.stayed(zone)).To(BeNumerically("~", got.mayStay(zone), got.noiseOfStayed(zone)),
-					"which part of the connections from %s stays there: %s", zone, got)
+					"in-zone share of the connections from %s: %s", zone, got)
 			}
 		}
 	})
@@ -109,7 +109,7 @@ func loadOf(ctx context.Context, service *corev1.Service, servers probes) load {
 	measured := load{service: service.Name, servers: servers, from: map[string]results{}}
 	for _, got := range dialAll(ctx, podClients, clusterIPs(service), dialling{count: each, timeout: longest}) {
 		Expect(got.err).NotTo(HaveOccurred())
-		Expect(got.replies()).To(Equal(each), "connections that are answered: %s", got)
+		Expect(got.replies()).To(Equal(each), "connections with a reply: %s", got)
 		zone := got.client.node.zone
 		measured.from[zone] = measured.from[zone].plus(got.results)
 	}

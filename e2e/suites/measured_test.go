@@ -20,21 +20,21 @@ const measuredDemand = "measured-demand"
 
 var _ = Describe("A bound that is planned for measured demand", Label(measuredDemand), func() {
 	It("holds while nine of ten connections come from one zone", longestFirst, func(ctx SpecContext) {
-		startLoad(ctx).expectBound(ctx, "with demand as measured")
+		startLoad(ctx).expectBound(ctx, "with measured demand")
 	})
 
-	It("outlives the publisher, which is killed", Serial, Label(thorough), func(ctx SpecContext) {
+	It("survives the loss of the publisher", Serial, Label(thorough), func(ctx SpecContext) {
 		c := startLoad(ctx)
-		c.expectBound(ctx, "with demand as measured")
+		c.expectBound(ctx, "with measured demand")
 		before, leader := c.published(ctx), holderOf(ctx, "vicinity-demand-publisher")
 		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 		Expect(kube.CoreV1().Pods(webhookNamespace).Delete(ctx, leader, now)).To(Succeed())
 		Eventually(func() string {
 			c.dial(ctx)
 			return holderOf(ctx, "vicinity-demand")
-		}).WithContext(ctx).ShouldNot(Equal(leader), "who confirms what is published")
+		}).WithContext(ctx).ShouldNot(Equal(leader), "holder of the Lease vicinity-demand")
 		c.expectBound(ctx, "with another publisher")
-		Expect(c.published(ctx).Metadata.UID).To(Equal(before.Metadata.UID), "the object that was there before")
+		Expect(c.published(ctx).Metadata.UID).To(Equal(before.Metadata.UID), "UID of the ServiceDemand")
 	})
 })
 
@@ -53,7 +53,7 @@ func startLoad(ctx context.Context) *loadGenerator {
 	c.service = newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"), withinBound)
 	expectServers(ctx, "before", podClients.inZone(c.zone), clusterIPs(c.service)[:1], c.servers.inZone(c.zone))
 	alone := c.dial(ctx)
-	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "nobody is overloaded, and nothing is shown: %s", alone)
+	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "no overload without measured demand, nothing to test: %s", alone)
 	c.service = changeService(ctx, c.service, func(service *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&service.ObjectMeta, "vicinity.dev/demand-source", "measured")
 	})
@@ -76,7 +76,7 @@ func (c *loadGenerator) dial(ctx context.Context) load {
 			how := dialling{count: count, timeout: patient, interval: takes / time.Duration(count), overlap: true}
 			for _, one := range dialTogether(ctx, clients, clusterIPs(c.service)[:1], how) {
 				Expect(one.err).NotTo(HaveOccurred())
-				Expect(one.replies()).To(Equal(count), "connections that are answered: %s", one)
+				Expect(one.replies()).To(Equal(count), "connections with a reply: %s", one)
 				mutex.Lock()
 				got.from[one.client.node.zone] = got.from[one.client.node.zone].plus(one.results)
 				mutex.Unlock()
@@ -106,7 +106,7 @@ func (c *loadGenerator) expectBound(ctx context.Context, why string) {
 		g.Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "the busiest server, %s: %s", why, got)
 	}).WithContext(ctx).WithTimeout(2 * waitTimeout).Should(Succeed())
 	AddReportEntry(why, got)
-	Expect(c.published(ctx).demandOf(c.zone)).To(BeNumerically(">", 800_000), "what the zone asks, of a million")
+	Expect(c.published(ctx).demandOf(c.zone)).To(BeNumerically(">", 800_000), "the zone's published demand in ppm")
 }
 
 // publishedDemand is a ServiceDemand.

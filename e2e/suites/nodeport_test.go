@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("A node port", func() {
-	It("is answered on every node, to pods, to the node itself and to others, over TCP and UDP and each family", func(ctx SpecContext) {
+	It("is served on every node to pods, the node itself and other nodes, over TCP, UDP and each family", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort)
@@ -33,7 +33,7 @@ var _ = Describe("A node port", func() {
 		expectRefusal(ctx, "loopback", nodeClients.on(on), []target{overTCP("127.0.0.1", number)})
 	})
 
-	It("goes with the type of its Service, and comes back", func(ctx SpecContext) {
+	It("is removed and restored with the type of its Service", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service := newService(ctx, namespace, nodePort)
@@ -53,7 +53,7 @@ var _ = Describe("A node port", func() {
 })
 
 var _ = Describe("An address from outside the cluster", func() {
-	It("is answered wherever it is dialled, though no node has it", func(ctx SpecContext) {
+	It("is served wherever it is dialled, although no node has it", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		// Documentation addresses (RFC 5737), to which no router has a route.

@@ -24,7 +24,7 @@ const nodePower = "node-power"
 func power(ctx context.Context, variable string, nodes []node) {
 	GinkgoHelper()
 	words := strings.Fields(os.Getenv(variable))
-	Expect(words).NotTo(BeEmpty(), "$%s; where nodes cannot be stopped, leave this spec out by LABEL_FILTER='!%s'", variable, nodePower)
+	Expect(words).NotTo(BeEmpty(), "$%s is not set; if nodes cannot be stopped, skip this spec with LABEL_FILTER='!%s'", variable, nodePower)
 	for _, on := range nodes {
 		words = append(words, on.name)
 	}

@@ -93,7 +93,7 @@ type results struct {
 }
 
 func (a results) String() string {
-	return fmt.Sprintf("answers %v, errors %v, clients %v, the slowest after %.1f ms", a.Servers, a.Errors, a.Clients, a.SlowestMS)
+	return fmt.Sprintf("servers %v, errors %v, clients %v, the slowest after %.1f ms", a.Servers, a.Errors, a.Clients, a.SlowestMS)
 }
 
 // servers returns the names of the servers that replied, sorted.
@@ -205,13 +205,13 @@ func (p probe) request(ctx context.Context, verb, path string, query map[string]
 	}
 	body, err := request.DoRaw(ctx)
 	if err != nil {
-		return fmt.Errorf("asking %s for /%s: %w: %s", p, path, err, body)
+		return fmt.Errorf("request %s/%s: %w: %s", p, path, err, body)
 	}
 	if into == nil {
 		return nil
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("what %s answers to /%s: %w: %s", p, path, err, body)
+		return fmt.Errorf("decode response of %s to /%s: %w: %s", p, path, err, body)
 	}
 	return nil
 }

@@ -16,10 +16,10 @@ var _ = Describe("A restart of the proxy on every node", Serial, func() {
 		name    string
 		options metav1.DeleteOptions
 	}{
-		{name: "politely", options: metav1.DeleteOptions{}},
+		{name: "gracefully", options: metav1.DeleteOptions{}},
 		{name: "by force", options: metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}},
 	} {
-		It(how.name+" loses no connection, neither open nor new, and forgets no client", func(ctx SpecContext) {
+		It(how.name+" loses neither open nor new connections, and keeps client affinity", func(ctx SpecContext) {
 			namespace := newNamespace(ctx)
 			servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 			service, sticky := newService(ctx, namespace, nodePort), newService(ctx, namespace, named("sticky"), affinity(3600))
@@ -30,7 +30,7 @@ var _ = Describe("A restart of the proxy on every node", Serial, func() {
 			clients := startSteady(ctx, podClients, append(targets, nodePorts(service, kube.nodes[0])...))
 			kube.restartProxies(ctx, how.options)
 			expectAlive(ctx, "after the restart", open)
-			Expect(keptServers(ctx, sticky)).To(Equal(kept), "the server that each client is kept with")
+			Expect(keptServers(ctx, sticky)).To(Equal(kept), "each client's server with affinity")
 			// A change shows that the restarted proxies are working.
 			servers[0].setReady(ctx, false)
 			expectServers(ctx, "a change after the restart", podClients, targets, servers[1:])

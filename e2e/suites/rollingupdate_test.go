@@ -31,7 +31,7 @@ var _ = Describe("A rolling update", func() {
 		expectServers(ctx, "after", podClients, clusterIPs(service), after)
 		total := clients.expectNoneLost("during the update")
 		for _, server := range append(before, after...) {
-			Expect(total.Servers).To(HaveKey(server.name), "servers before and after: %s", total)
+			Expect(total.Servers).To(HaveKey(server.name), "every old and new server replied: %s", total)
 		}
 	})
 })
@@ -89,7 +89,7 @@ func expectDeployment(ctx context.Context, namespace, name string) {
 	Eventually(func(g Gomega) {
 		found, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(isRolledOut(found)).To(BeTrue(), "all pods are of the newest version and ready: %+v", found.Status)
+		g.Expect(isRolledOut(found)).To(BeTrue(), "all pods are up to date and ready: %+v", found.Status)
 	}).WithContext(ctx).Should(Succeed())
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 var _ = Describe("service-proxy-name", func() {
-	It("takes a labelled Service from Vicinity while it is labelled, and no other", func(ctx SpecContext) {
+	It("makes Vicinity ignore a Service while it has the label, and no other Service", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service, neighbour := newService(ctx, namespace), newService(ctx, namespace, named("neighbour"))
@@ -19,10 +19,10 @@ var _ = Describe("service-proxy-name", func() {
 		expectServers(ctx, "the neighbour has no label", podClients[:1], clusterIPs(neighbour), servers)
 		changeService(ctx, service, noProxyName)
 		changeService(ctx, born, noProxyName)
-		expectServers(ctx, "the label is gone", podClients, append(clusterIPs(service), clusterIPs(born)...), servers)
+		expectServers(ctx, "the label was removed", podClients, append(clusterIPs(service), clusterIPs(born)...), servers)
 	})
 
-	It("gives a Vicinity with that name the Services that are labelled with it, and no other", Serial, func(ctx SpecContext) {
+	It("makes a Vicinity with that name serve the Services with that label, and no others", Serial, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		unlabelled := newService(ctx, namespace, named("unlabelled"))
@@ -34,8 +34,8 @@ var _ = Describe("service-proxy-name", func() {
 		expectTimeout(ctx, "another label", podClients[:1], clusterIPs(foreign))
 		expectTimeout(ctx, "no label", podClients[:1], clusterIPs(unlabelled))
 		changeService(ctx, unlabelled, proxyName("vicinity"))
-		expectServers(ctx, "labelled now", podClients, clusterIPs(unlabelled), servers)
+		expectServers(ctx, "label added", podClients, clusterIPs(unlabelled), servers)
 		changeService(ctx, labelled, noProxyName)
-		expectTimeout(ctx, "unlabelled now", podClients[:1], clusterIPs(labelled))
+		expectTimeout(ctx, "label removed", podClients[:1], clusterIPs(labelled))
 	})
 })

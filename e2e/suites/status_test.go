@@ -18,7 +18,7 @@ import (
 
 var _ = Describe("The status of a node", func() {
 	// Serial, so that no change of another spec is in progress during both comparisons.
-	It("compares its kernel, whatever Services have come and gone, and that of all nodes is a line each", Serial, func(ctx SpecContext) {
+	It("reports for each node and for all nodes that the kernel is in sync, whatever Services existed", Serial, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 		for name, option := range map[string]serviceOption{
@@ -50,7 +50,7 @@ var _ = Describe("The status of a node", func() {
 		}
 	})
 
-	It("is asked with the proxy's settings, in its pod and on the node itself, where its files are not", Serial, func(ctx SpecContext) {
+	It("uses the proxy's settings in its pod, and on the node itself, where its files do not exist", Serial, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 		service := newService(ctx, namespace, named("plain"))

@@ -64,9 +64,9 @@ func (s *steady) end() (results, []error) {
 func (s *steady) expectNoneLost(why string) results {
 	GinkgoHelper()
 	total, broken := s.end()
-	Expect(broken).To(BeEmpty(), "%s: clients that could not be asked", why)
-	Expect(total.Errors).To(BeEmpty(), "%s: connections that failed: %s", why, total)
-	Expect(total.replies()).To(BeNumerically(">", 0), "%s: connections that are answered", why)
+	Expect(broken).To(BeEmpty(), "%s: clients that could not be controlled", why)
+	Expect(total.Errors).To(BeEmpty(), "%s: failed connections: %s", why, total)
+	Expect(total.replies()).To(BeNumerically(">", 0), "%s: connections with a reply", why)
 	return total
 }
 
@@ -116,7 +116,7 @@ func (h held) echoes(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if !got.Alive {
-		return got.Echoes, fmt.Errorf("the connection %s of %s ended after %d echoes", h.id, h.client, got.Echoes)
+		return got.Echoes, fmt.Errorf("connection %s of %s ended after %d echoes", h.id, h.client, got.Echoes)
 	}
 	return got.Echoes, nil
 }

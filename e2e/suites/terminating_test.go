@@ -17,7 +17,7 @@ import (
 const dying = 5 * time.Minute
 
 var _ = Describe("Terminating endpoints", func() {
-	It("answer as long as no other endpoint is ready", func(ctx SpecContext) {
+	It("serve as long as no other endpoint is ready", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone(), afterSIGTERM(dying))...)
 		service := newService(ctx, namespace)
@@ -34,7 +34,7 @@ var _ = Describe("Terminating endpoints", func() {
 		expectServers(ctx, "a new one is ready", podClients, targets, fresh)
 	})
 
-	It("answer for their node under the Local policies, while its load balancer is sent away", func(ctx SpecContext) {
+	It("serve for their node under the Local policies, while its load balancer health check fails", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		here, elsewhere := kube.nodes[0], kube.nodes[1]
 		servers := kube.startPods(ctx, namespace, serversOn([]node{here, elsewhere}, afterSIGTERM(dying))...)
@@ -50,7 +50,7 @@ var _ = Describe("Terminating endpoints", func() {
 		expectHealthCheck(ctx, service, elsewhere, http.StatusOK)
 	})
 
-	It("answer for their zone where topology keys allow no other", func(ctx SpecContext) {
+	It("serve for their zone if topology keys allow no other", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone(), afterSIGTERM(dying))...)
 		hard := newService(ctx, namespace, named("hard"), topologyKeys(corev1.LabelTopologyZone))
@@ -60,8 +60,8 @@ var _ = Describe("Terminating endpoints", func() {
 		expectEachInItsZone(ctx, "all are ready", append(clusterIPs(hard), clusterIPs(soft)...), servers)
 		kube.deletePods(ctx, here...)
 		expectTerminating(ctx, hard, here)
-		expectServers(ctx, "the zone's own terminates, and no other is allowed", podClients.inZone(zone), clusterIPs(hard), here)
-		expectServers(ctx, "the zone's own terminates, and others are ready", podClients.inZone(zone), clusterIPs(soft), elsewhere)
+		expectServers(ctx, "the zone's endpoint terminates, and no other is allowed", podClients.inZone(zone), clusterIPs(hard), here)
+		expectServers(ctx, "the zone's endpoint terminates, and others are ready", podClients.inZone(zone), clusterIPs(soft), elsewhere)
 	})
 })
 

@@ -8,7 +8,7 @@ import (
 )
 
 var _ = Describe("Topology keys", func() {
-	It("keep connections in the zone, and with * only as long as an endpoint is ready there", func(ctx SpecContext) {
+	It("keep connections in the zone; with *, only while an endpoint is ready there", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"))
@@ -20,10 +20,10 @@ var _ = Describe("Topology keys", func() {
 		expectServers(ctx, "the zone is empty", podClients.inZone(empty), targets, elsewhere)
 		expectEachInItsZone(ctx, "the other zones", targets, elsewhere)
 		here[0].setReady(ctx, true)
-		expectEachInItsZone(ctx, "the zone is filled again", targets, servers)
+		expectEachInItsZone(ctx, "the zone has an endpoint again", targets, servers)
 	})
 
-	It("refuse connections without *, where the zone has no endpoint, and nowhere else", func(ctx SpecContext) {
+	It("without *, refuse connections only in zones without an endpoint", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort, topologyKeys(corev1.LabelTopologyZone))
@@ -39,7 +39,7 @@ var _ = Describe("Topology keys", func() {
 		}
 		expectEachInItsZone(ctx, "the other zones", targets, elsewhere)
 		here[0].setReady(ctx, true)
-		expectEachInItsZone(ctx, "the zone is filled again", targets, servers)
+		expectEachInItsZone(ctx, "the zone has an endpoint again", targets, servers)
 	})
 
 	It("are tried in order: the node, then the zone, then any endpoint", Label(sixNodes), func(ctx SpecContext) {
@@ -60,7 +60,7 @@ var _ = Describe("Topology keys", func() {
 		expectServers(ctx, "one on the node again", append(client, podClients.on(second)...), targets, servers.on(first))
 	})
 
-	It("know any label of nodes, and follow it when it changes", func(ctx SpecContext) {
+	It("support any node label, and follow its changes", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		nodes := kube.oneOfEachZone()
 		rack := "racks.vicinity.dev/" + namespace // unique to this spec, so that it affects no other
@@ -81,9 +81,9 @@ var _ = Describe("Topology keys", func() {
 		expectServers(ctx, "the client's node moved", podClients.on(mover), targets, servers.on(other))
 		patchLabel(ctx, other, rack, new("one"))
 		expectServers(ctx, "an endpoint's node moved", podClients.on(one, other), targets, servers)
-		expectRefusal(ctx, "and left the client alone in its rack", podClients.on(mover), targets)
+		expectRefusal(ctx, "no endpoint is left in the client's rack", podClients.on(mover), targets)
 		changeService(ctx, service, topologyKeys(rack+", *"))
-		expectServers(ctx, "any endpoint will do", podClients.on(mover), targets, servers)
+		expectServers(ctx, "any endpoint is allowed", podClients.on(mover), targets, servers)
 	})
 
 	It("follow a node whose zone changes", Serial, func(ctx SpecContext) {
@@ -92,12 +92,12 @@ var _ = Describe("Topology keys", func() {
 		servers := kube.startPods(ctx, namespace, serversOn(nodes[1:])...)
 		service := newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone))
 		targets, mover := clusterIPs(service), nodes[0]
-		expectRefusal(ctx, "its zone is empty", podClients.on(mover), targets)
+		expectRefusal(ctx, "the node's zone is empty", podClients.on(mover), targets)
 		for _, to := range nodes[1:] {
 			labelNode(ctx, mover, corev1.LabelTopologyZone, &to.zone)
-			expectServers(ctx, "it moved to "+to.zone, podClients.on(mover), targets, servers.on(to))
+			expectServers(ctx, "the node moved to "+to.zone, podClients.on(mover), targets, servers.on(to))
 		}
 		patchLabel(ctx, mover, corev1.LabelTopologyZone, nil)
-		expectRefusal(ctx, "it has no zone", podClients.on(mover), targets)
+		expectRefusal(ctx, "the node has no zone", podClients.on(mover), targets)
 	})
 })

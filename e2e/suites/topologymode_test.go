@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("topology-mode Auto", func() {
-	It("sends each zone to the endpoints that the hints give it", func(ctx SpecContext) {
+	It("sends the clients of each zone to the endpoints with its hints", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		// The controller sets hints only if each zone can have endpoints in proportion to its CPUs: one endpoint on every
 		// node.
@@ -57,7 +57,7 @@ func expectZoneHints(ctx context.Context, service *corev1.Service, ipv6 bool, se
 				hinted[zone.Name] = append(hinted[zone.Name], server...)
 			}
 		}
-		g.Expect(slices.Sorted(maps.Keys(hinted))).To(Equal(kube.zones()), "zones that the hints name")
+		g.Expect(slices.Sorted(maps.Keys(hinted))).To(Equal(kube.zones()), "zones with hints")
 		g.Expect(slices.Concat(slices.Collect(maps.Values(hinted))...)).To(HaveLen(len(servers)), "endpoints with a hint")
 	}).WithContext(ctx).Should(Succeed())
 	return hinted

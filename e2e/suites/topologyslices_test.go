@@ -17,7 +17,7 @@ import (
 const topologySlices = "topology-slices"
 
 var _ = Describe("TopologySlices", Label(topologySlices), func() {
-	It("describe every node with the labels that Services name", func(ctx SpecContext) {
+	It("list every node with the labels that Services use", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		row := "rows.vicinity.dev/" + namespace // a key that only this spec uses
 		labelled := kube.nodes[0]
@@ -42,14 +42,14 @@ var _ = Describe("TopologySlices", Label(topologySlices), func() {
 				}
 			}
 			for _, on := range kube.nodes {
-				g.Expect(described).To(HaveKey(on.name), "what is published")
-				g.Expect(described[on.name]).To(HaveKeyWithValue(corev1.LabelTopologyZone, on.zone), "what is published of %s", on.name)
+				g.Expect(described).To(HaveKey(on.name), "published nodes")
+				g.Expect(described[on.name]).To(HaveKeyWithValue(corev1.LabelTopologyZone, on.zone), "published labels of %s", on.name)
 			}
-			g.Expect(described[labelled.name]).To(HaveKeyWithValue(row, "one"), "what is published of %s", labelled.name)
+			g.Expect(described[labelled.name]).To(HaveKeyWithValue(row, "one"), "published labels of %s", labelled.name)
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("bring a label's change to the kernel of another node in seconds", Serial, func(ctx SpecContext) {
+	It("propagate a label change to another node's kernel in seconds", Serial, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		row := "rows.vicinity.dev/" + namespace
 		here, there, elsewhere := kube.nodes[0], kube.nodes[1], kube.nodes[2]
@@ -71,7 +71,7 @@ var _ = Describe("TopologySlices", Label(topologySlices), func() {
 			took = append(took, time.Since(began))
 		}
 		slices.Sort(took)
-		AddReportEntry("from a label's change to connections elsewhere", fmt.Sprintf("median %s, slowest %s of %d, dialling included",
+		AddReportEntry("delay from a label change to connections to other nodes", fmt.Sprintf("median %s, slowest %s of %d, including dialling",
 			took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), len(took)))
 	})
 })

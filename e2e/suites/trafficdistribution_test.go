@@ -8,7 +8,7 @@ import (
 )
 
 var _ = Describe("trafficDistribution", func() {
-	It("PreferSameZone keeps connections in the zone, and takes any where the zone has no endpoint", func(ctx SpecContext) {
+	It("PreferSameZone keeps connections in the zone, and uses any endpoint if the zone has none", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, trafficDistribution(corev1.ServiceTrafficDistributionPreferSameZone))
@@ -20,10 +20,10 @@ var _ = Describe("trafficDistribution", func() {
 		expectServers(ctx, "the zone is empty", podClients.inZone(empty), targets, elsewhere)
 		expectEachInItsZone(ctx, "the other zones", targets, elsewhere)
 		here[0].setReady(ctx, true)
-		expectEachInItsZone(ctx, "the zone is filled again", targets, servers)
+		expectEachInItsZone(ctx, "the zone has an endpoint again", targets, servers)
 	})
 
-	It("PreferSameNode keeps connections on the node, then in the zone, and takes any at last", Label(sixNodes), func(ctx SpecContext) {
+	It("PreferSameNode keeps connections on the node, then in the zone, and then uses any", Label(sixNodes), func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		pairs := kube.twoOfEachZone()
 		first, second := pairs[0], pairs[1] // of one zone
@@ -41,7 +41,7 @@ var _ = Describe("trafficDistribution", func() {
 		expectServers(ctx, "one on the node again", client, targets, servers.on(first))
 	})
 
-	It("is followed when it is set, changed and taken away", func(ctx SpecContext) {
+	It("is applied when it is set, changed and removed", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace)
@@ -54,6 +54,6 @@ var _ = Describe("trafficDistribution", func() {
 			expectServers(ctx, "changed", podClients.on(server.node), targets, probes{server})
 		}
 		changeService(ctx, service, func(service *corev1.Service) { service.Spec.TrafficDistribution = nil })
-		expectServers(ctx, "taken away", podClients, targets, servers)
+		expectServers(ctx, "removed", podClients, targets, servers)
 	})
 })

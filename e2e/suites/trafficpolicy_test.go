@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("internalTrafficPolicy", func() {
-	It("Local keeps pods and nodes with the endpoints of their node, and drops what has none, until it is Cluster", func(ctx SpecContext) {
+	It("Local keeps clients on the endpoints of their node, and drops connections without one", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		with, without := kube.nodes[:2], kube.nodes[2]
 		servers := kube.startPods(ctx, namespace, serversOn(with)...)
@@ -31,7 +31,7 @@ var _ = Describe("internalTrafficPolicy", func() {
 })
 
 var _ = Describe("externalTrafficPolicy", func() {
-	It("Local keeps clients from outside on the node that they dial, and keeps their address", func(ctx SpecContext) {
+	It("Local keeps external clients on the node that they dial, and preserves their address", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		with, without := kube.nodes[:2], kube.nodes[2]
 		servers := kube.startPods(ctx, namespace, serversOn(with)...)
@@ -46,11 +46,11 @@ var _ = Describe("externalTrafficPolicy", func() {
 		targets := nodePorts(service, without)
 		expectTimeout(ctx, "a node without", outside[:1], targets)
 		inside := append(nodeClients.on(without), podClients.on(without)...)
-		expectServers(ctx, "what is on the node itself may go anywhere", inside, targets, servers)
-		expectServers(ctx, "and a ClusterIP is not concerned", podClients.on(without), clusterIPs(service), servers)
+		expectServers(ctx, "clients on the node itself may use any endpoint", inside, targets, servers)
+		expectServers(ctx, "the ClusterIP is not affected", podClients.on(without), clusterIPs(service), servers)
 	})
 
-	It("Cluster takes clients from outside to any endpoint, and hides their address", func(ctx SpecContext) {
+	It("Cluster sends external clients to any endpoint, and masquerades them", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort)
@@ -60,8 +60,8 @@ var _ = Describe("externalTrafficPolicy", func() {
 			expectServers(ctx, "from outside", probes{client}, []target{to}, servers)
 			got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(got.replies()).To(Equal(sample), "connections that are answered: %s", got)
-			Expect(got.Clients).NotTo(HaveKey(client.addressOf(to)), "whom the servers see: %s", got)
+			Expect(got.replies()).To(Equal(sample), "connections with a reply: %s", got)
+			Expect(got.Clients).NotTo(HaveKey(client.addressOf(to)), "client addresses that servers see: %s", got)
 		}
 	})
 
@@ -88,7 +88,7 @@ func expectHealthCheck(ctx context.Context, service *corev1.Service, on node, st
 		body, err := kube.CoreV1().RESTClient().Get().Resource("nodes").
 			Name(fmt.Sprintf("http:%s:%d", on.name, service.Spec.HealthCheckNodePort)).SubResource("proxy").Suffix("healthz").
 			Do(ctx).StatusCode(&got).Raw()
-		g.Expect(got).To(Equal(status), "what %s says on the health check node port: %s (%v)", on.name, body, err)
-		g.Expect(string(body)).To(ContainSubstring(service.Namespace), "the answer is that of the Service")
+		g.Expect(got).To(Equal(status), "status of %s on the health check node port: %s (%v)", on.name, body, err)
+		g.Expect(string(body)).To(ContainSubstring(service.Namespace), "response for the Service")
 	}).WithContext(ctx).Should(Succeed())
 }

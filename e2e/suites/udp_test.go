@@ -16,7 +16,7 @@ import (
 func clientPort() int { return 20_000 + GinkgoParallelProcess() }
 
 var _ = Describe("A UDP client that always sends from one port", func() {
-	It("goes on with the new endpoint when its endpoint is replaced", func(ctx SpecContext) {
+	It("continues with the new endpoint when its endpoint is replaced", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		first := kube.startPods(ctx, namespace, newPod("first", kube.nodes[0], selected))
 		service := newService(ctx, namespace, nodePort)
@@ -28,7 +28,7 @@ var _ = Describe("A UDP client that always sends from one port", func() {
 		expectFlows(ctx, "the second endpoint", clients, targets, second)
 	})
 
-	It("goes on with another endpoint when its own becomes unready, though that would still answer", func(ctx SpecContext) {
+	It("continues with another endpoint when its own becomes unready, although that still serves", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:2])...)
 		service := newService(ctx, namespace)
@@ -40,7 +40,7 @@ var _ = Describe("A UDP client that always sends from one port", func() {
 		expectFlows(ctx, "the other endpoint", podClients[2:3], targets, servers[1:])
 	})
 
-	It("is answered when its Service gets a first endpoint, though it sent before", func(ctx SpecContext) {
+	It("gets replies when its Service gets a first endpoint, although it sent before", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		service := newService(ctx, namespace)
 		targets := overUDP(clusterIPs(service))
@@ -55,7 +55,7 @@ var _ = Describe("A UDP client that always sends from one port", func() {
 })
 
 var _ = Describe("DNS", func() {
-	It("is answered through its Service, on every node, and names ClusterIPs", func(ctx SpecContext) {
+	It("is served through its Service on every node, and resolves names to ClusterIPs", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		service := newService(ctx, namespace)
 		kubernetes, err := kube.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
@@ -71,7 +71,7 @@ var _ = Describe("DNS", func() {
 				Eventually(func(g Gomega) {
 					found, err := client.resolve(ctx, named.host)
 					g.Expect(err).NotTo(HaveOccurred())
-					g.Expect(found).To(ConsistOf(named.addresses), "what %s finds for %s", client, named.host)
+					g.Expect(found).To(ConsistOf(named.addresses), "addresses that %s gets for %s", client, named.host)
 				}).WithContext(ctx).Should(Succeed())
 			}
 		}
@@ -95,8 +95,8 @@ func expectFlows(ctx context.Context, why string, clients probes, targets []targ
 			for _, to := range targets {
 				for _, got := range dialAll(ctx, clients, []target{to}, dialling{count: count, timeout: moment, sourcePort: clientPort()}) {
 					g.Expect(got.err).NotTo(HaveOccurred())
-					g.Expect(got.replies()).To(Equal(count), "%s: datagrams that are answered: %s", why, got)
-					g.Expect(got.servers()).To(Equal(server.names()), "%s: who answers: %s", why, got)
+					g.Expect(got.replies()).To(Equal(count), "%s: datagrams with a reply: %s", why, got)
+					g.Expect(got.servers()).To(Equal(server.names()), "%s: servers: %s", why, got)
 				}
 			}
 		}

@@ -16,18 +16,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Whatever specs do, no proxy may take a living node for dead. What proxies decide about nodes is followed from before the
-// first spec until after the last one, and each node that they named was without power at that time.
+// No spec may make a proxy eject a live node. The ejections of all proxies are collected from before the first spec
+// until after the last one, and each ejected node must have been stopped at that time.
 var (
 	outages  []outage
 	followed *ejectionLog
 )
 
-// outage is a time in which a node was stopped, or was not back yet. Only the first process knows of any: specs that stop
-// nodes are Serial.
+// outage is a period in which a node was stopped. Only the first process records outages, because specs that stop nodes
+// are Serial.
 type outage struct {
 	node     string
-	from, to time.Time // to is zero until the node is back
+	from, to time.Time // to is zero until the node is ready again
 }
 
 func recordOutage(nodes []node) {
@@ -44,7 +44,7 @@ func recordReturn(nodes []node) {
 	}
 }
 
-// ejection is what a proxy logs when it has decided about a node.
+// ejection is a log line of a proxy that ejected a node.
 type ejection struct {
 	at       time.Time
 	by, node string
@@ -57,24 +57,24 @@ func (v ejection) isRight() bool {
 }
 
 func (v ejection) String() string {
-	return fmt.Sprintf("%s: %s does not answer %s", v.at.Format(time.StampMilli), v.node, v.by)
+	return fmt.Sprintf("%s: %s ejected by %s", v.at.Format(time.StampMilli), v.node, v.by)
 }
 
-// ejectionLine matches such a line. One that lacks the node counts as wrong, so that another name of it is noticed.
+// ejectionLine matches such a line. A line without the node counts as wrong, so that a renamed attribute is noticed.
 var ejectionLine = regexp.MustCompile(`^(\S+) .*a node does not answer this one(?:.*unreachableNode"?[=:]"?([a-z0-9.-]+))?`)
 
-// ejectionLog are those of all proxies, those that specs end included.
+// ejectionLog collects the ejections of all proxies, including those that specs restart.
 type ejectionLog struct {
 	stop  context.CancelFunc
 	lines sync.WaitGroup
 
 	mutex     sync.Mutex
-	reading   map[string]bool // whose log is read: containers
-	followed  map[string]bool // who said anything
+	reading   map[string]bool // containers whose log is being read
+	followed  map[string]bool // nodes whose proxy has logged anything
 	ejections map[ejection]bool
 }
 
-// followEjections reads the logs of all proxies until it is stopped.
+// followEjections reads the logs of all proxies until end is called.
 func (c cluster) followEjections() *ejectionLog {
 	ctx, stop := context.WithCancel(context.Background())
 	v := &ejectionLog{stop: stop, reading: map[string]bool{}, followed: map[string]bool{}, ejections: map[ejection]bool{}}
@@ -91,11 +91,11 @@ func (c cluster) followEjections() *ejectionLog {
 	return v
 }
 
-// readNew begins to read the logs of containers that are new, and those again whose end was not heard.
+// readNew starts to read the logs of new containers, and again those whose stream broke.
 func (v *ejectionLog) readNew(ctx context.Context, c cluster) {
 	pods, err := c.findProxyPods(ctx)
 	if err != nil {
-		return // the API server is asked again in a second
+		return // retried in a second
 	}
 	for _, pod := range pods {
 		for _, status := range pod.Status.ContainerStatuses {
@@ -129,7 +129,7 @@ func (v *ejectionLog) read(ctx context.Context, c cluster, pod *corev1.Pod, cont
 	defer log.Close()
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, maxLine)
-	for lines.Scan() { // until the container ends, or the suite does
+	for lines.Scan() { // until the container or the suite ends
 		v.take(pod.Spec.NodeName, lines.Text())
 	}
 }
@@ -148,7 +148,7 @@ func (v *ejectionLog) take(by, line string) {
 	}
 }
 
-// end stops reading, and returns all verdicts in their order, and the nodes whose proxies were heard.
+// end stops reading. It returns all ejections, sorted by time, and the nodes whose proxies have logged anything.
 func (v *ejectionLog) end(ctx context.Context) (all []ejection, heard map[string]bool) {
 	GinkgoHelper()
 	v.stop()
@@ -157,7 +157,7 @@ func (v *ejectionLog) end(ctx context.Context) (all []ejection, heard map[string
 		v.lines.Wait()
 		close(ended)
 	}()
-	Eventually(ended).WithContext(ctx).Should(BeClosed(), "no log is read any more")
+	Eventually(ended).WithContext(ctx).Should(BeClosed(), "all log readers have ended")
 	for one := range v.ejections {
 		all = append(all, one)
 	}
@@ -165,15 +165,15 @@ func (v *ejectionLog) end(ctx context.Context) (all []ejection, heard map[string
 	return all, v.followed
 }
 
-// expectOnlyDeadNodesEjected looks through what proxies have decided.
+// expectOnlyDeadNodesEjected checks that every ejected node was stopped at that time.
 func expectOnlyDeadNodesEjected(ctx SpecContext) {
 	GinkgoHelper()
-	if followed == nil { // the suite did not begin
+	if followed == nil { // the suite did not start
 		return
 	}
 	all, heard := followed.end(ctx)
 	for _, on := range kube.nodes {
-		Expect(heard).To(HaveKey(on.name), "nodes whose proxies' logs could be read")
+		Expect(heard).To(HaveKey(on.name), "nodes whose proxies' logs were read")
 	}
 	var wrong []ejection
 	for _, one := range all {
@@ -181,6 +181,6 @@ func expectOnlyDeadNodesEjected(ctx SpecContext) {
 			wrong = append(wrong, one)
 		}
 	}
-	GinkgoWriter.Printf("%d verdicts, %d of them wrong; nodes were stopped: %v\n", len(all), len(wrong), outages)
-	Expect(wrong).To(BeEmpty(), "verdicts against nodes that no spec had stopped")
+	GinkgoWriter.Printf("%d ejections, %d of them wrong; outages: %v\n", len(all), len(wrong), outages)
+	Expect(wrong).To(BeEmpty(), "ejections of nodes that no spec had stopped")
 }

@@ -253,7 +253,7 @@ func (s *town) hour(views []*view, name string, count int, meanwhile func(beat i
 		}
 		s.b.Logf("a %s hour, %s: %.0f kB, %d updates", name, v.from, bytes[i]/1000, v.updates.Load()-before[i][1])
 	}
-	s.b.Logf("a %s hour: %.0f times the bytes by Nodes (it took %s)", name, bytes[0]/bytes[1], passed.Round(time.Second))
+	s.b.Logf("a %s hour: Nodes take %.0f times the bytes of slices (it took %s)", name, bytes[0]/bytes[1], passed.Round(time.Second))
 	return bytes[0] / bytes[1]
 }
 
@@ -295,7 +295,7 @@ func (s *town) lag(views []*view) {
 			took = append(took, time.Since(began))
 		}
 		slices.Sort(took)
-		s.b.Logf("%s: from a label's change until a proxy knows: p50 %s, the slowest of %d %s",
+		s.b.Logf("%s: delay from a label change to a proxy: p50 %s, max of %d %s",
 			v.from, took[len(took)/2].Round(time.Millisecond), len(took), took[len(took)-1].Round(time.Millisecond))
 	}
 }
@@ -323,7 +323,7 @@ func BenchmarkManyProxies(b *testing.B) {
 			time.Sleep(2 * time.Second)
 		}
 		cost = append(cost, s.apiServerTime()-before)
-		b.Logf("every node's heartbeat once, %d proxies follow %q: %.1f s of the API server's processor time",
+		b.Logf("every node's heartbeat once, %d proxies watch %q: %.1f s of the API server's CPU time",
 			len(views), from, cost[len(cost)-1])
 		for _, v := range views {
 			v.end()

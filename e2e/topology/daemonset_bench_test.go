@@ -74,7 +74,7 @@ func (s *town) rollOut(count, percent, generation int) float64 {
 	time.Sleep(2 * time.Second)
 	megabytes, took := float64(bytes.Load()-before)/1e6, s.apiServerTime()-spent
 	watching.Stop()
-	s.b.Logf("a rollout of %d pods, %d %% at once: %d updates of slices, %.1f MB for each proxy, %.1f s of the API server's processor time",
+	s.b.Logf("a rollout of %d pods, %d %% at once: %d updates of slices, %.1f MB for each proxy, %.1f s of the API server's CPU time",
 		count, percent, <-events, megabytes, took)
 	return megabytes
 }

@@ -147,13 +147,13 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	wait.Equal(t, "racks, by Nodes", racksText(want), f.racks)
 
 	one := start(t, config, "one")
-	wait.Until(t, "it follows slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
+	wait.Until(t, "it watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
 	wait.Equal(t, "racks, by slices", racksText(want), f.racks)
 	api.Kubectl(t, "label", "node", "node-0007", rack+"=rack-x", "--overwrite")
 	want["0007"] = "rack-x"
 	wait.Equal(t, "a rack that changed", racksText(want), f.racks)
 	if lost := f.lostNodes(); len(lost) > 0 {
-		t.Errorf("nodes are lost: %q", lost)
+		t.Errorf("lost nodes: %q", lost)
 	}
 
 	// Without a publisher the slices stay active until nodes are added.
@@ -161,10 +161,10 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	expire(t)
 	createNodes(t, fewNodes, fewNodes+1)
 	want["0030"] = "rack-3"
-	wait.Equal(t, "a node that came while nobody publishes", racksText(want), f.racks)
+	wait.Equal(t, "a node that was added while no publisher runs", racksText(want), f.racks)
 	f.log.WaitFor(t, "before=topologyslices") // it watches Nodes again
 	if lost := f.lostNodes(); len(lost) > 0 {
-		t.Errorf("nodes are lost: %q", lost)
+		t.Errorf("lost nodes: %q", lost)
 	}
 }
 
@@ -176,15 +176,15 @@ func TestTheResourceMayBeRemoved(t *testing.T) {
 	createRacked(t, "racked", rack+", *")
 	one := start(t, config, "one")
 	f := follow(t, proxy, apiserver.AutoTopology)
-	wait.Until(t, "it follows slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
+	wait.Until(t, "it watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
 	wait.Equal(t, "racks, by slices", racksText(racksOfAll()), f.racks)
 	api.Kubectl(t, "delete", "customresourcedefinition", "topologyslices.vicinity.dev")
 	t.Cleanup(func() { apply(t) }) // runs before the general cleanup
 	expire(t)
-	wait.Until(t, "it follows Nodes", func() bool { return strings.Contains(f.log.String(), "before=topologyslices") })
+	wait.Until(t, "it watches Nodes", func() bool { return strings.Contains(f.log.String(), "before=topologyslices") })
 	wait.Equal(t, "racks, by Nodes", racksText(racksOfAll()), f.racks)
 	if lost := f.lostNodes(); len(lost) > 0 {
-		t.Errorf("nodes are lost: %q", lost)
+		t.Errorf("lost nodes: %q", lost)
 	}
 	one.end()
 }
@@ -201,10 +201,10 @@ func TestAServiceWaitsForItsLabel(t *testing.T) {
 	f := follow(t, proxy, apiserver.SlicesTopology)
 	wait.Until(t, "a Service whose labels are published", func() bool { return f.serves("demanding") })
 	createRacked(t, "racked", rack+", *")
-	wait.Until(t, "a Service whose label is published now", func() bool {
+	wait.Until(t, "a Service whose label is published later", func() bool {
 		isServed, racks := f.serves("racked"), f.racks()
 		if isServed && racks != racksText(racksOfAll()) {
-			t.Fatalf("it is served while racks are not known: %s", racks)
+			t.Fatalf("it is served before all racks are known: %s", racks)
 		}
 		return isServed
 	})

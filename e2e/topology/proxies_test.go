@@ -159,9 +159,9 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	want := inZones()
 	maps.Copy(want["node-0004"], map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
 	if got := f.labels(); got != topologyText(want) {
-		t.Errorf("when it is served, the nodes are:\n%s\nwant\n%s", got, topologyText(want))
+		t.Errorf("nodes when the Service is served:\n%s\nwant\n%s", got, topologyText(want))
 	}
-	wait.Equal(t, "what it follows", model.TopologyFromProxies, f.source) // it reports the source once it uses it
+	wait.Equal(t, "topology source", model.TopologyFromProxies, f.source) // it reports the source once it uses it
 
 	// The demand of a node changes.
 	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"=7")
@@ -169,20 +169,20 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	wait.Equal(t, "a node with a demand", topologyText(want), f.labels)
 	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"-")
 	delete(want["node-0005"], policy.DemandLabel)
-	wait.Equal(t, "one without again", topologyText(want), f.labels)
+	wait.Equal(t, "the demand was removed", topologyText(want), f.labels)
 
 	// A rollout deletes pods and creates others. No node is lost during that time.
 	for i := 1; i < 4; i++ {
 		api.Kubectl(t, "--namespace", "kube-system", "delete", "pod", proxyPod(i, 0), "--force", "--grace-period=0")
 	}
-	wait.Until(t, "three proxies less", func() bool { return len(proxied(t)) == fewNodes-3 })
+	wait.Until(t, "three proxies fewer", func() bool { return len(proxied(t)) == fewNodes-3 })
 	// The controller updates a node's zone with the next change of any proxy's pod.
 	api.Kubectl(t, "label", "node", "node-0006", string(policy.Zone)+"=zone-z", "--overwrite")
 	want["node-0006"][string(policy.Zone)] = "zone-z"
 	createNodes(t, fewNodes, fewNodes+1)
 	must.Succeed(t, runProxy(t.Context(), api.Admin, fewNodes, 0))
 	want["node-0030"] = map[string]string{string(policy.Zone): "zone-a"}
-	wait.Equal(t, "a node more, and one in another zone", topologyText(want), f.labels)
+	wait.Equal(t, "another node, and a node in another zone", topologyText(want), f.labels)
 	for i := 1; i < 4; i++ {
 		must.Succeed(t, runProxy(t.Context(), api.Admin, i, 1))
 	}
@@ -194,13 +194,13 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	wait.Until(t, "the Service with racks", func() bool {
 		isServed, racks := f.serves("racked"), f.racks()
 		if isServed && racks != racksText(withOneMore(racksOfAll())) {
-			t.Fatalf("it is served while racks are not known: %s", racks)
+			t.Fatalf("it is served before all racks are known: %s", racks)
 		}
 		return isServed
 	})
-	wait.Equal(t, "what it follows with racks", model.TopologyFromNodes, f.source)
+	wait.Equal(t, "topology source with racks", model.TopologyFromNodes, f.source)
 	if lost := f.lostNodes(); len(lost) > 0 {
-		t.Errorf("nodes are lost: %q", lost)
+		t.Errorf("lost nodes: %q", lost)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestTooFewProxiesReportNothing(t *testing.T) {
 	f := follow(t, proxy, apiserver.AutoTopology)
 	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
 	if got := f.labels(); got != topologyText(inZones()) {
-		t.Errorf("the nodes are:\n%s\nwant\n%s", got, topologyText(inZones()))
+		t.Errorf("nodes:\n%s\nwant\n%s", got, topologyText(inZones()))
 	}
-	wait.Equal(t, "what it follows", model.TopologyFromNodes, f.source)
+	wait.Equal(t, "topology source", model.TopologyFromNodes, f.source)
 }

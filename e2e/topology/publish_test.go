@@ -22,14 +22,14 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	want := createNodes(t, 0, 250)
 	first := start(t, config, "one")
 	waitForNodes(t, "all nodes", want)
-	wait.Equal(t, "what the observer is told", "map[create:3]", first.seen.notifiedText)
+	wait.Equal(t, "writes reported to the observer", "map[create:3]", first.seen.notifiedText)
 	if got := first.writes.Taken(); got != "map[create:3]" {
 		t.Errorf("for 250 nodes: %s", got)
 	}
 	wait.Success(t, "the Lease", func() error {
 		lease, err := api.Admin.CoordinationV1().Leases(namespace).Get(t.Context(), topologyslice.LeaseName, metav1.GetOptions{})
 		if err == nil && (lease.Spec.RenewTime == nil || *lease.Spec.HolderIdentity != "one") {
-			err = fmt.Errorf("it says %+v", lease.Spec)
+			err = fmt.Errorf("Lease has %+v", lease.Spec)
 		}
 		return err
 	})
@@ -39,15 +39,15 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	want["node-0007"] = corev1.LabelTopologyZone + "=zone-z"
 	waitForNodes(t, "another zone", want)
 	if got := first.writes.Taken(); got != "map[update:1]" {
-		t.Errorf("for another zone, and a label that nobody uses: %s", got)
+		t.Errorf("for another zone and an unused label: %s", got)
 	}
 	maps.Copy(want, createNodes(t, 250, 252))
-	waitForNodes(t, "two more", want)
+	waitForNodes(t, "two nodes added", want)
 	api.Kubectl(t, "delete", "node", "node-0100")
 	delete(want, "node-0100")
-	waitForNodes(t, "one less", want)
+	waitForNodes(t, "one node removed", want)
 	if got := first.writes.Taken(); strings.Contains(got, "create") || strings.Contains(got, "delete") {
-		t.Errorf("for two nodes more, and one less: %s", got)
+		t.Errorf("for two nodes added and one removed: %s", got)
 	}
 
 	// If a Service uses a label, it is published for all nodes.
@@ -69,19 +69,19 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 		api.Kubectl(t, "delete", "topologyslice", name)
 		break
 	}
-	waitForNodes(t, "after a slice was deleted by hand", want)
+	waitForNodes(t, "after a slice was deleted manually", want)
 
 	// Another publisher takes over. It writes nothing, because nothing changed.
 	second := start(t, config, "two")
 	_, before := published(t)
 	first.end()
-	wait.Equal(t, "who holds the Lease", "two", func() string {
+	wait.Equal(t, "holder of the Lease", "two", func() string {
 		lease, err := api.Admin.CoordinationV1().Leases(namespace).Get(t.Context(), topologyslice.LeaseName, metav1.GetOptions{})
 		must.Succeed(t, err)
 		return *lease.Spec.HolderIdentity
 	})
 	if _, after := published(t); !maps.Equal(before, after) || second.writes.All() != "map[]" {
-		t.Errorf("the next leader writes: versions %v, before %v", after, before)
+		t.Errorf("the next leader wrote slices: versions %v, before %v", after, before)
 	}
 	api.Kubectl(t, "label", "node", "node-0007", "topology.kubernetes.io/zone=zone-a", "--overwrite")
 	want["node-0007"] = strings.Replace(want["node-0007"], "zone-z", "zone-a", 1)
@@ -124,7 +124,7 @@ func TestTheAdministratorsKeysAreAlwaysPublished(t *testing.T) {
 	start(t, config, "one")
 	wait.Equal(t, "the first tenant's key", true, func() bool { return has("example.com/" + name(0)) })
 	if last := name(tenants - 1); has("example.com/" + last) {
-		t.Errorf("the key of %s has a place, as all others have", last)
+		t.Errorf("the key of %s is published, although all slots are used", last)
 	}
 	api.Kubectl(t, "annotate", "namespace", namespace, policy.DefaultTopologyKeysAnnotation+"="+rack)
 	wait.Equal(t, "the administrator's key", true, func() bool { return has(rack) })

@@ -98,7 +98,7 @@ func compile(reasons []reason) (patterns, error) {
 		for _, text := range why.Specs {
 			compiled, err := regexp.Compile(text)
 			if err != nil {
-				return nil, fmt.Errorf("reading why specs are left out (%s): %w", why.Reason, err)
+				return nil, fmt.Errorf("compile pattern of skipped specs (%s): %w", why.Reason, err)
 			}
 			all = append(all, &pattern{Regexp: compiled, reason: i})
 		}
@@ -124,7 +124,7 @@ func (p patterns) match(text string) (reason int, out bool) {
 func (p patterns) check() error {
 	for _, pattern := range p {
 		if !pattern.matched {
-			return fmt.Errorf("left-out.yaml: %q matches no spec: take it out, or correct it", pattern)
+			return fmt.Errorf("left-out.yaml: %q matches no spec: remove or correct it", pattern)
 		}
 	}
 	return nil
@@ -141,7 +141,7 @@ func runsAlone(report types.SpecReport) bool {
 func readReasons() ([]reason, error) {
 	var reasons []reason
 	if err := yaml.UnmarshalStrict(skippedText, &reasons); err != nil {
-		return nil, fmt.Errorf("reading left-out.yaml: %w", err)
+		return nil, fmt.Errorf("read left-out.yaml: %w", err)
 	}
 	return reasons, nil
 }

@@ -32,7 +32,7 @@ func TestSpecsAreSkippedByTheFirstReasonThatMatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(chosen.skipped, []int{1, 1}) || chosen.total() != 2 {
-		t.Errorf("left out: %v, %d in all", chosen.skipped, chosen.total())
+		t.Errorf("skipped: %v, %d in total", chosen.skipped, chosen.total())
 	}
 	if got := strings.Join(chosen.texts(false), "; "); got != "[sig-network] a quick; [sig-network] b quick" {
 		t.Errorf("side by side: %s", got)
@@ -42,7 +42,7 @@ func TestSpecsAreSkippedByTheFirstReasonThatMatches(t *testing.T) {
 	}
 	focused := chosen.matching(regexp.MustCompile("a quick|slow"))
 	if len(focused.specs) != 2 || len(chosen.specs) != 5 {
-		t.Errorf("in focus are %v of %v", focused.specs, chosen.specs)
+		t.Errorf("focused: %v of %v", focused.specs, chosen.specs)
 	}
 }
 
@@ -85,6 +85,6 @@ func TestTheReasonsCanBeRead(t *testing.T) {
 		}
 	}
 	if len(reasons) == 0 {
-		t.Error("there are none")
+		t.Error("no reasons")
 	}
 }

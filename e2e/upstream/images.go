@@ -78,7 +78,7 @@ func registryOf(folder string, served image.Image) (map[string]string, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the files of a registry: %w", err)
+		return nil, fmt.Errorf("read the files of a registry: %w", err)
 	}
 	return files, nil
 }
@@ -88,11 +88,11 @@ func certificates(ctx context.Context) (map[string]string, error) {
 	download := exec.CommandContext(ctx, "go", "-C", "e2e/lab/build/upstream", "mod", "download", "-json", "k8s.io/kubernetes")
 	output, err := download.Output()
 	if err != nil {
-		return nil, fmt.Errorf("finding the sources of agnhost: %w", err)
+		return nil, fmt.Errorf("find the sources of agnhost: %w", err)
 	}
 	var module struct{ Dir string }
 	if err := json.Unmarshal(output, &module); err != nil {
-		return nil, fmt.Errorf("finding the sources of agnhost: %w", err)
+		return nil, fmt.Errorf("find the sources of agnhost: %w", err)
 	}
 	porter := filepath.Join(module.Dir, "test/images/agnhost/porter")
 	return map[string]string{

@@ -31,7 +31,7 @@ func imageOfKubeRouter(programs binaries.Programs) (image.Image, error) {
 	// iptables loads a library for each kind of match and target.
 	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
 	if err != nil || len(extensions) == 0 {
-		return image.Image{}, errors.Join(errors.New("kube-router: no extensions of iptables are in /usr/lib/*/xtables"), err)
+		return image.Image{}, errors.Join(errors.New("kube-router: no iptables extensions in /usr/lib/*/xtables"), err)
 	}
 	for _, file := range extensions {
 		files[file] = file
@@ -44,11 +44,11 @@ func (r runner) installKubeRouter(ctx context.Context, kubeconfig string) error 
 	file := filepath.Join(r.folder, "kube-router.yaml")
 	text := strings.NewReplacer("IMAGE", kubeRouterImage, "CLUSTER_IPS", fabric.ClusterIPv4.String()).Replace(kubeRouterManifests)
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("writing the manifests of kube-router: %w", err)
+		return fmt.Errorf("write the manifests of kube-router: %w", err)
 	}
 	for _, args := range [][]string{{"apply", "-f", file}, {"rollout", "status", "daemonset/kube-router", "--timeout=3m"}} {
 		if err := r.kubectl(ctx, kubeconfig, args...); err != nil {
-			return fmt.Errorf("installing kube-router: %w", err)
+			return fmt.Errorf("install kube-router: %w", err)
 		}
 	}
 	return nil

@@ -36,12 +36,12 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "upstream",
 		Short: "Run Kubernetes' own [sig-network] specs in a lab",
-		Long: `Run Kubernetes' own [sig-network] specs in a lab. Their programs are built from Kubernetes' modules, once, and kept in
-your cache folder; the images that they run are assembled from these and from this machine's tools.
+		Long: `Run Kubernetes' own [sig-network] specs in a lab. Their programs are built once from Kubernetes' modules and kept in
+your cache folder. Their images are assembled from these programs and this machine's tools.
 
-left-out.yaml says which specs do not run, and why. The others run in two parts: most of them side by side, and then
-those that Kubernetes calls Serial, Slow or Disruptive. Those about node ports on loopback run in a lab of their own,
-whose proxy has the feature gate for them, and those about NetworkPolicy in one with kube-router on every node.`,
+left-out.yaml lists the skipped specs with reasons. The others run in two parts: first most of them in parallel, then
+those labelled Serial, Slow or Disruptive. Specs about node ports on loopback run in a separate lab, whose proxy has the
+feature gate for them. Specs about NetworkPolicy run in a lab with kube-router on every node.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -57,7 +57,7 @@ func newRun() *cobra.Command {
 		Use:   "run",
 		Short: "Run the specs, and keep the results",
 		Example: `  upstream run                        with Vicinity: about half an hour on two cores
-  upstream run --proxy kube-proxy     the control: what fails here too is not Vicinity's
+  upstream run --proxy kube-proxy     the control: failures here are not Vicinity's
   upstream run --proxy none --focus 'serve a basic endpoint'     shows that specs can fail
   upstream run --focus 'session affinity'
 
@@ -66,21 +66,21 @@ func newRun() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if r.proxy != vicinity && r.proxy != kubeProxy && r.proxy != noProxy {
-				return fmt.Errorf("--proxy %q: want %s, %s or %s", r.proxy, vicinity, kubeProxy, noProxy)
+				return fmt.Errorf("--proxy %q: must be one of: %s, %s, %s", r.proxy, vicinity, kubeProxy, noProxy)
 			}
 			pattern, err := regexp.Compile(focus)
 			if err != nil {
 				return fmt.Errorf("--focus: %w", err)
 			}
 			if r.folder, err = filepath.Abs(filepath.Join(folder, r.proxy)); err != nil {
-				return fmt.Errorf("finding %s: %w", folder, err)
+				return fmt.Errorf("find %s: %w", folder, err)
 			}
 			if r.lab, err = filepath.Abs(lab); err != nil {
-				return fmt.Errorf("finding %s: %w", lab, err)
+				return fmt.Errorf("find %s: %w", lab, err)
 			}
 			if r.kubeconfig != "" {
 				if r.kubeconfig, err = filepath.Abs(r.kubeconfig); err != nil {
-					return fmt.Errorf("finding %s: %w", r.kubeconfig, err)
+					return fmt.Errorf("find %s: %w", r.kubeconfig, err)
 				}
 			}
 			return runAll(cmd.Context(), r, pattern)
@@ -90,7 +90,7 @@ func newRun() *cobra.Command {
 	flags.StringVar(&r.proxy, "proxy", vicinity, "the service `PROXY`: vicinity, kube-proxy or none")
 	flags.StringVar(&focus, "focus", "", "only specs whose text matches this regular `EXPRESSION`; others keep their results")
 	flags.StringVar(&r.kubeconfig, "kubeconfig", "",
-		"the `FILE` of a cluster to run them in, as it is, instead of labs; --proxy says only what it has")
+		"the kubeconfig `FILE` of an existing cluster to use instead of labs; --proxy then only names its proxy")
 	flags.IntVar(&r.nodes, "nodes", 6, "the lab's nodes, at least three")
 	flags.StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` for logs and results")
 	flags.StringVar(&lab, "lab", "bin/lab", "the lab's `PROGRAM`")
@@ -109,7 +109,7 @@ func newImages() *cobra.Command {
 			}
 			folder, err := os.MkdirTemp("", "registry-")
 			if err != nil {
-				return fmt.Errorf("making a folder: %w", err)
+				return fmt.Errorf("create folder: %w", err)
 			}
 			defer func() { _ = os.RemoveAll(folder) }()
 			all, err := images(cmd.Context(), programs, folder)
@@ -137,7 +137,7 @@ func (r runner) before(focus *regexp.Regexp) (results, error) {
 func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	start := time.Now()
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	var err error
 	if r.programs, err = binaries.Build(ctx, r.output, append(binaries.All, binaries.Upstream, binaries.KubeRouter)...); err != nil {
@@ -163,10 +163,10 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	}
 	text, err := json.MarshalIndent(found, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encoding the results: %w", err)
+		return fmt.Errorf("encode the results: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(r.folder, resultsFile), text, 0o644); err != nil {
-		return fmt.Errorf("writing the results: %w", err)
+		return fmt.Errorf("write the results: %w", err)
 	}
 	fmt.Fprintf(r.output, "\nKubernetes' [sig-network] specs with %s, after %s\n%s",
 		r.proxy, time.Since(start).Round(time.Second), found.summary())
@@ -191,10 +191,10 @@ func (r runner) choose(ctx context.Context, focus *regexp.Regexp) (choice, error
 		return choice{}, err
 	}
 	chosen := all.matching(focus)
-	fmt.Fprintf(r.output, "%d specs of %d run; %d are left out by left-out.yaml\n",
+	fmt.Fprintf(r.output, "%d specs of %d run; left-out.yaml skips %d\n",
 		len(chosen.specs), len(all.specs)+all.total(), all.total())
 	if len(chosen.specs) == 0 {
-		return choice{}, fmt.Errorf("--focus %s matches no spec that is not left out", focus)
+		return choice{}, fmt.Errorf("--focus %s matches only skipped specs, or none", focus)
 	}
 	return chosen, nil
 }

@@ -18,7 +18,7 @@ func TestOnlyWhatPassedCountsAsPassed(t *testing.T) {
 	interrupted.State = types.SpecStateInterrupted
 	notRun.State = types.SpecStateSkipped
 	texts := []string{"[sig-network] a", "[sig-network] b", "[sig-network] c", "[sig-network] d", "[sig-network] e", "[sig-network] f"}
-	got := resultsOf(texts, []types.SpecReport{specReport("a"), failed, skipped, interrupted, notRun, specReport("not asked for")})
+	got := resultsOf(texts, []types.SpecReport{specReport("a"), failed, skipped, interrupted, notRun, specReport("not requested")})
 	want := results{
 		"[sig-network] a": "passed",
 		"[sig-network] b": "failed",
@@ -42,7 +42,7 @@ func TestOnlyWhatPassedCountsAsPassed(t *testing.T) {
 		}
 	}
 	if (results{}).good() {
-		t.Error("nothing is good")
+		t.Error("empty results are good")
 	}
 }
 
@@ -76,7 +76,7 @@ func TestTheTableReplacesTheOldOne(t *testing.T) {
 	}
 	write("# Title\n")
 	if err := writeTable(readme, all); err == nil || !strings.Contains(err.Error(), "has no lines") {
-		t.Errorf("a README without a place for the table: %v", err)
+		t.Errorf("a README without markers for the table: %v", err)
 	}
 	if _, err := readResults(t.TempDir()); err == nil || !strings.Contains(err.Error(), "make e2e-upstream") {
 		t.Errorf("a folder without results: %v", err)

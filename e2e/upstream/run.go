@@ -45,7 +45,7 @@ func (r runner) list(ctx context.Context) ([]types.SpecReport, error) {
 	cmd := exec.CommandContext(ctx, r.programs.Path(binaries.Upstream, "e2e.test"),
 		"--ginkgo.dry-run", "--ginkgo.no-color", "--ginkgo.label-filter=sig-network", "--ginkgo.json-report="+report)
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("listing Kubernetes' specs: %w\n%s", err, output)
+		return nil, fmt.Errorf("list Kubernetes' specs: %w\n%s", err, output)
 	}
 	return readReport(report)
 }
@@ -54,11 +54,11 @@ func (r runner) list(ctx context.Context) ([]types.SpecReport, error) {
 func readReport(file string) ([]types.SpecReport, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading a report: %w", err)
+		return nil, fmt.Errorf("read report: %w", err)
 	}
 	var reports []types.Report
 	if err := json.Unmarshal(text, &reports); err != nil {
-		return nil, fmt.Errorf("reading the report %s: %w", file, err)
+		return nil, fmt.Errorf("read the report %s: %w", file, err)
 	}
 	var specs []types.SpecReport
 	for _, report := range reports {
@@ -108,7 +108,7 @@ func (r runner) inLab(ctx context.Context, kind labKind, do func(kubeconfig stri
 		err = errors.Join(err, r.run(context.WithoutCancel(ctx), r.lab, "down", "--dir", folder))
 	}()
 	if err := r.run(ctx, r.lab, up...); err != nil {
-		return fmt.Errorf("starting a lab: %w", err)
+		return fmt.Errorf("start lab: %w", err)
 	}
 	kubeconfig := filepath.Join(folder, "kubeconfig")
 	if err := r.prepare(ctx, kind, kubeconfig); err != nil {
@@ -123,7 +123,7 @@ func (r runner) prepare(ctx context.Context, kind labKind, kubeconfig string) er
 		// The specs wait for all pods of kube-system, and cluster DNS needs a proxy.
 		err := r.kubectl(ctx, kubeconfig, "scale", "deployment", "coredns", "--replicas=0")
 		if err != nil {
-			return fmt.Errorf("stopping cluster DNS: %w", err)
+			return fmt.Errorf("stop cluster DNS: %w", err)
 		}
 	}
 	if kind == policed {
@@ -165,7 +165,7 @@ func (r runner) part(ctx context.Context, name, kubeconfig string, texts []strin
 	}
 	log, err := os.Create(filepath.Join(r.folder, name+".log"))
 	if err != nil {
-		return nil, fmt.Errorf("making a log: %w", err)
+		return nil, fmt.Errorf("create log file: %w", err)
 	}
 	defer log.Close()
 	r.output = io.MultiWriter(r.output, log)

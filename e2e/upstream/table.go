@@ -33,8 +33,8 @@ func newTable() *cobra.Command {
 			return writeTable(readme, all)
 		},
 	}
-	cmd.Flags().StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` with results, as run wrote them")
-	cmd.Flags().StringVar(&readme, "readme", "e2e/upstream/README.md", "the `FILE` that has the table")
+	cmd.Flags().StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` with the results of run")
+	cmd.Flags().StringVar(&readme, "readme", "e2e/upstream/README.md", "the `FILE` with the table")
 	return cmd
 }
 
@@ -55,7 +55,7 @@ func readResults(folder string) (map[string]results, error) {
 		all[proxy] = found
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there are no results in %s: make e2e-upstream writes them", folder)
+		return nil, fmt.Errorf("no results in %s: run make e2e-upstream", folder)
 	}
 	return all, nil
 }
@@ -65,11 +65,11 @@ func readResultsOf(folder string) (results, error) {
 	file := filepath.Join(folder, resultsFile)
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading results: %w", err)
+		return nil, fmt.Errorf("read results: %w", err)
 	}
 	var found results
 	if err := json.Unmarshal(text, &found); err != nil {
-		return nil, fmt.Errorf("reading the results in %s: %w", file, err)
+		return nil, fmt.Errorf("read the results in %s: %w", file, err)
 	}
 	return found, nil
 }
@@ -77,7 +77,7 @@ func readResultsOf(folder string) (results, error) {
 func writeTable(readme string, all map[string]results) error {
 	text, err := os.ReadFile(readme)
 	if err != nil {
-		return fmt.Errorf("reading the README: %w", err)
+		return fmt.Errorf("read the README: %w", err)
 	}
 	before, rest, ok := strings.Cut(string(text), tableBegins)
 	_, after, okEnd := strings.Cut(rest, tableEnds)
@@ -86,7 +86,7 @@ func writeTable(readme string, all map[string]results) error {
 	}
 	content := before + tableBegins + "\n" + table(all) + tableEnds + after
 	if err := os.WriteFile(readme, []byte(content), 0o644); err != nil {
-		return fmt.Errorf("writing the README: %w", err)
+		return fmt.Errorf("write the README: %w", err)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func BenchmarkManyStreams(b *testing.B) {
 	for name, server := range map[string]func() *exec.Cmd{"vicinity": func() *exec.Cmd { return ours(b) }, "go-control-plane": theirs} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				benchmarkManyStreams(b, server(), exec.Command(built.Path(binaries.XDS, "xds"), "crowd"))
+				benchmarkManyStreams(b, server(), exec.Command(built.Path(binaries.XDS, "xds"), "streams"))
 			}
 		})
 	}
@@ -224,7 +224,7 @@ func waitForSocket(b testing.TB, path string) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	b.Fatal("the server does not listen")
+	b.Fatal("the server is not listening")
 }
 
 // memoryOf returns the resident memory of a process in MiB.

@@ -76,7 +76,7 @@ func TestEnvoysTypesTakeTheConfiguration(t *testing.T) {
 	must.Succeed(t, err)
 	_, clusters, found := strings.Cut(string(readme), "```yaml\nclusters:\n")
 	if !found {
-		t.Fatal("the README shows no clusters of an Envoy")
+		t.Fatal("the README has no Envoy clusters")
 	}
 	clusters, _, _ = strings.Cut(clusters, "```")
 	for name, text := range map[string]string{"the test's": whole, "the README's": "static_resources:\n  clusters:\n  " +
@@ -90,7 +90,7 @@ func TestEnvoysTypesTakeTheConfiguration(t *testing.T) {
 		"no path":          strings.Replace(whole, "/run/vicinity/xds.sock", `""`, 1),
 	} {
 		if broken == whole || checkBootstrap(t, broken) == nil {
-			t.Errorf("%s is taken: the judge looks at nothing", what)
+			t.Errorf("%s is accepted: the validation is ineffective", what)
 		}
 	}
 }

@@ -74,19 +74,20 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	attack.Wait()
 	time.Sleep(3 * time.Second)
 	after := memoryOf(t, server.Process.Pid)
-	t.Logf("%d streams that use all they may cost %.0f MiB; the server had %.0f before", worstClients*streamsOfClient, after-before, before)
+	t.Logf("%d streams at their limits use %.0f MiB; the server used %.0f before", worstClients*streamsOfClient, after-before, before)
 	if after-before > worstMemory {
-		t.Errorf("they cost %.0f MiB, want at most %d", after-before, worstMemory)
+		t.Errorf("%.0f MiB, want at most %d", after-before, worstMemory)
 	}
 	conn, err := net.Dial("tcp", address)
 	must.Succeed(t, err)
 	defer func() { _ = conn.Close() }()
 	if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
-		t.Error("one more is served")
+		t.Error("a connection beyond the limit is served")
 	}
 }
 
-// greedy opens a stream by hand, on a connection of its own that stays open until the test ends, and reads nothing.
+// greedy opens a stream without a client library, on a connection of its own that stays open until the test ends, and
+// reads nothing.
 func greedy(t *testing.T, server string, from netip.Addr, names []string) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 	conn, err := dialer.Dial("tcp", server)

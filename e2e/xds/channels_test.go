@@ -41,14 +41,14 @@ func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 			connect := on
 			connect.Until, connect.Calls, connect.Timeout, connect.Wait = addrs(want), 10*len(want), 60_000, true
 			if got := c.do(connect); got.Wrong != "" || len(got.Errors) > 0 || got.Last > 0 {
-				t.Fatalf("%s: %s; errors %s, answers %s", what, got.Wrong, inShort(got.Errors), inShort(got.Answers))
+				t.Fatalf("%s: %s; errors %s, replies %s", what, got.Wrong, inShort(got.Errors), inShort(got.Answers))
 			}
 			on.Calls = 40 * len(want)
 			got := c.do(on)
 			checkEven(t, what, addrs(want), got.Answers)
 			answered += on.Calls
 			if k < len(kinds) {
-				checkEven(t, what+", by the kernel", addrs(want), s.connections(c, clusterIP(k), 60*len(want)))
+				checkEven(t, what+", through the kernel", addrs(want), s.connections(c, clusterIP(k), 60*len(want)))
 			}
 		}
 		streams, err := daemon.Metric(metricsAt, "vicinity_xds_streams")
@@ -112,7 +112,7 @@ func checkEven(t *testing.T, what string, want []string, answers map[string]int)
 	t.Helper()
 	want = slices.Sorted(slices.Values(want))
 	if got := slices.Sorted(maps.Keys(answers)); !slices.Equal(got, want) {
-		t.Errorf("%s: %s answer, want %s", what, strings.Join(got, " "), strings.Join(want, " "))
+		t.Errorf("%s: replies from %s, want %s", what, strings.Join(got, " "), strings.Join(want, " "))
 		return
 	}
 	sum, chi := 0, 0.0

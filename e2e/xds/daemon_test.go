@@ -304,22 +304,22 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	bySocket := startClient(t, "unix://"+s.socket, s.near.Namespace)
 	byNode := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.nodes[0].Namespace)
 	for what, c := range map[string]*client{"the Service": byService, "the socket": bySocket, "the node itself": byNode} {
-		c.reaches("by "+what, 0, s.endpointsOf(0, 2)...)
+		c.reaches("through "+what, 0, s.endpointsOf(0, 2)...)
 	}
 	want := []string{s.servers[0].name, s.servers[2].name}
 	if got := s.byKernel(byService, draws(len(want))); !slices.Equal(got, want) {
-		t.Errorf("by the kernel %v answer, want %v", got, want)
+		t.Errorf("through the kernel %v reply, want %v", got, want)
 	}
 	stranger := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.far.Namespace)
 	if got := stranger.do(command{Calls: 1, Timeout: 1000}); len(got.Answers) > 0 {
-		t.Errorf("a client of another node is answered: %v", got.Answers)
+		t.Errorf("a client on another node got replies: %v", got.Answers)
 	}
 	s.wantsMetric("vicinity_xds_rejections_total", 1, `reason="remote_client"`)
 	s.wantsMetric("vicinity_xds_streams", 3)
 	s.wantsMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
-	s.daemon.WaitFor(t, "a line about the stranger", func() error {
+	s.daemon.WaitFor(t, "a log line about the rejected client", func() error {
 		if log := s.daemon.Log.String(); strings.Count(log, "reason=remote_client") != 1 {
-			return fmt.Errorf("the log says %s", log)
+			return fmt.Errorf("log:\n%s", log)
 		}
 		return nil
 	})
@@ -330,7 +330,7 @@ func (s *town) wantsMetric(name string, atLeast float64, labels ...string) {
 	wait.Success(s.t, name, func() error {
 		got, err := s.daemon.Metric(metricsAt, name, labels...)
 		if err == nil && got < atLeast || err == nil && atLeast == 0 && got > 0 {
-			err = fmt.Errorf("it is %v, want %v", got, atLeast)
+			err = fmt.Errorf("%v, want %v", got, atLeast)
 		}
 		return err
 	})
@@ -364,7 +364,7 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 		}
 		s.apply(now)
 		want := s.wants(now)
-		what := fmt.Sprintf("change %d (%+v): %v answer by ", i, now, want)
+		what := fmt.Sprintf("change %d (%+v): replies from %v through ", i, now, want)
 		// A file with fewer objects is applied only after two seconds, so the kernel comes first.
 		wait.Until(t, what+"the kernel", func() bool { return slices.Equal(s.byKernel(c, draws(len(want))), want) })
 		began := time.Now()
@@ -373,9 +373,9 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 	}
 	slices.Sort(delays)
 	median := delays[len(delays)/2]
-	t.Logf("after the kernel, until the calls were made that show it: median %v, 99 of 100 within %v", median, delays[len(delays)*99/100])
+	t.Logf("delay of xDS clients after the kernel: median %v, p99 %v", median, delays[len(delays)*99/100])
 	if median > time.Second { // single ones are late on a busy machine
-		t.Errorf("half of the changes are told %v after the kernel", median)
+		t.Errorf("median delay after the kernel: %v, want at most 1s", median)
 	}
 	s.wantsMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
 }
@@ -398,11 +398,11 @@ func TestAKilledDaemonFailsNoCall(t *testing.T) {
 	}
 	got := c.do(command{Stop: true})
 	if len(got.Errors) > 0 || got.Answers[want[0]]+got.Answers[want[1]] < 1000 {
-		t.Errorf("while the daemon was killed: errors %s, answers %s", inShort(got.Errors), inShort(got.Answers))
+		t.Errorf("while the daemon was killed: errors %s, replies %s", inShort(got.Errors), inShort(got.Answers))
 	}
 	now.ready[0] = false
 	s.apply(now)
-	wait.Equal(t, "who answers after the last start", s.servers[2].name, func() string { return strings.Join(s.byXDS(c, 20), " ") })
+	wait.Equal(t, "servers that reply after the last start", s.servers[2].name, func() string { return strings.Join(s.byXDS(c, 20), " ") })
 }
 
 // TestATierThatSwallowsPackets checks that gRPC leaves the tier after its own timeout of ten seconds, and that a call
@@ -419,9 +419,9 @@ func TestATierThatSwallowsPackets(t *testing.T) {
 	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
 	got := c.do(command{Calls: 1, Timeout: 15_000, Wait: true})
 	if got.Answers[s.servers[1].name]+got.Answers[s.servers[3].name] != 1 || got.Longest < 9_000_000 {
-		t.Errorf("answers %s, errors %s, after %d ms", inShort(got.Answers), inShort(got.Errors), got.Longest/1000)
+		t.Errorf("replies %s, errors %s, after %d ms", inShort(got.Answers), inShort(got.Errors), got.Longest/1000)
 	}
 	if got := c.do(command{Calls: 20, Timeout: 10_000}); len(got.Errors) > 0 {
-		t.Errorf("after that: errors %s", inShort(got.Errors))
+		t.Errorf("errors after that: %s", inShort(got.Errors))
 	}
 }

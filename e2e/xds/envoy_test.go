@@ -25,7 +25,7 @@ import (
 func TestEnvoy(t *testing.T) {
 	program := os.Getenv("ENVOY")
 	if program == "" {
-		t.Fatal("ENVOY has no path of an Envoy, so nothing was tested")
+		t.Fatal("$ENVOY must be the path of an Envoy")
 	}
 	s := newStage(t)
 	here, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
@@ -53,7 +53,7 @@ func TestEnvoy(t *testing.T) {
 		must.Succeed(t, err)
 		return string(text)
 	}
-	wait.Equal(t, "Envoy's word for itself", "LIVE\n", func() string { return page("/ready") })
+	wait.Equal(t, "Envoy's readiness", "LIVE\n", func() string { return page("/ready") })
 	for endpoint, priority := range map[endpoint]int{here: 0, zone: 0, far: 1} {
 		wait.Until(t, fmt.Sprintf("%s has priority %d in /clusters", endpoint.addr, priority), func() bool {
 			return strings.Contains(page("/clusters"), fmt.Sprintf("web::%s::priority::%d\n", endpoint.addr, priority))
@@ -63,14 +63,14 @@ func TestEnvoy(t *testing.T) {
 	through := command{Channel: "envoy", Target: fmt.Sprintf("passthrough:///127.0.0.1:%d", listener), Calls: 60, Timeout: 5000}
 	got := c.do(through)
 	if count := got.Answers[here.addr.String()]; count < 25 || count > 35 || got.Answers[far.addr.String()] > 0 || len(got.Errors) > 0 {
-		t.Errorf("by Envoy answered %s; errors %s", inShort(got.Answers), inShort(got.Errors))
+		t.Errorf("replies through Envoy: %s; errors %s", inShort(got.Answers), inShort(got.Errors))
 	}
 	s.fail(here)
 	s.fail(zone)
-	wait.Until(t, "the next tier answers all calls", func() bool { return c.do(through).Answers[far.addr.String()] == 60 })
+	wait.Until(t, "the next tier serves all calls", func() bool { return c.do(through).Answers[far.addr.String()] == 60 })
 	s.recover(here)
 	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, here)
-	wait.Until(t, "an endpoint that is told anew answers", func() bool { return c.do(through).Answers[here.addr.String()] == 60 })
+	wait.Until(t, "an endpoint that is sent again serves all calls", func() bool { return c.do(through).Answers[here.addr.String()] == 60 })
 	if rejected := s.counts.get("rejected EDS"); rejected > 0 {
 		t.Errorf("%d responses were rejected", rejected)
 	}

@@ -44,9 +44,9 @@ func TestAClientFollowsChanges(t *testing.T) {
 	c.reaches("the first tier", 0, here)
 	for range 5 {
 		s.serve(zoneThenAll, far)
-		c.reaches("the first tier is gone", soon, far)
+		c.reaches("the first tier was removed", soon, far)
 		s.serve(zoneThenAll, here, far)
-		c.reaches("the first tier is back", soon, here)
+		c.reaches("the first tier was added again", soon, here)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestAHardKeyFailsAtOnce(t *testing.T) {
 	s.open()
 	got := s.client().do(command{Calls: 3, Timeout: 10_000})
 	if inShort(got.Errors) == "" || len(got.Answers) > 0 || got.Longest > 1000*soon {
-		t.Errorf("errors %s, answers %s, the longest call took %d us", inShort(got.Errors), inShort(got.Answers), got.Longest)
+		t.Errorf("errors %s, replies %s, the longest call took %d us", inShort(got.Errors), inShort(got.Answers), got.Longest)
 	}
 }
 
@@ -69,10 +69,10 @@ func TestNobodyGetsAResponseTooEarly(t *testing.T) {
 	s.serve(zoneThenAll, here)
 	c := s.client()
 	if got := c.do(command{Calls: 1, Timeout: 500, Wait: true}); len(got.Answers) > 0 || s.counts.get("answered LDS") > 0 {
-		t.Errorf("before the first sync %s", inShort(got.Answers))
+		t.Errorf("replies before the first sync: %s", inShort(got.Answers))
 	}
 	s.open()
-	c.reaches("after it", 0, here)
+	c.reaches("after the first sync", 0, here)
 }
 
 // TestAnIdleChannelIsUsedAgain covers a channel that has unsubscribed from everything, and subscribes again.
@@ -84,7 +84,7 @@ func TestAnIdleChannelIsUsedAgain(t *testing.T) {
 	c := s.client()
 	for range 3 {
 		if got := c.do(command{IdleAfter: 200, Calls: 3}); got.Answers[here.addr.String()] != 3 {
-			t.Errorf("answers %s, errors %s", inShort(got.Answers), inShort(got.Errors))
+			t.Errorf("replies %s, errors %s", inShort(got.Answers), inShort(got.Errors))
 		}
 		wait.Equal(t, "names while the channel is idle", 0, func() int { return s.counts.clients()[1] })
 	}
@@ -110,13 +110,13 @@ func TestARestartUnderLoad(t *testing.T) {
 	}
 	got := c.do(command{Stop: true})
 	if len(got.Errors) > 0 || got.Answers[here.addr.String()] < 1000 {
-		t.Errorf("under load: errors %s, answers %s", inShort(got.Errors), inShort(got.Answers))
+		t.Errorf("under load: errors %s, replies %s", inShort(got.Errors), inShort(got.Answers))
 	}
 	s.stop()
 	s.serve(zoneThenAll, zone)
 	s.start()
 	s.open()
-	c.reaches("the server is back with other endpoints", 5000, zone)
+	c.reaches("the server was restarted with other endpoints", 5000, zone)
 }
 
 // TestEveryChannelHasAStream checks that no stream evicts another: grpc-go opens one for each target.
@@ -166,7 +166,7 @@ func TestANewChannelWithoutTheServer(t *testing.T) {
 	}
 	s.start()
 	s.open()
-	c.reachesAfter("the server is back", 1, 5000, here) // gRPC may fail a call between its error and the first response
+	c.reachesAfter("the server was started again", 1, 5000, here) // gRPC may fail a call between its error and the first response
 }
 
 // TestAnUnknownNameCostsFifteenSeconds checks that gRPC's own timeout applies, that the name is counted, and that
@@ -183,7 +183,7 @@ func TestAnUnknownNameCostsFifteenSeconds(t *testing.T) {
 		t.Errorf("errors %s after %d us", inShort(got.Errors), got.Longest)
 	}
 	if unknown := s.counts.get("unknown_name"); unknown != 1 {
-		t.Errorf("%d unknown names are counted, want 1: the listener's, because gRPC asks for nothing else until it has that", unknown)
+		t.Errorf("%d unknown names, want 1: gRPC requests only the listener until it has received that", unknown)
 	}
 	c.reaches("a name that exists, after it", 0, here)
 }

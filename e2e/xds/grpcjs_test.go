@@ -38,18 +38,18 @@ func TestGRPCJSReachesTheFirstTier(t *testing.T) {
 	got := s.byGRPCJS(90, 3)
 	for _, near := range []endpoint{here, zone, other} {
 		if count := got.Answers[near.addr.String()]; count < 25 || count > 35 {
-			t.Errorf("%s answered %d of 90: %s; errors %s", near.addr, count, inShort(got.Answers), inShort(got.Errors))
+			t.Errorf("%s served %d of 90: %s; errors %s", near.addr, count, inShort(got.Answers), inShort(got.Errors))
 		}
 	}
 	for _, near := range []endpoint{here, zone, other} {
 		s.fail(near)
 	}
 	if got := s.byGRPCJS(10, 1); got.Answers[far.addr.String()] != 10 {
-		t.Errorf("behind it %s answered; errors %s", inShort(got.Answers), inShort(got.Errors))
+		t.Errorf("replies from the next tier: %s; errors %s", inShort(got.Answers), inShort(got.Errors))
 	}
 	s.serve([]policy.Key{policy.Zone}, far)
 	if got := s.byGRPCJS(3, 1); len(got.Answers) > 0 || len(got.Errors) == 0 {
-		t.Errorf("with a hard key %s answered; errors %s", inShort(got.Answers), inShort(got.Errors))
+		t.Errorf("replies with a hard key: %s; errors %s", inShort(got.Answers), inShort(got.Errors))
 	}
 	if rejected := s.counts.get("rejected EDS") + s.counts.get("rejected CDS") + s.counts.get("rejected LDS"); rejected > 0 {
 		t.Errorf("%d responses were rejected", rejected)

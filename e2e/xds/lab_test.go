@@ -77,7 +77,7 @@ func TestClientsInALab(t *testing.T) {
 					want = near
 				}
 				if got := last[target]; len(got.Answers) != len(want) || len(got.Errors) > 0 {
-					return fmt.Errorf("%s: answers %s, errors %s", target, inShort(got.Answers), inShort(got.Errors))
+					return fmt.Errorf("%s: replies %s, errors %s", target, inShort(got.Answers), inShort(got.Errors))
 				}
 			}
 			return nil
@@ -89,7 +89,7 @@ func TestClientsInALab(t *testing.T) {
 			}
 			checkEven(t, fmt.Sprintf("node-%d: %s", i+1, target), want, last[target].Answers)
 		}
-		t.Logf("node-%d: by xDS with keys %s, without %s; by the kernel %s, and %s", i+1, inShort(last[targets[0]].Answers),
+		t.Logf("node-%d: through xDS with keys %s, without %s; through the kernel %s and %s", i+1, inShort(last[targets[0]].Answers),
 			inShort(last[targets[1]].Answers), inShort(last[targets[services]].Answers), inShort(last[targets[services+1]].Answers))
 	}
 }
@@ -120,7 +120,7 @@ func bootstrapOf(t *testing.T) string {
 	must.Succeed(t, err)
 	_, rest, ok := strings.Cut(string(text), "   - name: GRPC_XDS_BOOTSTRAP_CONFIG\n")
 	if !ok {
-		t.Fatal("the README shows no bootstrap")
+		t.Fatal("the README has no bootstrap")
 	}
 	lines, _, _ := strings.Cut(rest, "   ```")
 	var env strings.Builder
@@ -176,6 +176,6 @@ func (l *lab) kubectl(args ...string) {
 func (l *lab) tryKubectl(args ...string) string {
 	cmd := exec.Command(l.program, append([]string{"--kubeconfig", filepath.Join(labFolder, "kubeconfig")}, args...)...)
 	cmd.Dir = top
-	output, _ := cmd.CombinedOutput() // it says what is wrong
+	output, _ := cmd.CombinedOutput() // the output has the error
 	return string(output)
 }

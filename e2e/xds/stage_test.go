@@ -303,10 +303,10 @@ func (c *client) reachesAfter(why string, errors int, within int64, want ...endp
 		failed += count
 	}
 	if got.Wrong != "" || failed > errors {
-		c.t.Errorf("%s: %s; errors %v, answers %v", why, got.Wrong, got.Errors, got.Answers)
+		c.t.Errorf("%s: %s; errors %v, replies %v", why, got.Wrong, got.Errors, got.Answers)
 	}
 	if last := got.Last / 1000; last > within {
-		c.t.Errorf("%s: others answered for %d ms, want at most %d", why, last, within)
+		c.t.Errorf("%s: other servers replied for %d ms, want at most %d", why, last, within)
 	}
 }
 

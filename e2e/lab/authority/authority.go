@@ -46,11 +46,11 @@ func New(name string) (*Authority, error) {
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("signing the certificate of the authority %s: %w", name, err)
+		return nil, fmt.Errorf("sign certificate of authority %s: %w", name, err)
 	}
 	certificate, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate of the authority %s: %w", name, err)
+		return nil, fmt.Errorf("parse certificate of authority %s: %w", name, err)
 	}
 	return &Authority{certificate: certificate, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
@@ -88,7 +88,7 @@ func (a *Authority) sign(template *x509.Certificate) (Pair, error) {
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
-		return Pair{}, fmt.Errorf("signing a certificate for %s: %w", template.Subject.CommonName, err)
+		return Pair{}, fmt.Errorf("sign certificate for %s: %w", template.Subject.CommonName, err)
 	}
 	text, err := EncodeKey(key)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *Authority) sign(template *x509.Certificate) (Pair, error) {
 func template(subject pkix.Name) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, fmt.Errorf("drawing a serial number: %w", err)
+		return nil, fmt.Errorf("generate serial number: %w", err)
 	}
 	now := time.Now()
 	return &x509.Certificate{
@@ -115,7 +115,7 @@ func template(subject pkix.Name) (*x509.Certificate, error) {
 func NewKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, fmt.Errorf("generate key: %w", err)
 	}
 	return key, nil
 }
@@ -124,7 +124,7 @@ func NewKey() (*ecdsa.PrivateKey, error) {
 func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("encoding a key: %w", err)
+		return nil, fmt.Errorf("encode key: %w", err)
 	}
 	return encode("EC PRIVATE KEY", der), nil
 }

@@ -19,7 +19,7 @@ func newAuthority(t *testing.T) (*authority.Authority, *x509.CertPool) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(a.Certificate()) {
-		t.Fatal("the authority's certificate is no PEM")
+		t.Fatal("the authority's certificate is not PEM")
 	}
 	return a, pool
 }
@@ -51,7 +51,7 @@ func TestAClientIsAUserInGroups(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := client.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
-		t.Error("a client may pass for a server")
+		t.Error("a client certificate is valid for a server")
 	}
 }
 
@@ -67,7 +67,7 @@ func TestAServerIsVerifiedByItsNamesAndAddressesOnly(t *testing.T) {
 	} {
 		_, err := server.Verify(x509.VerifyOptions{Roots: pool, DNSName: name})
 		if got := err == nil; got != want {
-			t.Errorf("known as %s: %t, want %t: %v", name, got, want, err)
+			t.Errorf("valid for %s: %t, want %t: %v", name, got, want, err)
 		}
 	}
 }
@@ -81,6 +81,6 @@ func TestAnotherAuthorityIsNotTrusted(t *testing.T) {
 	}
 	options := x509.VerifyOptions{Roots: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	if _, err := parse(t, pair).Verify(options); err == nil {
-		t.Error("a certificate of one authority passes for one of the other's")
+		t.Error("another authority's pool accepts the certificate")
 	}
 }

@@ -28,12 +28,12 @@ func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return Programs{}, fmt.Errorf("finding a folder to keep the lab's programs in: %w", err)
+		return Programs{}, fmt.Errorf("find the user's cache folder: %w", err)
 	}
 	programs := Programs{folders: map[string]string{}}
 	for _, module := range modules {
 		if folder := os.Getenv(OfYours); folder != "" && module.name == Kubernetes.name {
-			fmt.Fprintf(progress, "Kubernetes' programs are those in %s (%s)\n", folder, OfYours)
+			fmt.Fprintf(progress, "using Kubernetes programs in %s (%s)\n", folder, OfYours)
 			programs.folders[module.name] = folder
 			continue
 		}
@@ -45,7 +45,7 @@ func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs
 		}
 		folder, err := builder.build(ctx)
 		if err != nil {
-			return Programs{}, fmt.Errorf("building %s: %w", module.name, err)
+			return Programs{}, fmt.Errorf("build %s: %w", module.name, err)
 		}
 		programs.folders[module.name] = folder
 	}
@@ -57,11 +57,11 @@ func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs
 func Root(ctx context.Context) (string, error) {
 	file, err := run(ctx, "", nil, "env", "GOMOD")
 	if err != nil {
-		return "", fmt.Errorf("finding the repository: %w", err)
+		return "", fmt.Errorf("find the repository: %w", err)
 	}
 	root := filepath.Dir(file)
 	if _, err := os.Stat(sources(root)); err != nil {
-		return "", fmt.Errorf("finding the lab's modules: run this inside a checkout of Vicinity: %w", err)
+		return "", fmt.Errorf("find the lab's modules (run this inside a checkout of Vicinity): %w", err)
 	}
 	return root, nil
 }
@@ -109,10 +109,10 @@ func (b builder) build(ctx context.Context) (string, error) {
 func (b builder) buildInto(ctx context.Context, folder, version string) error {
 	partial := filepath.Join(b.cache, b.module.name+".partial")
 	if err := os.RemoveAll(partial); err != nil { // left by a killed build, as we hold the lock
-		return fmt.Errorf("removing what another build left behind: %w", err)
+		return fmt.Errorf("remove leftovers of another build: %w", err)
 	}
 	if err := os.MkdirAll(partial, 0o755); err != nil {
-		return fmt.Errorf("making a folder for the programs: %w", err)
+		return fmt.Errorf("create folder for the programs: %w", err)
 	}
 	start := time.Now()
 	fmt.Fprintf(b.progress, "building %s %s (the first time about %s) ...\n", b.module.name, version, b.module.timeout)
@@ -120,7 +120,7 @@ func (b builder) buildInto(ctx context.Context, folder, version string) error {
 		return errors.Join(err, os.RemoveAll(partial))
 	}
 	if err := os.Rename(partial, folder); err != nil {
-		return fmt.Errorf("keeping the programs: %w", err)
+		return fmt.Errorf("move programs to the cache: %w", err)
 	}
 	fmt.Fprintf(b.progress, "built %s in %s\n", b.module.name, time.Since(start).Round(time.Second))
 	return nil

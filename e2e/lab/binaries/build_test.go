@@ -56,7 +56,7 @@ func TestAProgramIsBuiltWithItsVersionAndRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(output); got != "hello v1.2.3" {
-		t.Errorf("the program says %q", got)
+		t.Errorf("the program printed %q", got)
 	}
 }
 
@@ -65,10 +65,10 @@ func TestAModuleIsBuiltOnce(t *testing.T) {
 	first := mustBuild(t, b)
 	b.progress = &bytes.Buffer{}
 	if second := mustBuild(t, b); second != first {
-		t.Errorf("built into %s, and then into %s", first, second)
+		t.Errorf("first build in %s, second in %s", first, second)
 	}
 	if said := b.progress.(*bytes.Buffer).String(); said != "" {
-		t.Errorf("the second build says %q", said)
+		t.Errorf("the second build reported %q", said)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestAModuleIsRebuiltWhenAnyFileOfItChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second := mustBuild(t, b); second == first {
-		t.Error("a changed module is taken for the old one")
+		t.Error("a changed module was not rebuilt")
 	}
 }
 
@@ -134,7 +134,7 @@ func TestAFailedBuildCleansUpAndCarriesTheCompilersOutput(t *testing.T) {
 	}
 	for _, entry := range entries {
 		if entry.IsDir() {
-			t.Errorf("%s is left behind", entry.Name())
+			t.Errorf("%s was not removed", entry.Name())
 		}
 	}
 }

@@ -23,12 +23,12 @@ func (b builder) key(ctx context.Context, version string) (string, error) {
 	}
 	entries, err := os.ReadDir(b.source)
 	if err != nil {
-		return "", fmt.Errorf("reading the module: %w", err)
+		return "", fmt.Errorf("read the module: %w", err)
 	}
 	for _, entry := range entries { // sorted by name
 		content, err := os.ReadFile(filepath.Join(b.source, entry.Name()))
 		if err != nil {
-			return "", fmt.Errorf("reading the module: %w", err)
+			return "", fmt.Errorf("read the module: %w", err)
 		}
 		fmt.Fprintf(sum, "%s %d\n%s", entry.Name(), len(content), content)
 	}

@@ -12,11 +12,11 @@ import (
 // process that is killed.
 func lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("making a folder to keep the lab's programs in: %w", err)
+		return nil, fmt.Errorf("create cache folder for the lab's programs: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("locking the lab's programs: %w", err)
+		return nil, fmt.Errorf("lock the lab's programs: %w", err)
 	}
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX)
@@ -26,7 +26,7 @@ func lock(path string) (unlock func(), err error) {
 		case unix.EINTR: // Go's own preemption signals
 		default:
 			file.Close()
-			return nil, fmt.Errorf("locking %s: %w", path, err)
+			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 	}
 }

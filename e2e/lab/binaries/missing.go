@@ -20,7 +20,7 @@ func (m Module) missing(ctx context.Context) error {
 	}
 	program, _, _ := strings.Cut(compiler, " ")
 	if _, err := exec.LookPath(program); err != nil {
-		return fmt.Errorf("there is no C compiler (%s): install the Debian packages gcc and libc6-dev, or your system's", program)
+		return fmt.Errorf("no C compiler found (%s): install the Debian packages gcc and libc6-dev, or your system's", program)
 	}
 	return m.library.missing(ctx, program)
 }
@@ -30,7 +30,7 @@ func (l library) missing(ctx context.Context, compiler string) error {
 	cmd := exec.CommandContext(ctx, compiler, "-x", "c", "-o", os.DevNull, "-", "-static", "-l"+l.name)
 	cmd.Stdin = strings.NewReader("#include <" + l.header + ">\nint main(void) { return 0; }\n")
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("the C library %s, with its headers and for static linking, is missing: install the Debian packages %s and "+
+		return fmt.Errorf("C library %s (headers and static library) not found: install the Debian packages %s and "+
 			"libc6-dev, or your system's: %w\n%s", l.name, l.debian, err, output)
 	}
 	return nil

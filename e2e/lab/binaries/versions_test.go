@@ -42,7 +42,7 @@ func TestWhatProgramsShareWithOursIsCompiledOnce(t *testing.T) {
 			}
 			shared++
 			if version != want {
-				t.Errorf("%s has %s %s, and go.mod %s: go get the newer one where the other is, then go mod tidy",
+				t.Errorf("%s requires %s %s, go.mod requires %s: update the older one with go get, then run go mod tidy",
 					module.name, path, version, want)
 			}
 		}

@@ -22,11 +22,11 @@ type Groups struct {
 func Find(name string) (*Groups, error) {
 	membership, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return nil, fmt.Errorf("reading which cgroups this process is in: %w", err)
+		return nil, fmt.Errorf("read this process's cgroups: %w", err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("reading where cgroups are mounted: %w", err)
+		return nil, fmt.Errorf("read cgroup mounts: %w", err)
 	}
 	hierarchies, err := parse(string(membership), string(mounts))
 	if err != nil {
@@ -60,7 +60,7 @@ func (g *Groups) AddNode(node string) (Node, error) {
 		if h.controllers == "" {
 			n.Leaf = filepath.Join(folder, "init")
 			if err := os.Mkdir(n.Leaf, 0o755); err != nil {
-				return n, fmt.Errorf("making a cgroup: %w", err)
+				return n, fmt.Errorf("create cgroup: %w", err)
 			}
 			n.Mounts = append(n.Mounts, Mount{Type: "cgroup2"})
 			continue
@@ -81,7 +81,7 @@ func (h hierarchy) add(path string) error {
 		parent := folder
 		folder = filepath.Join(folder, name)
 		if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("making a cgroup: %w", err)
+			return fmt.Errorf("create cgroup: %w", err)
 		}
 		if !h.has("cpuset") {
 			continue
@@ -107,10 +107,10 @@ func handDown(folder string) {
 func inherit(parent, folder, file string) error {
 	value, err := os.ReadFile(filepath.Join(parent, file))
 	if err != nil {
-		return fmt.Errorf("preparing a cgroup: %w", err)
+		return fmt.Errorf("initialize cpuset: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, file), value, 0); err != nil {
-		return fmt.Errorf("preparing a cgroup: %w", err)
+		return fmt.Errorf("initialize cpuset: %w", err)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func Remove(folders []string, timeout time.Duration) error {
 				break
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("removing cgroup %s: %w", folder, err)
+				return fmt.Errorf("remove cgroup %s: %w", folder, err)
 			}
 			time.Sleep(20 * time.Millisecond)
 		}

@@ -16,7 +16,7 @@ import (
 
 func TestANodesGroupsTakeProcessesAndGoAway(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Fatal("this test makes cgroups: run it as root")
+		t.Fatal("this test creates cgroups: run it as root")
 	}
 	groups, err := cgroup.Find(fmt.Sprintf("vicinity-test-%d", os.Getpid()))
 	if err != nil {
@@ -42,7 +42,7 @@ func TestANodesGroupsTakeProcessesAndGoAway(t *testing.T) {
 	}
 	for _, folder := range leaves {
 		if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(sleeper.Process.Pid)), 0); err != nil {
-			t.Errorf("a process cannot join: %v", err)
+			t.Errorf("a process failed to join: %v", err)
 		}
 	}
 
@@ -56,7 +56,7 @@ func TestANodesGroupsTakeProcessesAndGoAway(t *testing.T) {
 	}
 	for _, folder := range groups.Folders() {
 		if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is still there: %v", folder, err)
+			t.Errorf("%s still exists: %v", folder, err)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestAGroupWithAProcessIsNotRemoved(t *testing.T) {
 		t.Error(err)
 	}
 	if err := cgroup.Remove(groups.Folders(), 0); err == nil {
-		t.Error("a group with a process is said to be removed")
+		t.Error("removing a group that has a process returned no error")
 	}
 	if err := sleeper.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -26,12 +26,12 @@ func TestHierarchiesAreFoundFromTheKernelsFiles(t *testing.T) {
 				{controllers: "cpu,cpuacct", folder: "/sys/fs/cgroup/cpu,cpuacct"},
 			},
 		},
-		"in a container: its own group is the root of what it sees": {
+		"in a container: its group is the root of its view": {
 			membership: "4:memory:/docker/abc\n",
 			mountinfo:  "27 25 0:23 /docker/abc /sys/fs/cgroup/memory ro,relatime - cgroup cgroup rw,memory\n",
 			want:       []hierarchy{{controllers: "memory", folder: "/sys/fs/cgroup/memory"}},
 		},
-		"cgroup v2: beside all others": {
+		"cgroup v2: next to all others": {
 			membership: "0::/user.slice/session-2.scope\n",
 			mountinfo:  "27 25 0:23 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
 			want:       []hierarchy{{folder: "/sys/fs/cgroup"}},

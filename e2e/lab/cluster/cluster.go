@@ -6,8 +6,8 @@
 //	172.30.0.1  172.30.0.2     172.30.0.3       etcd, kube-apiserver, kube-controller-manager, kube-scheduler
 //	containerd, kubelet, pods in each
 //
-// The networks are those of package fabric: nothing touches the machine's own but one socket on its loopback, which
-// leads to the API server. Everything ends with the process that made it.
+// The networks are those of package fabric: the only thing in the machine's own network is one socket on its loopback,
+// which forwards to the API server. Everything ends with the process that created it.
 package cluster
 
 import (
@@ -81,11 +81,11 @@ type result struct {
 func (c *Cluster) prepare() error {
 	for _, folder := range []string{c.config.Folder.Run(), c.config.Folder.Logs(), c.config.Folder.off(), c.config.Folder.pids()} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return fmt.Errorf("making a folder: %w", err)
+			return fmt.Errorf("create folder: %w", err)
 		}
 	}
 	if err := unix.Mount("tmpfs", c.config.Folder.Run(), "tmpfs", 0, "mode=700"); err != nil {
-		return fmt.Errorf("mounting a tmpfs for the lab: %w", err)
+		return fmt.Errorf("mount a tmpfs for the lab: %w", err)
 	}
 	groups, err := cgroup.Find(c.config.Groups)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Cluster) prepare() error {
 	}
 	c.groups = groups
 	if err := os.WriteFile(c.config.Folder.Groups(), []byte(strings.Join(groups.Folders(), "\n")), 0o644); err != nil {
-		return fmt.Errorf("noting the lab's cgroups: %w", err)
+		return fmt.Errorf("record the lab's cgroups: %w", err)
 	}
 	return c.makeNetworks()
 }
@@ -102,7 +102,7 @@ func (c *Cluster) prepare() error {
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	folder := filepath.Join(c.config.Folder.Run(), "control-plane")
 	if err := os.Mkdir(folder, 0o700); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	plane, err := controlplane.Start(ctx, controlplane.Config{
 		Dir:         folder,
@@ -121,7 +121,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	}
 	c.controlPlane = plane
 	if c.client, err = kubernetes.NewForConfig(plane.AdminConfig()); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	if err := c.openDoor(); err != nil {
 		return err

@@ -146,6 +146,6 @@ func TestWhatIsUnknownInTheLastStageIsAnError(t *testing.T) {
 		}
 	}
 	if _, err := recipeOf("RUN x\nFROM scratch\n"); err == nil {
-		t.Error("a command before the first FROM is no error")
+		t.Error("a command before the first FROM is accepted")
 	}
 }

@@ -29,7 +29,7 @@ const webhookNamespace = "vicinity-system"
 func (c *Cluster) fill(ctx context.Context) error {
 	dns := filepath.Join(c.config.Folder.Run(), "dns.yaml")
 	if err := os.WriteFile(dns, dnsManifests, 0o644); err != nil {
-		return fmt.Errorf("writing the manifests of cluster DNS: %w", err)
+		return fmt.Errorf("write the manifests of cluster DNS: %w", err)
 	}
 	if err := c.kubectl(ctx, "apply", "-f", dns); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c *Cluster) waitForDaemonSet(ctx context.Context, name string) error {
 	return c.poll(ctx, func(ctx context.Context) (waitingFor string, err error) {
 		found, err := c.client.AppsV1().DaemonSets(system).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return "", fmt.Errorf("reading DaemonSet %s/%s: %w", system, name, err)
+			return "", fmt.Errorf("read DaemonSet %s/%s: %w", system, name, err)
 		}
 		if ready := int(found.Status.NumberReady); ready < c.config.Nodes {
 			return fmt.Sprintf("DaemonSet %s/%s: ready on %d of %d nodes", system, name, ready, c.config.Nodes), nil
@@ -117,7 +117,7 @@ func (c *Cluster) waitForDeployment(ctx context.Context, namespace, name string)
 	return c.poll(ctx, func(ctx context.Context) (waitingFor string, err error) {
 		found, err := c.client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return "", fmt.Errorf("reading Deployment %s/%s: %w", namespace, name, err)
+			return "", fmt.Errorf("read Deployment %s/%s: %w", namespace, name, err)
 		}
 		if ready, want := found.Status.ReadyReplicas, *found.Spec.Replicas; ready < want {
 			return fmt.Sprintf("Deployment %s/%s: %d of %d pods are ready", namespace, name, ready, want), nil

@@ -77,7 +77,7 @@ func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 				t.Fatal(err)
 			}
 			if header.Typeflag != tar.TypeReg || header.Mode != 0o755 || header.Uid != 0 || header.Gid != 0 {
-				t.Errorf("the layer holds %+v", header)
+				t.Errorf("layer contains %+v", header)
 			}
 			if files["/"+header.Name], err = io.ReadAll(archive); err != nil {
 				t.Fatal(err)
@@ -123,13 +123,13 @@ func TestTheLabsImagesAreThoseOfTheDockerfiles(t *testing.T) {
 			}
 			// A base image would add files of its own.
 			if want.Base != "scratch" {
-				t.Errorf("the Dockerfile begins with %s, and the lab with nothing", want.Base)
+				t.Errorf("Dockerfile has base image %s, want scratch", want.Base)
 			}
 			if diff := cmp.Diff(v1.Config{User: want.User, Entrypoint: want.Entrypoint}, config.Config); diff != "" {
 				t.Errorf("configuration (-Dockerfile +lab):\n%s", diff)
 			}
 			if diff := cmp.Diff(map[string]string{"/" + name: "/src/bin/" + name}, want.Files); diff != "" {
-				t.Errorf("what the Dockerfile copies, and from where (-want +got):\n%s", diff)
+				t.Errorf("files that the Dockerfile copies, with their sources (-want +got):\n%s", diff)
 			}
 			content, err := os.ReadFile(program)
 			if err != nil {
@@ -137,7 +137,7 @@ func TestTheLabsImagesAreThoseOfTheDockerfiles(t *testing.T) {
 			}
 			got := filesOf(t, built)
 			if len(got) != 1 || !bytes.Equal(content, got["/"+name]) {
-				t.Errorf("the lab's image has %d files, and /%s of %d bytes; want that alone, the program of %d",
+				t.Errorf("the lab's image has %d files, /%s has %d bytes; want only this file, with %d bytes",
 					len(got), name, len(got["/"+name]), len(content))
 			}
 		})
@@ -161,7 +161,7 @@ func buildCommand(t *testing.T, program, name string, arguments ...string) strin
 		}
 	}
 	if len(lines) != 1 {
-		t.Fatalf("%s: lines %q build bin/%s, want one of\n%s", command, lines, program, output)
+		t.Fatalf("%s: lines %q build bin/%s, want exactly one in\n%s", command, lines, program, output)
 	}
 	return lines[0]
 }
@@ -183,11 +183,11 @@ func TestTheLabsProgramsAreBuiltAsTheDockerfilesAre(t *testing.T) {
 			}
 			want := buildCommand(t, name, "sh", "-euc", runs[0])
 			if !strings.Contains(want, "CGO_ENABLED=0 ") || !strings.Contains(want, "v1.2.3") {
-				t.Errorf("the Dockerfile's command is %q, want one for a static binary that knows its version", want)
+				t.Errorf("the Dockerfile's command is %q, want one for a static binary with its version", want)
 			}
 			for _, target := range []string{"lab", "e2e"} {
 				if got := buildCommand(t, name, "make", target); got != want {
-					t.Errorf("make %s builds by\n%s\nand the Dockerfile by\n%s", target, got, want)
+					t.Errorf("make %s builds with\n%s\nand the Dockerfile with\n%s", target, got, want)
 				}
 			}
 		})

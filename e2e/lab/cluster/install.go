@@ -21,7 +21,7 @@ func (c *Cluster) installProxy(ctx context.Context) error {
 	}
 	patch, err := settings(rendered, c.controlPlane.URL(), c.proxySettings(), c.vicinitysSettings())
 	if err != nil {
-		return fmt.Errorf("adapting %s: %w", c.config.Manifests, err)
+		return fmt.Errorf("adapt %s: %w", c.config.Manifests, err)
 	}
 	return c.install(ctx, proxyName, c.config.Manifests, nil, patch)
 }
@@ -38,7 +38,7 @@ func (c *Cluster) render(ctx context.Context, manifests string) ([]byte, error) 
 	}
 	text, err := os.ReadFile(manifests)
 	if err != nil {
-		return nil, fmt.Errorf("reading the manifests: %w", err)
+		return nil, fmt.Errorf("read the manifests: %w", err)
 	}
 	return text, nil
 }
@@ -54,7 +54,7 @@ func isFile(path string) bool {
 func (c *Cluster) install(ctx context.Context, name, manifests string, components []string, patches ...[]byte) error {
 	folder := filepath.Join(c.config.Folder.Install(), name)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	base, err := baseOf(folder, manifests)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Cluster) install(ctx context.Context, name, manifests string, component
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), kustomization, 0o644); err != nil {
-		return fmt.Errorf("writing the kustomization: %w", err)
+		return fmt.Errorf("write the kustomization: %w", err)
 	}
 	return c.kubectl(ctx, "apply", "-k", folder)
 }
@@ -84,17 +84,17 @@ func baseOf(folder, manifests string) (string, error) {
 	if !isFile(manifests) {
 		base, err := filepath.Rel(folder, manifests)
 		if err != nil {
-			return "", fmt.Errorf("finding %s from %s: %w", manifests, folder, err)
+			return "", fmt.Errorf("find %s from %s: %w", manifests, folder, err)
 		}
 		return base, nil
 	}
 	text, err := os.ReadFile(manifests)
 	if err != nil {
-		return "", fmt.Errorf("reading the manifests: %w", err)
+		return "", fmt.Errorf("read the manifests: %w", err)
 	}
 	const name = "manifests.yaml"
 	if err := os.WriteFile(filepath.Join(folder, name), text, 0o644); err != nil {
-		return "", fmt.Errorf("copying the manifests: %w", err)
+		return "", fmt.Errorf("copy the manifests: %w", err)
 	}
 	return name, nil
 }
@@ -120,7 +120,7 @@ func kustomizationOf(image, base string, components []string, patches ...[]byte)
 	}
 	text, err := yaml.Marshal(content)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the kustomization of %s: %w", image, err)
+		return nil, fmt.Errorf("encode the kustomization of %s: %w", image, err)
 	}
 	return text, nil
 }
@@ -131,7 +131,7 @@ const (
 	kubeconfigFile = "kubeconfig.conf"
 )
 
-var errNoConfigMap = fmt.Errorf("there is no ConfigMap %s with %s in the manifests", proxyName, configFile)
+var errNoConfigMap = fmt.Errorf("no ConfigMap %s with %s in the manifests", proxyName, configFile)
 
 // configMap is the part of a ConfigMap that matters here.
 type configMap struct {
@@ -183,7 +183,7 @@ func settings(manifests []byte, server string, own map[string]any, vicinitys map
 		}
 		patch, err := yaml.Marshal(object)
 		if err != nil {
-			return nil, fmt.Errorf("encoding the ConfigMap: %w", err)
+			return nil, fmt.Errorf("encode the ConfigMap: %w", err)
 		}
 		return patch, nil
 	}
@@ -197,12 +197,12 @@ func edit(data map[string]string, name string, change func(file map[string]any))
 	}
 	var file map[string]any
 	if err := yaml.Unmarshal([]byte(data[name]), &file); err != nil {
-		return fmt.Errorf("reading %s: %w", name, err)
+		return fmt.Errorf("read %s: %w", name, err)
 	}
 	change(file)
 	text, err := yaml.Marshal(file)
 	if err != nil {
-		return fmt.Errorf("encoding %s: %w", name, err)
+		return fmt.Errorf("encode %s: %w", name, err)
 	}
 	data[name] = string(text)
 	return nil
@@ -217,7 +217,7 @@ func addDocument(data map[string]string, settings map[string]string) error {
 	maps.Copy(document, settings)
 	text, err := yaml.Marshal(document)
 	if err != nil {
-		return fmt.Errorf("encoding settings: %w", err)
+		return fmt.Errorf("encode settings: %w", err)
 	}
 	data[configFile] += "---\n" + string(text)
 	return nil

@@ -69,7 +69,7 @@ func TestAKubeconfigIsNotMissedWhereAnotherServiceProxyRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(patch), kubeconfigFile) {
-		t.Errorf("the patch adds one:\n%s", patch)
+		t.Errorf("the patch adds a kubeconfig:\n%s", patch)
 	}
 }
 

@@ -31,7 +31,7 @@ func (c *Cluster) deployKubeProxy(ctx context.Context) error {
 	}
 	path := filepath.Join(c.config.Folder.Run(), "kube-proxy.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("writing the manifests of kube-proxy: %w", err)
+		return fmt.Errorf("write the manifests of kube-proxy: %w", err)
 	}
 	return c.kubectl(ctx, "apply", "-f", path)
 }
@@ -40,7 +40,7 @@ func (c *Cluster) deployKubeProxy(ctx context.Context) error {
 func kubeProxyText(server string, own map[string]any) (string, error) {
 	settings, err := yaml.Marshal(own)
 	if err != nil {
-		return "", fmt.Errorf("encoding the settings of kube-proxy: %w", err)
+		return "", fmt.Errorf("encode the settings of kube-proxy: %w", err)
 	}
 	inConfigMap := strings.ReplaceAll(strings.TrimSpace(string(settings)), "\n", "\n    ")
 	return strings.NewReplacer("IMAGE", kubeProxyImage, "SERVER", server, "SETTINGS", inConfigMap).Replace(kubeProxyManifests), nil
@@ -55,7 +55,7 @@ func (c *Cluster) imageOfKubeProxy() (image.Image, error) {
 	}
 	output, err := exec.Command("ldd", nft).Output()
 	if err != nil {
-		return image.Image{}, fmt.Errorf("finding the libraries of %s: %w", nft, err)
+		return image.Image{}, fmt.Errorf("find the libraries of %s: %w", nft, err)
 	}
 	files := map[string]string{"/usr/sbin/nft": nft}
 	for _, library := range libraries(string(output)) {

@@ -71,7 +71,7 @@ type forwarder struct {
 func newForwarder(from *fabric.Host, to string) (*forwarder, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listening for clients of the API server: %w", err)
+		return nil, fmt.Errorf("listen for API server clients: %w", err)
 	}
 	f := &forwarder{listener: listener, from: from, to: to, open: map[net.Conn]struct{}{}}
 	f.wait.Go(f.accept)

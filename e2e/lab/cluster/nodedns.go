@@ -29,7 +29,7 @@ const proxyDNS = "127.0.0.1:10053"
 func (c *Cluster) deployNodeDNS(ctx context.Context) error {
 	path := filepath.Join(c.config.Folder.Run(), "node-dns.yaml")
 	if err := os.WriteFile(path, []byte(nodeDNSText()), 0o644); err != nil {
-		return fmt.Errorf("writing the manifests of the nodes' DNS cache: %w", err)
+		return fmt.Errorf("write the manifests of the nodes' DNS cache: %w", err)
 	}
 	return c.kubectl(ctx, "apply", "-f", path)
 }

@@ -43,7 +43,7 @@ func (c *Cluster) startNodes(images string) error {
 func (c *Cluster) recordPID(m *machine) error {
 	pid := strconv.Itoa(m.process.PID())
 	if err := os.WriteFile(c.config.Folder.PID(m.config.Name), []byte(pid), 0o644); err != nil {
-		return fmt.Errorf("noting the first process of %s: %w", m.config.Name, err)
+		return fmt.Errorf("record first process of %s: %w", m.config.Name, err)
 	}
 	return nil
 }
@@ -52,11 +52,11 @@ func (c *Cluster) nodeConfig(number int, network *fabric.Node) (node.Config, err
 	name := network.Name
 	groups, err := c.groups.AddNode(name)
 	if err != nil {
-		return node.Config{}, fmt.Errorf("making the cgroups of %s: %w", name, err)
+		return node.Config{}, fmt.Errorf("create cgroups of %s: %w", name, err)
 	}
 	logs := filepath.Join(c.config.Folder.Logs(), name)
 	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return node.Config{}, fmt.Errorf("making a folder: %w", err)
+		return node.Config{}, fmt.Errorf("create folder: %w", err)
 	}
 	kubeconfig, err := c.kubeconfig("system:node:"+name, "system:nodes")
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Cluster) kubeconfig(user string, groups ...string) (string, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("reading the kubeconfig of %s: %w", user, err)
+		return "", fmt.Errorf("read the kubeconfig of %s: %w", user, err)
 	}
 	return string(text), nil
 }

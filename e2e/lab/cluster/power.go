@@ -41,12 +41,12 @@ func (c *Cluster) Run(ctx context.Context, log io.Writer) {
 func (c *Cluster) setPower(ctx context.Context, m *machine, off bool) error {
 	if off {
 		if err := c.powerOff(m); err != nil {
-			return fmt.Errorf("turning off %s: %w", m.config.Name, err)
+			return fmt.Errorf("turn off %s: %w", m.config.Name, err)
 		}
 		return nil
 	}
 	if err := c.powerOn(ctx, m); err != nil {
-		return fmt.Errorf("turning on %s: %w", m.config.Name, err)
+		return fmt.Errorf("turn on %s: %w", m.config.Name, err)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (c *Cluster) waitForSome(ctx context.Context, nodes []*fabric.Node, since t
 		for _, network := range nodes {
 			found, err := c.client.CoreV1().Nodes().Get(ctx, network.Name, metav1.GetOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
-				return "", fmt.Errorf("reading node %s: %w", network.Name, err)
+				return "", fmt.Errorf("read node %s: %w", network.Name, err)
 			}
 			if err == nil && !assigned[network.Name] {
 				if err := c.assignPodCIDRs(ctx, network); err != nil {
@@ -59,11 +59,11 @@ func (c *Cluster) assignPodCIDRs(ctx context.Context, network *fabric.Node) erro
 		"spec": map[string]any{"podCIDR": ipv4, "podCIDRs": []netip.Prefix{ipv4, ipv6}},
 	})
 	if err != nil {
-		return fmt.Errorf("encoding the pod CIDRs of %s: %w", network.Name, err)
+		return fmt.Errorf("encode the pod CIDRs of %s: %w", network.Name, err)
 	}
 	_, err = c.client.CoreV1().Nodes().Patch(ctx, network.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return fmt.Errorf("assigning pod CIDRs to %s: %w", network.Name, err)
+		return fmt.Errorf("assign pod CIDRs to %s: %w", network.Name, err)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (c *Cluster) poll(ctx context.Context, ask func(context.Context) (waitingFo
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", waitingFor, ctx.Err())
+			return fmt.Errorf("wait for %s: %w", waitingFor, ctx.Err())
 		case <-time.After(pollInterval):
 		}
 	}

@@ -17,15 +17,15 @@ import (
 func Report(ctx context.Context, out io.Writer, folder Folder) error {
 	config, err := clientcmd.BuildConfigFromFlags("", folder.Kubeconfig())
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", folder.Kubeconfig(), err)
+		return fmt.Errorf("read %s: %w", folder.Kubeconfig(), err)
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
+		return fmt.Errorf("list nodes: %w", err)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NODE\tREADY\tZONE\tRACK\tADDRESSES\tPODS")

@@ -21,7 +21,7 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-var errRuns = errors.New("the API server runs already")
+var errRuns = errors.New("the API server is already running")
 
 // StartAPIServer starts the API server after StopAPIServer or KillAPIServer, with the same address and data, and
 // returns when it is ready. Flags are appended to the usual ones, for this run only.
@@ -64,7 +64,7 @@ func kill(p *process.Process) { _ = p.Kill() }
 func (c *ControlPlane) waitReady(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

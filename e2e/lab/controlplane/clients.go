@@ -36,12 +36,12 @@ func (c *ControlPlane) ClientConfig(user string, groups ...string) (*rest.Config
 func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	request := &authenticationv1.TokenRequest{}
 	response, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("request token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}
 	config := c.anonymous()
 	config.BearerToken = response.Status.Token
@@ -92,7 +92,7 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 		CurrentContext: name,
 	}
 	if err := clientcmd.WriteToFile(kubeconfig, path); err != nil {
-		return fmt.Errorf("writing kubeconfig %s: %w", path, err)
+		return fmt.Errorf("write kubeconfig %s: %w", path, err)
 	}
 	return nil
 }

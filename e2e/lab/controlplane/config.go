@@ -43,7 +43,7 @@ var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // complete returns the configuration with defaults applied.
 func (c Config) complete() (Config, error) {
 	if c.Dir == "" {
-		return c, errors.New("no folder is given for the control plane")
+		return c, errors.New("Dir is required")
 	}
 	if c.Logs == "" {
 		c.Logs = filepath.Join(c.Dir, "logs")

@@ -55,11 +55,11 @@ func Start(ctx context.Context, config Config) (*ControlPlane, error) {
 	c := &ControlPlane{config: config, files: files{dir: config.Dir}}
 	if err := c.prepare(); err != nil {
 		c.Stop()
-		return nil, fmt.Errorf("preparing the control plane: %w", err)
+		return nil, fmt.Errorf("prepare the control plane: %w", err)
 	}
 	if err := c.start(ctx); err != nil {
 		c.Stop()
-		return nil, fmt.Errorf("starting the control plane: %w", err)
+		return nil, fmt.Errorf("start the control plane: %w", err)
 	}
 	return c, nil
 }
@@ -67,7 +67,7 @@ func Start(ctx context.Context, config Config) (*ControlPlane, error) {
 func (c *ControlPlane) prepare() (err error) {
 	for _, folder := range []string{c.config.Logs, c.files.data()} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return fmt.Errorf("making a folder: %w", err)
+			return fmt.Errorf("create folder: %w", err)
 		}
 	}
 	if c.authority, err = authority.New("lab"); err != nil {

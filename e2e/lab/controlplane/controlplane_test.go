@@ -50,7 +50,7 @@ func TestAnAPIServerIsOneOfARealCluster(t *testing.T) {
 	c := start(t, controlplane.Config{})
 	admin := newClient(t, c.AdminConfig())
 
-	t.Run("it says which version it is", func(t *testing.T) {
+	t.Run("it reports its version", func(t *testing.T) {
 		version, err := admin.Discovery().ServerVersion()
 		if err != nil {
 			t.Fatal(err)
@@ -73,10 +73,10 @@ func TestAnAPIServerIsOneOfARealCluster(t *testing.T) {
 			t.Errorf("ClusterIPs %v, want two", got.Spec.ClusterIPs)
 		}
 	})
-	t.Run("a user may do what RBAC says and nothing else", func(t *testing.T) {
+	t.Run("a user has exactly the rights that RBAC grants", func(t *testing.T) {
 		testUser(t, c, admin)
 	})
-	t.Run("a ServiceAccount is known by its token", func(t *testing.T) {
+	t.Run("a token authenticates a ServiceAccount", func(t *testing.T) {
 		testServiceAccount(t, c, admin)
 	})
 }
@@ -145,7 +145,7 @@ func TestAnAPIServerKeepsItsDataWhenItIsKilledAndStartedAgain(t *testing.T) {
 
 	c.KillAPIServer()
 	if _, err := admin.Discovery().ServerVersion(); err == nil {
-		t.Fatal("a killed API server answers")
+		t.Fatal("a killed API server still responds")
 	}
 	if err := c.StartAPIServer(t.Context(), "--feature-gates=AllAlpha=false"); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestAnAPIServerThatCannotStartReportsWhy(t *testing.T) {
 		t.Fatal("an API server with an unknown flag started")
 	}
 	if !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
-		t.Errorf("the error does not carry what the API server said: %v", err)
+		t.Errorf("the error does not contain the API server's output: %v", err)
 	}
 }
 

@@ -36,7 +36,7 @@ const masters = "system:masters"
 // makeCertificates creates the certificates and keys of all programs.
 func (f files) makeCertificates(ca *authority.Authority, address netip.Addr) error {
 	if err := os.WriteFile(f.ca(), ca.Certificate(), 0o644); err != nil {
-		return fmt.Errorf("writing the authority's certificate: %w", err)
+		return fmt.Errorf("write the authority's certificate: %w", err)
 	}
 	etcd, err := ca.Server(etcdServer, []string{"localhost"}, []net.IP{loopback.AsSlice()})
 	if err != nil {
@@ -87,14 +87,14 @@ func (f files) makeTokenKey() error {
 
 func (f files) writePair(name string, pair authority.Pair) error {
 	if err := os.WriteFile(f.certificate(name), pair.Certificate, 0o644); err != nil {
-		return fmt.Errorf("writing the certificate of %s: %w", name, err)
+		return fmt.Errorf("write the certificate of %s: %w", name, err)
 	}
 	return f.writeSecret(f.key(name), pair.Key)
 }
 
 func (f files) writeSecret(path string, content []byte) error {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return fmt.Errorf("writing a key: %w", err)
+		return fmt.Errorf("write key: %w", err)
 	}
 	return nil
 }

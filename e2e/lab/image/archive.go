@@ -25,23 +25,23 @@ import (
 func WriteArchive(file string, image Image) error {
 	tag, err := name.NewTag(image.Name)
 	if err != nil {
-		return fmt.Errorf("naming image %s: %w", image.Name, err)
+		return fmt.Errorf("parse name of image %s: %w", image.Name, err)
 	}
 	assembled, err := image.assemble(compression.GZip, types.OCILayer)
 	if err != nil {
-		return fmt.Errorf("assembling image %s: %w", image.Name, err)
+		return fmt.Errorf("assemble image %s: %w", image.Name, err)
 	}
 	assembled = mutate.ConfigMediaType(mutate.MediaType(assembled, types.OCIManifestSchema1), types.OCIConfigJSON)
 	folder, err := os.MkdirTemp(filepath.Dir(file), "image-")
 	if err != nil {
-		return fmt.Errorf("making a folder for image %s: %w", image.Name, err)
+		return fmt.Errorf("create folder for image %s: %w", image.Name, err)
 	}
 	err = errors.Join(writeLayout(folder, tag, assembled), writeManifest(folder, tag, assembled))
 	if err == nil {
 		err = pack(file, folder)
 	}
 	if err := errors.Join(err, os.RemoveAll(folder)); err != nil {
-		return fmt.Errorf("writing image %s: %w", image.Name, err)
+		return fmt.Errorf("write image %s: %w", image.Name, err)
 	}
 	return nil
 }

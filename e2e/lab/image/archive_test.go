@@ -56,7 +56,7 @@ func TestAnArchiveCanBePushed(t *testing.T) {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 	if config.Architecture != "arm64" || config.OS != "linux" || config.Created.Unix() != 1_700_000_000 {
-		t.Errorf("it is for %s/%s, of %s", config.OS, config.Architecture, config.Created)
+		t.Errorf("platform %s/%s, created %s", config.OS, config.Architecture, config.Created)
 	}
 }
 
@@ -81,14 +81,14 @@ func TestTheSameImageMakesTheSameArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(entries) != 1 {
-		t.Errorf("what is left beside the archive: %v", entries)
+		t.Errorf("leftover files next to the archive: %v", entries)
 	}
 }
 
 func TestAnImageWithoutAGoodNameOrProgramIsAnError(t *testing.T) {
 	for name, broken := range map[string]Image{
-		"naming image": {Name: "UPPER CASE", Program: "../../../bin/pause"},
-		"assembling":   {Name: "example.com/x:y", Program: "there is none"},
+		"parse name of image": {Name: "UPPER CASE", Program: "../../../bin/pause"},
+		"assemble image":      {Name: "example.com/x:y", Program: "there is none"},
 	} {
 		if err := WriteArchive(filepath.Join(t.TempDir(), "image.tar"), broken); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got error %v, want %q", err, name)

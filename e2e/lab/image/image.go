@@ -62,18 +62,18 @@ func Write(file string, images ...Image) error {
 		// Images are only copied within this machine, so compressing would take longer than copying.
 		assembled, err := image.assemble(compression.None, types.DockerUncompressedLayer)
 		if err != nil {
-			return fmt.Errorf("assembling image %s: %w", image.Name, err)
+			return fmt.Errorf("assemble image %s: %w", image.Name, err)
 		}
 		for _, text := range append([]string{image.Name}, image.OtherNames...) {
 			tag, err := name.NewTag(text)
 			if err != nil {
-				return fmt.Errorf("naming image %s: %w", text, err)
+				return fmt.Errorf("parse name of image %s: %w", text, err)
 			}
 			all[tag] = assembled
 		}
 	}
 	if err := tarball.MultiWriteToFile(file, all); err != nil {
-		return fmt.Errorf("writing images to %s: %w", file, err)
+		return fmt.Errorf("write images to %s: %w", file, err)
 	}
 	return nil
 }
@@ -86,15 +86,15 @@ func (i Image) assemble(compressed compression.Compression, media types.MediaTyp
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
 	layer, err := tarball.LayerFromOpener(open, tarball.WithCompression(compressed), tarball.WithMediaType(media))
 	if err != nil {
-		return nil, fmt.Errorf("making a layer: %w", err)
+		return nil, fmt.Errorf("create layer: %w", err)
 	}
 	image, err := mutate.AppendLayers(empty.Image, layer)
 	if err != nil {
-		return nil, fmt.Errorf("adding a layer: %w", err)
+		return nil, fmt.Errorf("add layer: %w", err)
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
-		return nil, fmt.Errorf("reading the image's configuration: %w", err)
+		return nil, fmt.Errorf("read the image's configuration: %w", err)
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", cmp.Or(i.Architecture, runtime.GOARCH)
@@ -122,7 +122,7 @@ func (i Image) layer() ([]byte, error) {
 		}
 	}
 	if err := archive.Close(); err != nil {
-		return nil, fmt.Errorf("writing a layer: %w", err)
+		return nil, fmt.Errorf("write layer: %w", err)
 	}
 	return content.Bytes(), nil
 }
@@ -132,14 +132,14 @@ func (i Image) layer() ([]byte, error) {
 func addFile(archive *tar.Writer, target, source string, mode int64) error {
 	content, err := os.ReadFile(source)
 	if err != nil {
-		return fmt.Errorf("reading a file for an image: %w", err)
+		return fmt.Errorf("read file for image: %w", err)
 	}
 	header := &tar.Header{Name: target, Mode: mode, Size: int64(len(content)), Typeflag: tar.TypeReg}
 	if err := archive.WriteHeader(header); err != nil {
-		return fmt.Errorf("writing %s into an archive: %w", target, err)
+		return fmt.Errorf("write %s into an archive: %w", target, err)
 	}
 	if _, err := archive.Write(content); err != nil {
-		return fmt.Errorf("writing %s into an archive: %w", target, err)
+		return fmt.Errorf("write %s into an archive: %w", target, err)
 	}
 	return nil
 }

@@ -56,10 +56,10 @@ func TestAnImageIsOneProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if header.Name != "pause" || header.Mode != 0o755 || header.Uid != 0 {
-		t.Errorf("the layer holds %+v", header)
+		t.Errorf("layer contains %+v", header)
 	}
 	if _, err := archive.Next(); !errors.Is(err, io.EOF) {
-		t.Errorf("the layer holds another file: %v", err)
+		t.Errorf("layer contains another file: %v", err)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestAProgramThatIsNotStaticIsRejected(t *testing.T) {
 	if err := os.WriteFile(text, []byte("no program"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for program, want := range map[string]string{shell: "asks for a dynamic linker", text: "reading the program"} {
+	for program, want := range map[string]string{shell: "needs a dynamic linker", text: "read the program"} {
 		err := image.Write(filepath.Join(t.TempDir(), "images.tar"), image.Image{Name: "vicinity-proxy:lab", Program: program})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), program) {
 			t.Errorf("%s: error %v, want %s", program, err, want)

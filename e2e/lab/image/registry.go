@@ -17,23 +17,23 @@ import (
 func WriteRegistry(folder string, image Image) error {
 	tag, err := name.NewTag(image.Name)
 	if err != nil {
-		return fmt.Errorf("naming image %s: %w", image.Name, err)
+		return fmt.Errorf("parse name of image %s: %w", image.Name, err)
 	}
 	assembled, err := image.assemble(compression.GZip, types.DockerLayer)
 	if err != nil {
-		return fmt.Errorf("assembling image %s: %w", image.Name, err)
+		return fmt.Errorf("assemble image %s: %w", image.Name, err)
 	}
 	files, err := registryFiles(tag.TagStr(), assembled)
 	if err != nil {
-		return fmt.Errorf("reading image %s: %w", image.Name, err)
+		return fmt.Errorf("read image %s: %w", image.Name, err)
 	}
 	for file, content := range files {
 		path := filepath.Join(folder, filepath.Base(tag.RepositoryStr()), file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("making a folder for image %s: %w", image.Name, err)
+			return fmt.Errorf("create folder for image %s: %w", image.Name, err)
 		}
 		if err := os.WriteFile(path, content, 0o644); err != nil {
-			return fmt.Errorf("writing image %s: %w", image.Name, err)
+			return fmt.Errorf("write image %s: %w", image.Name, err)
 		}
 	}
 	return nil

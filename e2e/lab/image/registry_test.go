@@ -27,7 +27,7 @@ func TestARegistryHasWhatItsManifestNames(t *testing.T) {
 		_, hex, _ := strings.Cut(digest, ":")
 		content := read(kind, "sha256", hex[:2], hex, "data")
 		if got, _, err := v1.SHA256(bytes.NewReader(content)); err != nil || got.String() != digest {
-			t.Errorf("what is kept as %s has the digest %s, %v", digest, got, err)
+			t.Errorf("content of %s has digest %s, %v", digest, got, err)
 		}
 		return content
 	}

@@ -10,11 +10,11 @@ import (
 func checkStatic(program string) error {
 	file, err := elf.Open(program)
 	if err != nil {
-		return fmt.Errorf("reading the program %s: %w", program, err)
+		return fmt.Errorf("read the program %s: %w", program, err)
 	}
 	defer file.Close()
 	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
-		return fmt.Errorf("the program %s is not static: it asks for a dynamic linker, and the image has none", program)
+		return fmt.Errorf("the program %s is not static: it needs a dynamic linker, and the image has none", program)
 	}
 	return nil
 }

@@ -41,10 +41,10 @@ func (s Store) Import(ctx context.Context, files ...string) (root string, err er
 	// It starts no container, so the pause image may have any name.
 	text := node.ContainerdConfig(s.root(), filepath.Join(s.Dir, "state"), socket, "none")
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return "", fmt.Errorf("making a folder for images: %w", err)
+		return "", fmt.Errorf("create folder for images: %w", err)
 	}
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		return "", fmt.Errorf("configuring containerd for images: %w", err)
+		return "", fmt.Errorf("configure containerd for images: %w", err)
 	}
 	program := s.Programs.Path(binaries.Containerd, "containerd")
 	containerd, err := process.Start(s.Netns, s.Logs, "images", exec.Command(program, "--config", config))
@@ -63,7 +63,7 @@ func (s Store) load(ctx context.Context, containerd *process.Process, socket str
 		ctr := exec.CommandContext(ctx, s.Programs.Path(binaries.Containerd, "ctr"),
 			"--address", socket, "--namespace", "k8s.io", "images", "import", file)
 		if output, err := ctr.CombinedOutput(); err != nil {
-			return fmt.Errorf("importing the images of %s: %w\n%s", file, err, output)
+			return fmt.Errorf("import the images of %s: %w\n%s", file, err, output)
 		}
 	}
 	return nil
@@ -82,7 +82,7 @@ func waitReady(ctx context.Context, containerd *process.Process, socket string) 
 		case <-containerd.Done():
 			return containerd.Ended()
 		case <-ctx.Done():
-			return fmt.Errorf("containerd does not answer: %w; the end of %s:\n%s", err, containerd.Log, containerd.LastOutput())
+			return fmt.Errorf("containerd is not ready: %w; the end of %s:\n%s", err, containerd.Log, containerd.LastOutput())
 		case <-time.After(pollInterval):
 		}
 	}

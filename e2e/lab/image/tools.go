@@ -21,7 +21,7 @@ func Tools(names ...string) (map[string]string, error) {
 		}
 		file, err := filepath.EvalSymlinks(found)
 		if err != nil {
-			return nil, fmt.Errorf("finding the program %s: %w", name, err)
+			return nil, fmt.Errorf("find the program %s: %w", name, err)
 		}
 		files["/bin/"+name] = file
 		libraries, err := librariesOf(file)
@@ -45,7 +45,7 @@ func librariesOf(program string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("finding the libraries of %s: %w", program, err)
+		return nil, fmt.Errorf("find the libraries of %s: %w", program, err)
 	}
 	var libraries []string
 	for word := range strings.FieldsSeq(string(output)) {

@@ -34,7 +34,7 @@ func cniNetworks(pods ...netip.Prefix) (string, error) {
 	}
 	text, err := json.MarshalIndent(config, "", "  ")
 	if err != nil {
-		return "", fmt.Errorf("encoding the CNI configuration: %w", err)
+		return "", fmt.Errorf("encode the CNI configuration: %w", err)
 	}
 	return string(text), nil
 }

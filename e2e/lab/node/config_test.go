@@ -89,7 +89,7 @@ func TestEverySettingOfTheMachineThatKubeletWritesHasAStandIn(t *testing.T) {
 	} {
 		want := Mount{Source: "/run/node-1/etc/lab/sysctl/" + setting, Target: "/proc/sys/" + setting, Type: "bind", File: true}
 		if !slices.Contains(mounts, want) {
-			t.Errorf("%s is the machine's own", setting)
+			t.Errorf("%s has no stand-in", setting)
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 func cloneImages(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return fmt.Errorf("reading the images: %w", err)
+			return fmt.Errorf("read the images: %w", err)
 		}
 		relative, err := filepath.Rel(from, path)
 		if err != nil {
-			return fmt.Errorf("reading the images: %w", err)
+			return fmt.Errorf("read the images: %w", err)
 		}
 		target := filepath.Join(to, relative)
 		switch {
@@ -36,13 +36,13 @@ func cloneImages(from, to string) error {
 func cloneFolder(entry fs.DirEntry, target string) error {
 	status, err := entry.Info()
 	if err != nil {
-		return fmt.Errorf("reading the images: %w", err)
+		return fmt.Errorf("read the images: %w", err)
 	}
 	if err := os.MkdirAll(target, 0o755); err != nil {
-		return fmt.Errorf("making a folder for images: %w", err)
+		return fmt.Errorf("create folder for images: %w", err)
 	}
 	if err := os.Chmod(target, status.Mode()); err != nil { // overrides the umask
-		return fmt.Errorf("making a folder for images: %w", err)
+		return fmt.Errorf("create folder for images: %w", err)
 	}
 	return nil
 }
@@ -50,10 +50,10 @@ func cloneFolder(entry fs.DirEntry, target string) error {
 func cloneSymlink(path, target string) error {
 	destination, err := os.Readlink(path)
 	if err != nil {
-		return fmt.Errorf("reading the images: %w", err)
+		return fmt.Errorf("read the images: %w", err)
 	}
 	if err := os.Symlink(destination, target); err != nil {
-		return fmt.Errorf("sharing the images: %w", err)
+		return fmt.Errorf("share the images: %w", err)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func kubeletConfiguration(dns netip.Addr) (string, error) {
 	}
 	text, err := json.MarshalIndent(config, "", "  ")
 	if err != nil {
-		return "", fmt.Errorf("encoding kubelet's configuration: %w", err)
+		return "", fmt.Errorf("encode kubelet's configuration: %w", err)
 	}
 	return string(text), nil
 }

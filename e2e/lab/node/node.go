@@ -53,15 +53,15 @@ type Config struct {
 // Start starts a node and returns its first process. When that process has ended, all processes of the node have ended.
 func Start(config Config) (*process.Process, error) {
 	if err := config.prepareRoot(); err != nil {
-		return nil, fmt.Errorf("preparing the root of %s: %w", config.Name, err)
+		return nil, fmt.Errorf("prepare the root of %s: %w", config.Name, err)
 	}
 	plan, err := json.Marshal(config.plan())
 	if err != nil {
-		return nil, fmt.Errorf("encoding the plan of %s: %w", config.Name, err)
+		return nil, fmt.Errorf("encode the plan of %s: %w", config.Name, err)
 	}
 	path := config.Root + ".plan.json"
 	if err := os.WriteFile(path, plan, 0o600); err != nil {
-		return nil, fmt.Errorf("writing the plan of %s: %w", config.Name, err)
+		return nil, fmt.Errorf("write the plan of %s: %w", config.Name, err)
 	}
 	cmd := exec.Command(filepath.Join(config.Own, "init"), "join", path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{

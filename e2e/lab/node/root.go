@@ -32,7 +32,7 @@ func (c Config) prepareRoot() error {
 	}
 	for _, folder := range []string{"/tmp", "/run", "/root", "/opt", cniPrograms} {
 		if err := os.MkdirAll(filepath.Join(c.Root, folder), 0o755); err != nil {
-			return fmt.Errorf("making a folder: %w", err)
+			return fmt.Errorf("create folder: %w", err)
 		}
 	}
 	for path, program := range own {
@@ -62,7 +62,7 @@ func (c Config) files() (map[string]file, error) {
 		"/etc/hosts":                 {[]byte("127.0.0.1 localhost\n::1 localhost\n"), public},
 		"/etc/passwd":                {[]byte("root:x:0:0:root:/root:/bin/false\n"), public},
 		"/etc/machine-id":            {[]byte(machineID(c.Name)), public},
-		resolvConf:                   {[]byte("# A node knows no names: its pods ask cluster DNS.\n"), public},
+		resolvConf:                   {[]byte("# Nodes use no DNS; pods use cluster DNS.\n"), public},
 		cniConfig + "/pods.conflist": {[]byte(networks), public},
 		containerdConfig:             {[]byte(ContainerdConfig(containerdRoot, "/run/containerd", containerdSocket, c.Pause)), public},
 		kubeletConfig:                {[]byte(kubelet), public},
@@ -94,10 +94,10 @@ func ips(c Config) []net.IP {
 
 func write(path string, file file) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	if err := os.WriteFile(path, file.content, file.mode); err != nil {
-		return fmt.Errorf("writing a file: %w", err)
+		return fmt.Errorf("write file: %w", err)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func write(path string, file file) error {
 // link hard-links a file, or copies it to another file system.
 func link(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	if err := os.Link(from, to); err == nil {
 		return nil
@@ -116,20 +116,20 @@ func link(from, to string) error {
 func copyFile(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
-		return fmt.Errorf("copying a file: %w", err)
+		return fmt.Errorf("copy file: %w", err)
 	}
 	defer source.Close()
 	status, err := source.Stat()
 	if err != nil {
-		return fmt.Errorf("copying a file: %w", err)
+		return fmt.Errorf("copy file: %w", err)
 	}
 	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, status.Mode().Perm())
 	if err != nil {
-		return fmt.Errorf("copying a file: %w", err)
+		return fmt.Errorf("copy file: %w", err)
 	}
 	_, err = target.ReadFrom(source)
 	if err := errors.Join(err, target.Close()); err != nil {
-		return fmt.Errorf("copying %s to %s: %w", from, to, err)
+		return fmt.Errorf("copy %s to %s: %w", from, to, err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ type Process struct {
 func Start(netns NetworkNamespace, logs, name string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.OpenFile(filepath.Join(logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
+		return nil, fmt.Errorf("open the log of %s: %w", name, err)
 	}
 	defer log.Close() // the child has its own
 	if cmd.SysProcAttr == nil {
@@ -75,7 +75,7 @@ func Start(netns NetworkNamespace, logs, name string, cmd *exec.Cmd) (*Process, 
 		close(p.done)
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	return p, nil
 }
@@ -116,7 +116,7 @@ func (p *Process) signal(signal syscall.Signal) error {
 	default:
 	}
 	if err := syscall.Kill(-p.PID(), signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("sending %s to %s: %w", signal, p.name, err)
+		return fmt.Errorf("send %s to %s: %w", signal, p.name, err)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestAProgramDiesWithTheProcessThatStartedIt(t *testing.T) {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {
-		t.Fatalf("the starter says %q", line)
+		t.Fatalf("the starter printed %q", line)
 	}
 	if gone(pid) {
 		t.Fatal("the program ended before its starter")
@@ -93,10 +93,10 @@ func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 		patience time.Duration
 		want     string
 	}{
-		"one that listens": {
+		"one that handles SIGTERM": {
 			script: `trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`, patience: time.Minute, want: "exit status 0",
 		},
-		"one that does not": {script: `trap "" TERM; echo ready; while :; do sleep 0.01; done`, want: "signal: killed"},
+		"one that ignores SIGTERM": {script: `trap "" TERM; echo ready; while :; do sleep 0.01; done`, want: "signal: killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, "sh", "-c", test.script)
@@ -108,7 +108,7 @@ func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 				t.Errorf("want %s: %s", test.want, got)
 			}
 			if err := p.Kill(); err != nil {
-				t.Errorf("killing what has ended: %v", err)
+				t.Errorf("kill an ended process: %v", err)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 
 func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
 	_, err := process.Start(process.CurrentNamespace{}, t.TempDir(), "program", exec.Command("/no/such/program"))
-	if err == nil || !strings.Contains(err.Error(), "starting program") {
+	if err == nil || !strings.Contains(err.Error(), "start program") {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -15,29 +15,29 @@ const (
 	replySize    = 1 << 16
 )
 
-// send executes a deed in a transaction of its own. It returns the kernel's errno if the kernel rejects it.
+// send executes an action in a transaction of its own. It returns the kernel's errno if the kernel rejects it.
 func send(d deed, family byte) error {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
-		return fmt.Errorf("opening a socket: %w", err)
+		return fmt.Errorf("open socket: %w", err)
 	}
 	defer unix.Close(socket)
 	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: replyTimeout}); err != nil {
-		return fmt.Errorf("limiting the wait for an answer: %w", err)
+		return fmt.Errorf("set read deadline: %w", err)
 	}
 	if err := unix.Sendto(socket, transaction(d, family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fmt.Errorf("sending: %w", err)
+		return fmt.Errorf("send transaction: %w", err)
 	}
 	reply := make([]byte, replySize)
 	read, _, err := unix.Recvfrom(socket, reply, 0)
 	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return fmt.Errorf("read answer: %w", err)
 	}
 	return errnoOf(reply[:read])
 }
 
-// transaction returns the bytes of a deed between the messages that begin and end a batch. Only the deed requests an
-// acknowledgement.
+// transaction returns the bytes of an action between the messages that begin and end a batch. Only the action requests
+// an acknowledgement.
 func transaction(d deed, family byte) []byte {
 	var names []byte
 	for i, name := range d.names {
@@ -77,14 +77,14 @@ func attribute(kind uint16, text string) []byte {
 func errnoOf(reply []byte) error {
 	const header, errno = 16, 4
 	if len(reply) < header+errno {
-		return fmt.Errorf("the answer has %d bytes, too few for an error", len(reply))
+		return fmt.Errorf("reply has %d bytes, too few for an nlmsgerr", len(reply))
 	}
 	if kind := binary.NativeEndian.Uint16(reply[4:]); kind != unix.NLMSG_ERROR {
-		return fmt.Errorf("the answer is of type %d, and no error", kind)
+		return fmt.Errorf("reply has type %d, want NLMSG_ERROR", kind)
 	}
 	code := int32(binary.NativeEndian.Uint32(reply[header:]))
 	if code > 0 {
-		return errors.New("the answer's error is positive")
+		return errors.New("errno in the reply is positive")
 	}
 	if code == 0 {
 		return nil

@@ -22,7 +22,7 @@ func ownTable(t *testing.T, namespace *netns.Namespace) {
 	}
 	t.Cleanup(func() { _ = owner.Close() })
 	if !owner.Owned() {
-		t.Fatal("this kernel cannot keep a table for its owner: the test of that needs Linux 6.9")
+		t.Fatal("this kernel does not support table owners with persist: the test needs Linux 6.9")
 	}
 	batch := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: model.IPv4, Object: ruleset.TableObject{}}}}
 	if err := owner.Commit(t.Context(), batch); err != nil {

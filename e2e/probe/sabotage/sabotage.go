@@ -19,15 +19,14 @@ import (
 // table is the name of Vicinity's tables in both families.
 const table = "vicinity"
 
-// The outcomes of a deed, as Run writes them.
+// The outcomes of an action, as Run writes them.
 const (
 	Done     = "done"    // the kernel applied it
 	Rejected = "refused" // the table belongs to another process (kernel 6.9 and newer)
 	Missing  = "missing" // there is no such table
 )
 
-// deeds maps what `nft` would call them to the messages of package unix, with the names that they contain in addition
-// to the table.
+// deeds maps names to the messages of package unix, with the object names that they contain in addition to the table.
 var deeds = map[string]deed{
 	"delete-table":   {message: unix.NFT_MSG_DELTABLE, names: []string{table}},
 	"flush-table":    {message: unix.NFT_MSG_DELRULE, names: []string{table}},                // every rule of every chain
@@ -43,12 +42,13 @@ type deed struct {
 
 var families = map[string]byte{"ip": unix.NFPROTO_IPV4, "ip6": unix.NFPROTO_IPV6}
 
-// Run applies a deed to the tables of both families, in the caller's network namespace, and writes a line for each: the
-// table, and Done, Rejected or Missing. It returns an error for an unknown deed, and for any other error of the kernel.
+// Run applies an action to the tables of both families, in the caller's network namespace, and writes a line for each:
+// the table, and Done, Rejected or Missing. It returns an error for an unknown action, and for any other error of the
+// kernel.
 func Run(name string, out io.Writer) error {
 	chosen, ok := deeds[name]
 	if !ok {
-		return fmt.Errorf("sabotage %q: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(deeds)), ", "))
+		return fmt.Errorf("unknown sabotage %q; must be one of: %s", name, strings.Join(slices.Sorted(maps.Keys(deeds)), ", "))
 	}
 	for _, family := range slices.Sorted(maps.Keys(families)) {
 		outcome, err := outcomeOf(send(chosen, families[family]))

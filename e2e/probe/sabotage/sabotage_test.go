@@ -36,15 +36,15 @@ func TestADeedIsDoneToOurTableAndToNoOther(t *testing.T) {
 				t.Fatalf("before: %s\nlacks %s", before, gone)
 			}
 			if got, want := run(t, namespace, name), "ip vicinity: done\nip6 vicinity: missing\n"; got != want {
-				t.Errorf("Run writes %q, want %q", got, want)
+				t.Errorf("Run wrote %q, want %q", got, want)
 			}
 			after := namespace.NFT("list", "ruleset")
 			ours, other, _ := strings.Cut(after, "table ip6 other")
 			if strings.Contains(ours, gone) {
-				t.Errorf("after %s there still is %s:\n%s", name, gone, after)
+				t.Errorf("after %s, %s still exists:\n%s", name, gone, after)
 			}
 			if !strings.Contains(other, "counter") {
-				t.Errorf("%s changed the table of others:\n%s", name, after)
+				t.Errorf("%s changed another table:\n%s", name, after)
 			}
 		})
 	}
@@ -56,7 +56,7 @@ func TestATableWithAnOwnerIsRejected(t *testing.T) {
 	ownTable(t, namespace)
 	for name := range deeds {
 		if got, want := run(t, namespace, name), "ip vicinity: refused\nip6 vicinity: missing\n"; got != want {
-			t.Errorf("%s: Run writes %q, want %q", name, got, want)
+			t.Errorf("%s: Run wrote %q, want %q", name, got, want)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestAnUnknownDeedIsAnErrorThatNamesTheValidOnes(t *testing.T) {
 	t.Parallel()
 	err := Run("burn", new(strings.Builder))
 	if err == nil || !strings.Contains(err.Error(), "delete-table, flush-services, flush-table") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 

@@ -109,18 +109,18 @@ func (s *installation) renewed(what string, do func() error) {
 	before, err := s.secret()
 	must.Succeed(s.t, err)
 	wait.Success(s.t, what, do)
-	wait.Success(s.t, "a new certificate is served by all", func() error {
+	wait.Success(s.t, "all replicas serve a new certificate", func() error {
 		now, err := s.secret()
 		if err != nil {
 			return err
 		}
 		block, _ := pem.Decode(now.Data["tls.crt"])
 		if block == nil || bytes.Equal(now.Data["tls.crt"], before.Data["tls.crt"]) {
-			return errors.New("the Secret has none")
+			return errors.New("the Secret has no new certificate")
 		}
 		for i, replica := range s.replicas {
 			if served, err := replica.GetCertificate(nil); err != nil || !bytes.Equal(served.Certificate[0], block.Bytes) {
-				return fmt.Errorf("replica %d serves another one (%w)", i, err)
+				return fmt.Errorf("replica %d serves another certificate (%w)", i, err)
 			}
 		}
 		return nil
@@ -137,7 +137,7 @@ func TestASecretThatHasLostAKeyOrItsCertificateFailsNoHandshake(t *testing.T) {
 	s.configure()
 	s.agreed()
 	for name, do := range map[string]func() error{
-		"no CA's key": s.spoil("ca.key", []byte("nonsense")), "no certificate": s.spoil("tls.crt", noCertificate),
+		"invalid CA key": s.spoil("ca.key", []byte("nonsense")), "invalid certificate": s.spoil("tls.crt", noCertificate),
 	} {
 		t.Run(name, func(*testing.T) {
 			s.underTraffic(func() { s.renewed(name, do) })
@@ -171,7 +171,7 @@ func TestASecretWhoseCAIsGoneIsRecreated(t *testing.T) {
 			must.Succeed(t, err)
 			for i, bundle := range bundles {
 				if now, err := parseCertificates(bundle); err != nil || slices.ContainsFunc(now, before[0].Equal) {
-					t.Errorf("caBundle %d trusts the old CA still (%v)", i, err)
+					t.Errorf("caBundle %d still trusts the old CA (%v)", i, err)
 				}
 			}
 		})

@@ -64,7 +64,7 @@ func install(t *testing.T) *installation {
 	t.Cleanup(func() {
 		s.removeConfigurations()
 		if url := s.forbidden.Load(); url != nil {
-			t.Errorf("the permissions in manifests/webhook are not enough: forbidden: %s", *url)
+			t.Errorf("the permissions in manifests/webhook do not suffice: forbidden: %s", *url)
 		}
 	})
 	return s
@@ -105,7 +105,7 @@ func shippedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRol
 		must.Succeed(t, err)
 	}
 	if len(role.Rules) == 0 || len(clusterRole.Rules) == 0 {
-		t.Fatalf("the manifest has %+v and %+v", role, clusterRole)
+		t.Fatalf("rules missing in access.yaml: %+v, %+v", role, clusterRole)
 	}
 	return role, clusterRole
 }
@@ -169,14 +169,14 @@ func (s *installation) launch(settings certs.Settings) *replica {
 				s.t.Errorf("Run() = %v, want nil when the context ends", err)
 			}
 		case <-time.After(wait.Timeout):
-			s.t.Error("Run goes on after its context has ended")
+			s.t.Error("Run did not return after its context ended")
 		}
 	})
 	s.t.Cleanup(func() {
 		r.stop()
 		for _, kind := range []string{"PRIVATE KEY", "BEGIN"} {
 			if log.Has(kind) {
-				s.t.Errorf("the log has %q in it", kind)
+				s.t.Errorf("the log contains %q", kind)
 			}
 		}
 	})
@@ -333,7 +333,7 @@ func (s *installation) underTraffic(do func()) {
 		traffic.Go(func() {
 			for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 				if err := try(); err != nil {
-					s.t.Errorf("%s: after %d good ones: %v", time.Now().Format(time.StampMilli), counts[i].Load(), err)
+					s.t.Errorf("%s: after %d successes: %v", time.Now().Format(time.StampMilli), counts[i].Load(), err)
 					return
 				}
 				counts[i].Add(1)
@@ -343,7 +343,7 @@ func (s *installation) underTraffic(do func()) {
 	defer traffic.Wait()
 	defer stop()
 	do()
-	wait.Success(s.t, "enough traffic to show anything", func() error {
+	wait.Success(s.t, "enough traffic for the test", func() error {
 		if s.t.Failed() || counts[0].Load() >= 10 && counts[1].Load() >= 10 {
 			return nil
 		}

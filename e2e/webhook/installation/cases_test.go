@@ -133,7 +133,7 @@ func (c *corpus) store() {
 		}
 		if one.Old != nil && one.APIServer == "" {
 			if got := send(c.t.Context(), c.t, c.request(one, false), one.object(c.t, one.Old)); got.err != nil {
-				c.t.Fatalf("%s: storing the old object: %v", one.Name, got.err)
+				c.t.Fatalf("%s: store the old object: %v", one.Name, got.err)
 			}
 		}
 	}
@@ -163,7 +163,8 @@ func (c *corpus) groups() []*group {
 
 func needsUpdates(settings *rulecases.Settings) bool { return settings != nil && settings.OnUpdate }
 
-// prepare applies the settings and the Nodes of a group. Only without settings can be seen which Nodes the webhook has.
+// prepare applies the settings and the Nodes of a group. It removes the settings first, because only without them can
+// the test observe which Nodes the webhook has.
 func (c *corpus) prepare(g *group) {
 	c.t.Helper()
 	nodes := slices.Clone(g.nodes)
@@ -240,12 +241,12 @@ func (c *corpus) replaceNodes(labels []map[string]string) {
 		}
 		c.Create(c.t, node)
 	}
-	wait.Success(c.t, "the webhook knows the Nodes", func() error {
+	wait.Success(c.t, "the webhook has the Nodes", func() error {
 		// Without Nodes no key is reported as missing.
 		if !c.misses(c.mark) && (len(labels) == 0 || c.misses(before)) {
 			return nil
 		}
-		return errors.New("it knows others")
+		return errors.New("the webhook has other Nodes")
 	})
 }
 
@@ -270,14 +271,14 @@ func (c *corpus) run(t *testing.T, one locatedCase) {
 	}
 	got := send(t.Context(), t, c.request(one, one.Old != nil), one.object(t, one.Object))
 	if diff := gocmp.Diff(one.Want, got.found, cmpopts.EquateEmpty(), cmpopts.SortSlices(byRuleAndPath)); diff != "" {
-		t.Errorf("what is found (-want +got):\n%s\n%s", diff, got)
+		t.Errorf("findings (-want +got):\n%s\n%s", diff, got)
 	}
 	isToDeny := slices.ContainsFunc(one.Want, func(want rulecases.Want) bool { return want.Action == rules.Deny })
 	switch {
 	case isToDeny && isDenied(got.err) == nil:
-		t.Errorf("it must be invalid by our rules: %v", got.err)
+		t.Errorf("must be denied by our rules: %v", got.err)
 	case !isToDeny && got.err != nil:
-		t.Errorf("it must be admitted: %v", got.err)
+		t.Errorf("must be admitted: %v", got.err)
 	case !isToDeny && one.Kind() == "Service":
 		c.checkStored(t, one, got.object)
 	}
@@ -298,12 +299,12 @@ func (c *corpus) checkStored(t *testing.T, one locatedCase, stored map[string]an
 		want[one.Default.Setting] = one.Default.Value
 	}
 	if diff := gocmp.Diff(want, settingsOf(stored)); diff != "" {
-		t.Errorf("the settings that are stored (-want +got):\n%s", diff)
+		t.Errorf("stored settings (-want +got):\n%s", diff)
 	}
 	annotations, given := annotationsOf(stored), annotationsOf(one.object(t, one.Object))
 	for key, value := range given {
 		if annotations[key] != value {
-			t.Errorf("the annotation %s became %q, and was %q", key, annotations[key], value)
+			t.Errorf("annotation %s is %q, want %q as requested", key, annotations[key], value)
 		}
 	}
 }
@@ -346,7 +347,7 @@ func (c *corpus) checkAudit(t *testing.T, one locatedCase) {
 	said := givenBy(c.auditOf(t, verb, one.namespace))
 	if isSkipped(one) {
 		if said != "" {
-			t.Errorf("the API server asked about it: %q", said)
+			t.Errorf("the API server called the webhook: %q", said)
 		}
 		return
 	}
@@ -356,7 +357,7 @@ func (c *corpus) checkAudit(t *testing.T, one locatedCase) {
 	}
 	want += "; source: " + string(one.Default.Source)
 	if !strings.HasPrefix(said, want) || one.Nodes != nil && !strings.Contains(said, one.Default.Reason) {
-		t.Errorf("the audit log says %q; want %q and %q", said, want, one.Default.Reason)
+		t.Errorf("audit annotation %q, want %q and %q", said, want, one.Default.Reason)
 	}
 }
 
@@ -377,11 +378,11 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	switch reason := one.APIServer; {
 	case strings.HasPrefix(reason, "it refuses"):
 		if got := got(); !apierrors.IsInvalid(got.err) || len(got.found) > 0 {
-			t.Errorf("the API server must refuse it by itself: %s", got)
+			t.Errorf("the API server itself must reject it: %s", got)
 		}
 	case strings.HasPrefix(reason, "it drops"):
 		if got := got(); got.err != nil || len(got.found) > 0 {
-			t.Errorf("it must be admitted without a word of ours: %s", got)
+			t.Errorf("must be admitted without findings: %s", got)
 		}
 	case strings.HasPrefix(reason, "the configuration of the webhook leaves kube-system out"):
 		one.namespace = "kube-system"
@@ -394,11 +395,11 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	case strings.HasPrefix(reason, "the webhook knows no Services"),
 		strings.HasPrefix(reason, "the webhook knows no EndpointSlices"): // only 'webhook check' does, from its files
 		if got := got(); got.err != nil || len(got.found) > 0 {
-			t.Errorf("it must be admitted without a word of ours: %s", got)
+			t.Errorf("must be admitted without findings: %s", got)
 		}
 	case strings.HasPrefix(reason, "it exists in every cluster"), strings.HasPrefix(reason, "every Namespace is known"):
 	default:
-		t.Errorf("no test shows that %s", reason)
+		t.Errorf("no test covers: %s", reason)
 	}
 }
 
@@ -412,10 +413,10 @@ func (in *installation) waitForUpdatePermission() {
 		must.Succeed(in.t, err)
 	}
 	drop := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, modeAnnotation)
-	wait.Success(in.t, "updates are given defaults", func() error {
+	wait.Success(in.t, "updates get defaults", func() error {
 		got, err := services.Patch(in.t.Context(), name, types.MergePatchType, drop, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && got.Annotations[modeAnnotation] != "Disabled" {
-			err = errors.New("it is given nothing")
+			err = errors.New("no default was set")
 		}
 		return err
 	})

@@ -27,7 +27,7 @@ func (in *installation) reviewsSince(before, want reviewCounts) (got reviewCount
 		now := in.reviewCounts()
 		got = reviewCounts{now.defaults - before.defaults, now.services - before.services, now.namespaces - before.namespaces}
 		if got.defaults < want.defaults || got.services < want.services || got.namespaces < want.namespaces {
-			return fmt.Errorf("the webhooks were asked %s, want %s", got, want)
+			return fmt.Errorf("reviews %s, want %s", got, want)
 		}
 		return nil
 	})
@@ -37,10 +37,10 @@ func (in *installation) reviewsSince(before, want reviewCounts) (got reviewCount
 // TestTheAPIServerCallsTheWebhookOnlyWhereNeeded counts calls, because a client waits for each of them.
 func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 	in := install(t, manifests, 1)
-	in.namespace("asking", nil, nil)
-	in.namespace("silent", map[string]string{"vicinity.dev/admission": "disabled"}, nil)
+	in.namespace("reviewed", nil, nil)
+	in.namespace("opted-out", map[string]string{"vicinity.dev/admission": "disabled"}, nil)
 	wrong := map[string]string{keysAnnotation: "topology.kubernetes.io/zone"} // triggers a warning
-	services := in.Admin.CoreV1().Services("asking")
+	services := in.Admin.CoreV1().Services("reviewed")
 	create := func(namespace string, service *corev1.Service) error {
 		_, err := in.Admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
 		return err
@@ -66,11 +66,11 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 		do   func() error
 		want reviewCounts
 	}{
-		{"a create that says nothing", func() error { return create("asking", serviceOf("plain", nil)) }, reviewCounts{defaults: 1}},
+		{"a create without topology settings", func() error { return create("reviewed", serviceOf("plain", nil)) }, reviewCounts{defaults: 1}},
 		{"its update", func() error { return patch("plain", `{"spec": {"sessionAffinity": "ClientIP"}}`) }, reviewCounts{}},
 		{"its labels", func() error { return patch("plain", `{"metadata": {"labels": {"app": "x"}}}`) }, reviewCounts{}},
 		{"its deletion", func() error { return services.Delete(t.Context(), "plain", metav1.DeleteOptions{}) }, reviewCounts{}},
-		{"a create that says something", func() error { return create("asking", serviceOf("keyed", wrong)) }, reviewCounts{services: 1}},
+		{"a create with topology keys", func() error { return create("reviewed", serviceOf("keyed", wrong)) }, reviewCounts{services: 1}},
 		{"an update that changes nothing", func() error { return patch("keyed", `{}`) }, reviewCounts{}},
 		{"its finalizers", func() error { return patch("keyed", `{"metadata": {"finalizers": ["example.com/wait"]}}`) }, reviewCounts{}},
 		{"its status", func() error {
@@ -83,7 +83,7 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 		}, reviewCounts{services: 1}},
 		{"its deletion, with a finalizer", func() error { return services.Delete(t.Context(), "keyed", metav1.DeleteOptions{}) }, reviewCounts{}},
 		{"the end of its deletion", func() error { return patch("keyed", `{"metadata": {"finalizers": null}}`) }, reviewCounts{}},
-		{"a Service that opts out", func() error { return create("asking", labelled) }, reviewCounts{}},
+		{"a Service that opts out", func() error { return create("reviewed", labelled) }, reviewCounts{}},
 		// When a user removes the label, the response reports what it has hidden.
 		{"one that opts in again", func() error {
 			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": null}}}`)
@@ -91,27 +91,27 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 		{"one that opts out", func() error {
 			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": "disabled"}}}`)
 		}, reviewCounts{}},
-		{"more names than an API server searches soon", func() error { return create("asking", crowded) },
+		{"more labels than the match condition can evaluate", func() error { return create("reviewed", crowded) },
 			reviewCounts{defaults: 1, services: 1}},
-		{"a Namespace that opts out", func() error { return create("silent", serviceOf("keyed", wrong)) }, reviewCounts{}},
-		{"and says nothing", func() error { return create("silent", serviceOf("plain", nil)) }, reviewCounts{}},
+		{"a Namespace that opts out", func() error { return create("opted-out", serviceOf("keyed", wrong)) }, reviewCounts{}},
+		{"and a create without settings in it", func() error { return create("opted-out", serviceOf("plain", nil)) }, reviewCounts{}},
 		{"kube-system", func() error { return create("kube-system", serviceOf("keyed", wrong)) }, reviewCounts{}},
 		{"kube-public", func() error { return create("kube-public", serviceOf("plain", nil)) }, reviewCounts{}},
 		{"the webhook's own Namespace", func() error { return create(installedNamespace, serviceOf("keyed", wrong)) }, reviewCounts{}},
-		{"an ExternalName", func() error { return create("asking", outside) }, reviewCounts{}},
-		{"a headless Service", func() error { return create("asking", headless) }, reviewCounts{}},
+		{"an ExternalName", func() error { return create("reviewed", outside) }, reviewCounts{}},
+		{"a headless Service", func() error { return create("reviewed", headless) }, reviewCounts{}},
 		{"an EndpointSlice", func() error { return in.putSlice(t.Context(), []string{in.running()[0].pod.IPv4.String()}) }, reviewCounts{}},
-		{"a Namespace that says nothing", func() error { in.namespace("quiet", nil, nil); return nil }, reviewCounts{}},
-		{"a Namespace that says something", func() error {
-			in.namespace("talking", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
+		{"a Namespace without defaults", func() error { in.namespace("without-default", nil, nil); return nil }, reviewCounts{}},
+		{"a Namespace with a default", func() error {
+			in.namespace("with-default", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 			return nil
 		}, reviewCounts{namespaces: 1}},
-		{"a Namespace that opts out and says something", func() error {
-			in.namespace("mute", map[string]string{"vicinity.dev/admission": "disabled"}, map[string]string{"vicinity.dev/x": "y"})
+		{"a Namespace that opts out and has a setting", func() error {
+			in.namespace("opted-out-with-setting", map[string]string{"vicinity.dev/admission": "disabled"}, map[string]string{"vicinity.dev/x": "y"})
 			return nil
 		}, reviewCounts{}},
 		{"another label of a Namespace", func() error {
-			_, err := in.Admin.CoreV1().Namespaces().Patch(t.Context(), "quiet", types.MergePatchType,
+			_, err := in.Admin.CoreV1().Namespaces().Patch(t.Context(), "without-default", types.MergePatchType,
 				[]byte(`{"metadata": {"labels": {"team": "a"}}}`), metav1.PatchOptions{})
 			return err
 		}, reviewCounts{}},
@@ -121,7 +121,7 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 			t.Fatalf("%s: %v", step.what, err)
 		}
 		if got := in.reviewsSince(before, step.want); got != step.want {
-			t.Errorf("%s: the webhooks were asked %s, want %s", step.what, got, step.want)
+			t.Errorf("%s: reviews %s, want %s", step.what, got, step.want)
 		}
 	}
 	for _, namespace := range []string{"kube-system", installedNamespace} {

@@ -20,11 +20,11 @@ func TestAnInvalidConfigurationIsRejectedAtTheStart(t *testing.T) {
 	in.mount(fileHead + "stict: true\n")
 	r := in.run(in.from)
 	if state := r.State(); state != "exit status 1" {
-		t.Errorf("it ended with %s, want exit status 1", state)
+		t.Errorf("the webhook ended with %s, want exit status 1", state)
 	}
 	const want = "config.yaml:3: stict: unknown field; did you mean strict?"
 	if said := r.Log.String(); !strings.Contains(said, want) || strings.Contains(said, "serving") {
-		t.Errorf("it said:\n%s\nwant %q", said, want)
+		t.Errorf("log:\n%s\nwant %q", said, want)
 	}
 }
 
@@ -33,11 +33,11 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	pids := in.pids()
 	valid := func(want float64) {
 		t.Helper()
-		wait.Success(t, fmt.Sprintf("the metric is %v", want), func() error {
+		wait.Success(t, fmt.Sprintf("vicinity_webhook_configuration_valid is %v", want), func() error {
 			for _, r := range in.running() {
 				got, err := r.metric("vicinity_webhook_configuration_valid")
 				if err != nil || got != want {
-					return errors.Join(err, fmt.Errorf("%s says %v", r.pod.Name, got))
+					return errors.Join(err, fmt.Errorf("%s has %v", r.pod.Name, got))
 				}
 			}
 			return nil
@@ -66,7 +66,7 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	for _, r := range in.running() {
 		for _, want := range []string{"keeping the last good one", "config.yaml:5: rules.SVC022: "} {
 			if said := r.Log.String(); !strings.Contains(said, want) {
-				t.Errorf("%s did not say %q; it said:\n%s", r.pod.Name, want, said)
+				t.Errorf("%s did not log %q:\n%s", r.pod.Name, want, said)
 			}
 		}
 		must.Succeed(t, r.isReady())
@@ -76,7 +76,7 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	valid(1)
 	denied()
 	if now := in.pids(); !slices.Equal(now, pids) {
-		t.Errorf("the processes are %v, and were %v", now, pids)
+		t.Errorf("processes %v, want %v as before", now, pids)
 	}
 }
 

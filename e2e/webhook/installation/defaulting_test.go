@@ -71,11 +71,11 @@ func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 		t.Helper()
 		must.Succeed(t, err)
 		if got := service.Annotations[modeAnnotation]; got != want {
-			t.Errorf("the mode of %s is %q, want %q", service.Name, got, want)
+			t.Errorf("topology mode of %s: %q, want %q", service.Name, got, want)
 		}
 	}
 
-	t.Run("server-side apply again keeps it, and no field manager owns it", func(t *testing.T) {
+	t.Run("repeated server-side apply keeps it, and no field manager owns it", func(t *testing.T) {
 		object := `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "applied", "labels": {"round": "%d"}},
 			"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}`
 		for round := range 3 {
@@ -84,13 +84,13 @@ func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 			wantMode(t, applied, err, "Disabled")
 			for _, manager := range applied.ManagedFields {
 				if strings.Contains(manager.FieldsV1.GetRawString(), "topology-mode") {
-					t.Errorf("it belongs to %s", manager.Manager)
+					t.Errorf("owned by %s", manager.Manager)
 				}
 			}
 		}
 	})
-	t.Run("client-side apply again keeps it", func(t *testing.T) {
-		manifest := in.file("applied-again.yaml", `# Some kubectl take a file that begins with a brace for JSON.
+	t.Run("repeated client-side apply keeps it", func(t *testing.T) {
+		manifest := in.file("applied-again.yaml", `# Some versions of kubectl parse a file that begins with a brace as JSON.
 apiVersion: v1
 kind: Service
 metadata: {name: applied-again, namespace: giving}
@@ -102,7 +102,7 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 			wantMode(t, applied, err, "Disabled")
 		}
 	})
-	t.Run("a PUT that leaves it out drops it", func(t *testing.T) {
+	t.Run("a PUT without it removes it", func(t *testing.T) {
 		made, err := services.Create(t.Context(), serviceOf("put", nil), metav1.CreateOptions{})
 		wantMode(t, made, err, "Disabled")
 		put, err := services.Update(t.Context(), serviceOf("put", nil), metav1.UpdateOptions{})
@@ -116,13 +116,13 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 			t.Errorf("a PUT of a new Service with a mistake: %v", err)
 		}
 	})
-	t.Run("a name that is made up", func(t *testing.T) {
+	t.Run("a generated name", func(t *testing.T) {
 		generated := serviceOf("", nil)
 		generated.GenerateName = "made-up-"
 		made, err := services.Create(t.Context(), generated, metav1.CreateOptions{})
 		wantMode(t, made, err, "Disabled")
 		if !strings.HasPrefix(made.Name, "made-up-") {
-			t.Errorf("its name is %q", made.Name)
+			t.Errorf("generated name %q", made.Name)
 		}
 		generated = serviceOf("", map[string]string{keysAnnotation: "a b"})
 		generated.GenerateName = "made-up-"
@@ -149,11 +149,11 @@ items:
 		made, err := in.Admin.CoreV1().Services("giving-anew").Get(t.Context(), "web", metav1.GetOptions{})
 		wantMode(t, made, err, "Disabled")
 	})
-	t.Run("the audit log says why", func(t *testing.T) {
+	t.Run("the audit log has the source", func(t *testing.T) {
 		_, err := services.Create(t.Context(), serviceOf("audited", nil), metav1.CreateOptions{})
 		must.Succeed(t, err)
 		if got, want := givenBy(in.auditOf(t, "create", "giving")), "topology-mode=Disabled; source: namespace"; got != want {
-			t.Errorf("the audit log says %q, want %q", got, want)
+			t.Errorf("audit annotation %q, want %q", got, want)
 		}
 	})
 }
@@ -166,7 +166,7 @@ func TestADryRunGetsAResponseAndHasNoEffects(t *testing.T) {
 	given, err := services.Create(t.Context(), serviceOf("given", nil), dryRun)
 	must.Succeed(t, err)
 	if given.Annotations[modeAnnotation] != "Disabled" {
-		t.Errorf("it would be given %v", given.Annotations)
+		t.Errorf("annotations %v, want the default", given.Annotations)
 	}
 	_, err = services.Create(t.Context(), serviceOf("denied", map[string]string{keysAnnotation: "a b"}), dryRun)
 	if !slices.Equal(isDenied(err), []string{"SVC003"}) {
@@ -179,11 +179,11 @@ func TestADryRunGetsAResponseAndHasNoEffects(t *testing.T) {
 			"spec":     map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
 		})
 	if warned.err != nil || len(warned.found) == 0 || warned.found[0].Rule != "SVC027" {
-		t.Errorf("something to warn of: %s", warned)
+		t.Errorf("want a warning: %s", warned)
 	}
 	for _, name := range []string{"given", "denied", "warned"} {
 		if _, err := services.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("%s is there: %v", name, err)
+			t.Errorf("%s exists: %v", name, err)
 		}
 	}
 }

@@ -31,16 +31,16 @@ func TestAnOwnerIsNotifiedThatNobodyPublishesDemand(t *testing.T) {
 		must.Succeed(t, got.err)
 		return slices.ContainsFunc(got.found, func(want rulecases.Want) bool { return want.Rule == "SVC044" })
 	}
-	wait.Success(t, "the owner is told", func() error {
+	wait.Success(t, "the Service's owner is warned", func() error {
 		if !isTold() {
-			return errors.New("the owner is told nothing")
+			return errors.New("no warning")
 		}
 		return nil
 	})
 	in.publishDemand()
-	wait.Success(t, "the owner is told no more", func() error {
+	wait.Success(t, "the owner is no longer warned", func() error {
 		if isTold() {
-			return errors.New("the owner is still told")
+			return errors.New("still warned")
 		}
 		return nil
 	})

@@ -47,14 +47,14 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 
 	failed := in.failedReads(r)
 	in.keep(authority.Pair{Certificate: serverPair(t, issuer).Certificate, Key: second.Key})
-	wait.Success(t, "a pair that does not fit is counted", func() error {
+	wait.Success(t, "a mismatching pair is counted", func() error {
 		if now := in.failedReads(r); now <= failed {
-			return fmt.Errorf("%v failures, and %v before", now, failed)
+			return fmt.Errorf("%v failures, want more than %v", now, failed)
 		}
 		return nil
 	})
 	if said := r.Log.String(); !strings.Contains(said, "private key does not match public key") {
-		t.Errorf("the log does not say what is wrong with the pair:\n%s", said)
+		t.Errorf("the log does not report the mismatch:\n%s", said)
 	}
 	in.wantServed(r, second)
 	must.Succeed(t, r.isReady())
@@ -68,7 +68,7 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	in.waitForServed(r, trusted, third)
 	load.end(t)
 	if now := in.pids(); !slices.Equal(now, pids) {
-		t.Errorf("the processes are %v, and were %v", now, pids)
+		t.Errorf("processes %v, want %v as before", now, pids)
 	}
 	in.wantDenial()
 	in.wantUntouched(trusted)
@@ -135,7 +135,7 @@ func (in *installation) wantUntouched(bundle []byte) {
 	}
 	for i, found := range bundles {
 		if !bytes.Equal(found, bundle) {
-			in.t.Errorf("caBundle %d is\n%s\nand was written as\n%s", i, found, bundle)
+			in.t.Errorf("caBundle %d is\n%s\nwant as written\n%s", i, found, bundle)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (in *installation) failUnserved() {
 func (l *load) goOn(t *testing.T) {
 	t.Helper()
 	before := l.served.Load()
-	wait.Success(t, "requests go on", func() error {
+	wait.Success(t, "requests continue", func() error {
 		if now := l.served.Load(); now < before+40 {
 			return fmt.Errorf("%d requests", now-before)
 		}
@@ -174,7 +174,7 @@ func (in *installation) waitForServed(r *replica, bundle []byte, pair authority.
 	in.t.Helper()
 	wait.Success(in.t, "the new certificate is served", func() error {
 		if !in.isServed(r, bundle, pair) {
-			return errors.New("it is still the one before")
+			return errors.New("the old certificate is still served")
 		}
 		return nil
 	})
@@ -184,7 +184,7 @@ func (in *installation) waitForServed(r *replica, bundle []byte, pair authority.
 func (in *installation) wantServed(r *replica, pair authority.Pair) {
 	in.t.Helper()
 	if !in.isServed(r, in.bundles()[0], pair) {
-		in.t.Error("another certificate is served")
+		in.t.Error("a different certificate is served")
 	}
 	in.wantDenial()
 }
@@ -211,7 +211,7 @@ func (in *installation) failedReads(r *replica) float64 {
 func (in *installation) wantNoRights() {
 	in.t.Helper()
 	if !in.may(authorizationv1.ResourceAttributes{Verb: "list", Resource: "nodes"}) {
-		in.t.Error("it may not list Nodes")
+		in.t.Error("the ServiceAccount may not list Nodes")
 	}
 	var rights []authorizationv1.ResourceAttributes
 	for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
@@ -226,7 +226,7 @@ func (in *installation) wantNoRights() {
 	}
 	for _, right := range rights {
 		if in.may(right) {
-			in.t.Errorf("it may %s %s", right.Verb, right.Resource)
+			in.t.Errorf("the ServiceAccount may %s %s", right.Verb, right.Resource)
 		}
 	}
 }
@@ -257,10 +257,10 @@ func (in *installation) wantNoCertificateRequests() {
 		case "nodes":
 			sawNodes = true
 		case "secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations":
-			in.t.Errorf("the webhook asked: %s %s", line.Verb, line.RequestURI)
+			in.t.Errorf("request of the webhook: %s %s", line.Verb, line.RequestURI)
 		}
 	}
 	if !sawNodes {
-		in.t.Error("the audit log does not have that the webhook asked for Nodes")
+		in.t.Error("the audit log has no request of the webhook for Nodes")
 	}
 }

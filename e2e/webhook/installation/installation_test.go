@@ -135,7 +135,7 @@ func (in *installation) waitForPermission() {
 		wait.Success(in.t, "permission to "+attributes.Verb+" "+attributes.Resource, func() error {
 			response, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
 			if err == nil && !response.Status.Allowed {
-				err = errors.New("it is not allowed")
+				err = errors.New("not allowed yet")
 			}
 			return err
 		})
@@ -197,7 +197,7 @@ func (in *installation) resumeKubelet() {
 		for ctx.Err() == nil {
 			in.probeAll()
 			if err := in.writeSlice(ctx); err != nil && ctx.Err() == nil {
-				in.t.Errorf("writing the EndpointSlice: %v", err)
+				in.t.Errorf("write the EndpointSlice: %v", err)
 			}
 			select {
 			case <-ctx.Done():
@@ -263,7 +263,7 @@ func (in *installation) end() {
 	for _, r := range in.replicas {
 		r.kill()
 		if r.Log.Has("PRIVATE KEY") {
-			in.t.Errorf("%s has a key in its log", r.pod.Name)
+			in.t.Errorf("the log of %s contains a private key", r.pod.Name)
 		}
 	}
 	in.removeConfigurations()
@@ -298,9 +298,9 @@ func (in *installation) configure(text string) {
 	in.t.Helper()
 	before := in.configured()
 	in.mount(text)
-	wait.Success(in.t, "the configuration is in force", func() error {
+	wait.Success(in.t, "the configuration is active", func() error {
 		if now := in.configured(); slices.ContainsFunc(now, func(at float64) bool { return slices.Contains(before, at) }) {
-			return errors.New("it is still the one before")
+			return errors.New("the previous configuration is still active")
 		}
 		return nil
 	})
@@ -363,7 +363,7 @@ func (in *installation) namespace(name string, labels, annotations map[string]st
 	}
 }
 
-// isReviewing reports whether an invalid object is denied (judges), and whether a default is applied (defaults).
+// isReviewing reports whether an invalid object is denied (denies), and whether a default is applied (defaults).
 func (in *installation) isReviewing(ctx context.Context) (judges, defaults bool, err error) {
 	services := in.Admin.CoreV1().Services(probedNamespace)
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -382,10 +382,10 @@ func (in *installation) isReviewing(ctx context.Context) (judges, defaults bool,
 // waitForReviews waits until the API server has the configurations and the webhook's endpoints.
 func (in *installation) waitForReviews() {
 	in.t.Helper()
-	wait.Success(in.t, "both webhooks are asked", func() error {
+	wait.Success(in.t, "both webhooks are called", func() error {
 		judges, defaults, err := in.isReviewing(in.t.Context())
 		if err == nil && (!judges || !defaults) {
-			err = fmt.Errorf("judged %v, given defaults %v", judges, defaults)
+			err = fmt.Errorf("denies %v, applies defaults %v", judges, defaults)
 		}
 		return err
 	})
@@ -393,10 +393,10 @@ func (in *installation) waitForReviews() {
 
 func (in *installation) waitForNoReviews() {
 	in.t.Helper()
-	wait.Success(in.t, "no webhook is asked", func() error {
+	wait.Success(in.t, "no webhook is called", func() error {
 		judges, defaults, err := in.isReviewing(context.Background())
 		if err == nil && (judges || defaults) {
-			err = fmt.Errorf("judged %v, given defaults %v", judges, defaults)
+			err = fmt.Errorf("denies %v, applies defaults %v", judges, defaults)
 		}
 		return err
 	})

@@ -23,7 +23,7 @@ const timeout = 2 * time.Second
 // outages are the ways in which no replica responds. Each begins with a replica that works, while kubelet reports no
 // change.
 var outages = map[string]func(t *testing.T, in *installation){
-	"the processes are gone": func(_ *testing.T, in *installation) {
+	"the processes were killed": func(_ *testing.T, in *installation) {
 		for _, r := range in.running() {
 			r.kill()
 		}
@@ -47,10 +47,10 @@ func (in *installation) breakDown(t *testing.T, begin func(t *testing.T, in *ins
 	t.Helper()
 	in.pause()
 	begin(t, in)
-	wait.Success(t, "the API server has noticed", func() error {
+	wait.Success(t, "the API server notices the outage", func() error {
 		judges, defaults, err := in.isReviewing(t.Context())
 		if err == nil && (judges || defaults) {
-			err = errors.New("a replica answers")
+			err = errors.New("a replica still responds")
 		}
 		if apierrors.IsInternalError(err) { // with the overlay enforce
 			return nil
@@ -92,7 +92,7 @@ func TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced(t *testing.T) {
 	ctx, services := t.Context(), in.Admin.CoreV1().Services(probedNamespace)
 	_, err := services.Create(ctx, serviceOf("kept", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
 	must.Succeed(t, err)
-	in.breakDown(t, outages["the processes are gone"])
+	in.breakDown(t, outages["the processes were killed"])
 
 	optOut := []byte(`{"metadata": {"labels": {"vicinity.dev/admission": "disabled"}}, "spec": {"sessionAffinity": "ClientIP"}}`)
 	_, err = services.Patch(ctx, "kept", types.MergePatchType, optOut, metav1.PatchOptions{})
@@ -113,7 +113,7 @@ func TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced(t *testing.T) {
 	plain, err := services.Create(ctx, serviceOf("plain", nil), metav1.CreateOptions{})
 	must.Succeed(t, err)
 	if plain.Annotations[modeAnnotation] != "" {
-		t.Errorf("it was given a default: %v", plain.Annotations)
+		t.Errorf("got a default: %v", plain.Annotations)
 	}
 	plain.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	_, err = services.Update(ctx, plain, metav1.UpdateOptions{})
@@ -161,7 +161,7 @@ func TestAnUninstallationLeavesNothingBehind(t *testing.T) {
 	} {
 		printed := in.Kubectl(in.t, "get", kinds, "--all-namespaces", "-l", "app.kubernetes.io/name="+installedName, "-o", "name")
 		if printed != "" {
-			t.Errorf("there are still:\n%s", printed)
+			t.Errorf("leftover objects:\n%s", printed)
 		}
 	}
 	in.waitForNoReviews()

@@ -44,11 +44,11 @@ func TestDeletingIsAlwaysAllowed(t *testing.T) {
 		_, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
 		must.Succeed(t, err)
 		if _, err := services.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("%s is still there: %v", name, err)
+			t.Errorf("%s still exists: %v", name, err)
 		}
 	}
 	if after := in.reviews("/validate-services"); after != before {
-		t.Errorf("%v reviews were asked for", after-before)
+		t.Errorf("%v reviews, want none", after-before)
 	}
 
 	// The same holds for a Namespace.

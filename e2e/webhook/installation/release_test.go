@@ -31,7 +31,7 @@ func TestTheAPIServerAcceptsTheDistributionsOfItsVersion(t *testing.T) {
 			}
 		case !server.IsAtLeast(since):
 			if !apierrors.IsInvalid(err) || len(deniedBy(err)) > 0 {
-				t.Errorf("%s must be refused, and not by us: %v", value, err)
+				t.Errorf("%s must be rejected by the API server itself: %v", value, err)
 			}
 		case err != nil || made.Spec.TrafficDistribution == nil || *made.Spec.TrafficDistribution != value:
 			t.Errorf("%s must be kept: error %v, stored %v", value, err, made.Spec.TrafficDistribution)

@@ -120,7 +120,7 @@ func (s *town) auditOf(t *testing.T, verb, namespace string) site.Request {
 				return nil
 			}
 		}
-		return errors.New("it is not there")
+		return errors.New("no such entry yet")
 	})
 	return found
 }
@@ -142,7 +142,7 @@ func (in *installation) checkForbidden() {
 		}
 		seen++
 		if code := line.ResponseStatus.Code; code == http.StatusForbidden || code == http.StatusUnauthorized {
-			in.t.Errorf("the webhook was answered %d: %s %s", code, line.Verb, line.RequestURI)
+			in.t.Errorf("the webhook got status %d: %s %s", code, line.Verb, line.RequestURI)
 		}
 	}
 	if seen == 0 {

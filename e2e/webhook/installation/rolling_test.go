@@ -31,9 +31,9 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 		coming := in.startReplica()
 		wait.Success(t, "the new replica is ready", coming.isReady)
 		must.Succeed(t, leaving.Signal(syscall.SIGTERM))
-		wait.Success(t, "requests go on", func() error {
+		wait.Success(t, "requests continue", func() error {
 			if load.served.Load() < before+100 {
-				return errors.New("not enough of them")
+				return errors.New("not enough requests yet")
 			}
 			return nil
 		})
@@ -41,7 +41,7 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	for _, left := range old {
 		err := left.Wait()
 		if said := left.Log.String(); err != nil || !strings.Contains(said, "draining") || !strings.Contains(said, "msg=ended") {
-			t.Errorf("%s ended (%v) and said:\n%s", left.pod.Name, err, said)
+			t.Errorf("%s ended (%v), log:\n%s", left.pod.Name, err, said)
 		}
 	}
 	in.callEveryReplica()

@@ -39,7 +39,7 @@ func TestReplicasThatStartAtOnceAgree(t *testing.T) {
 			for _, r := range in.running() {
 				expires, err := r.metric("vicinity_webhook_certificate_expiry_timestamp_seconds", `certificate="authority"`)
 				if err != nil || int64(expires) != authority.NotAfter.Unix() {
-					t.Errorf("%s says that its CA expires at %v (%v), want %s", r.pod.Name, expires, err, authority.NotAfter)
+					t.Errorf("%s reports that its CA expires at %v (%v), want %s", r.pod.Name, expires, err, authority.NotAfter)
 				}
 				served, err := in.shake(r, bundles[0], &tls.Config{MinVersion: tls.VersionTLS13})
 				must.Succeed(t, err)
@@ -94,7 +94,7 @@ func (in *installation) shake(r *replica, bundle []byte, config *tls.Config) (tl
 func (in *installation) callEveryReplica() {
 	in.t.Helper()
 	services := in.Admin.CoreV1().Services(probedNamespace)
-	wait.Success(in.t, "every replica is asked", func() error {
+	wait.Success(in.t, "every replica is called", func() error {
 		var requests sync.WaitGroup
 		errs := make(chan error, 16)
 		for range cap(errs) {
@@ -111,7 +111,7 @@ func (in *installation) callEveryReplica() {
 		for _, r := range in.running() {
 			count, err := r.metric("vicinity_webhook_review_duration_seconds_count", `outcome="allowed"`, `path="/validate-services"`)
 			if err != nil || count == 0 {
-				return errors.Join(err, fmt.Errorf("%s is not asked", r.pod.Name))
+				return errors.Join(err, fmt.Errorf("%s was not called", r.pod.Name))
 			}
 		}
 		return nil

@@ -64,7 +64,7 @@ func (w *twin) storeOld(cases []locatedCase) {
 		}
 		if c.Old != nil {
 			if response := w.create(w.t, c.put(w.t, c.Old)); response.err != nil {
-				w.t.Fatalf("%s: storing the old object: %v", c.Name, response.err)
+				w.t.Fatalf("%s: store the old object: %v", c.Name, response.err)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func (w *twin) testCases(t *testing.T, cases []locatedCase) {
 		}
 	}
 	if count == 0 {
-		t.Error("no case is for the policies")
+		t.Error("no case covers the policies")
 	}
 }
 
@@ -89,7 +89,7 @@ func (w *twin) testCase(t *testing.T, c locatedCase) {
 	checkViolations(t, c.wantViolations(), response)
 	if response.err == nil && c.Kind() == "Service" {
 		if diff := cmp.Diff(w.wantSettings(t, c), settingsOf(t, response.stored)); diff != "" {
-			t.Errorf("topology settings of what is stored (-want +got):\n%s", diff)
+			t.Errorf("stored topology settings (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func checkViolations(t *testing.T, want []rulecases.Want, response response) {
 			return word.rule == one.Rule && word.action == one.Action && strings.Contains(word.text, one.Path+": ")
 		}
 		if !slices.ContainsFunc(response.violations, isFound) {
-			t.Errorf("%s is not said of %s", one.Rule, one.Path)
+			t.Errorf("no %s for %s", one.Rule, one.Path)
 		}
 	}
 	for _, word := range response.violations {

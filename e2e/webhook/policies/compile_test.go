@@ -97,7 +97,7 @@ func shipped(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy 
 		}
 	}
 	if len(policies) == 0 {
-		t.Fatalf("there are no policies in %v", files)
+		t.Fatalf("no policies in %v", files)
 	}
 	return policies
 }

@@ -54,16 +54,16 @@ func (w *twin) testWriting(t *testing.T) {
 	applied := w.apply(t, serviceOf("writing", "applied"))
 	checkSettings(t, "server-side apply", w.auto(), applied)
 	again := w.apply(t, serviceOf("writing", "applied"))
-	checkSettings(t, "the same once more", w.auto(), again)
+	checkSettings(t, "repeated server-side apply", w.auto(), again)
 	if diff := cmp.Diff(versionOf(applied), versionOf(again)); diff != "" {
-		t.Errorf("a repeated apply changes something (-before +after):\n%s", diff)
+		t.Errorf("a repeated apply changed the object (-before +after):\n%s", diff)
 	}
 
 	checkSettings(t, "a create", w.auto(), w.create(t, serviceOf("writing", "web")))
 	checkSettings(t, "a PUT without the annotation", none, w.replace(t, serviceOf("writing", "web")))
 	own := serviceOf("writing", "own", annotated(policy.TopologyModeAnnotation, "Disabled"))
 	disabled := map[rules.Setting]string{rules.TopologyMode: "Disabled"}
-	checkSettings(t, "a setting of its own", disabled, w.create(t, own))
+	checkSettings(t, "its own setting", disabled, w.create(t, own))
 	w.testClientSideApply(t)
 }
 
@@ -80,7 +80,7 @@ func (w *twin) testClientSideApply(t *testing.T) {
 	const path = `jsonpath={.metadata.annotations.service\.kubernetes\.io/topology-mode}`
 	mode := w.Kubectl(t, "get", "service", "by-kubectl", "-n", "writing", "-o", path)
 	if mode != w.auto()[rules.TopologyMode] {
-		t.Errorf("after two applies topology-mode is %q", mode)
+		t.Errorf("topology-mode after two applies: %q", mode)
 	}
 }
 
@@ -96,13 +96,13 @@ func (w *twin) testDeletion(t *testing.T) {
 	must.Succeed(t, w.Admin.CoreV1().Services("deletion").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	wrong := annotated(policy.TopologyKeysAnnotation, "a b")
 	if response := w.replace(t, serviceOf("deletion", "web", held, wrong)); response.err != nil || len(response.violations) > 0 {
-		t.Errorf("a wrong annotation on what is being deleted: %v", response)
+		t.Errorf("an invalid annotation on a Service that is being deleted: %v", response)
 	}
 	if response := w.replace(t, serviceOf("deletion", "web", wrong)); response.err != nil || len(response.violations) > 0 {
-		t.Errorf("taking the finalizer away: %v", response)
+		t.Errorf("remove finalizer: %v", response)
 	}
 	if _, err := w.Admin.CoreV1().Services("deletion").Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
-		t.Error("the Service is still there")
+		t.Error("the Service still exists")
 	}
 }
 
@@ -117,7 +117,7 @@ func (w *twin) testOptingOut(t *testing.T) {
 	wrong := annotated(policy.TopologyKeysAnnotation, "a b")
 	for _, namespace := range []string{"kube-system", "kube-public", "kube-node-lease", "vicinity-system", "opted-out"} {
 		if response := w.create(t, serviceOf(namespace, "wrong", wrong)); response.err != nil || len(response.violations) > 0 {
-			t.Errorf("a wrong Service in %s: %v", namespace, response)
+			t.Errorf("an invalid Service in %s: %v", namespace, response)
 		}
 	}
 	none := map[rules.Setting]string{}
@@ -131,7 +131,7 @@ func (w *twin) testControllers(t *testing.T) {
 	slice.Labels = nil
 	slice.Endpoints[0].Zone = new("us east!!")
 	if _, err := w.Admin.DiscoveryV1().EndpointSlices("controllers").Create(t.Context(), slice, metav1.CreateOptions{}); err == nil {
-		t.Error("an administrator may write a zone that is none")
+		t.Error("an administrator may write an invalid zone")
 	}
 	// The slice is written by a ServiceAccount of kube-system, like those of the controllers.
 	config, err := w.ClientConfig("system:serviceaccount:kube-system:endpointslice-controller",
@@ -152,7 +152,7 @@ func (w *twin) testRealController(t *testing.T) {
 		selector := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=web"}
 		slices, err := w.Admin.DiscoveryV1().EndpointSlices("controllers").List(t.Context(), selector)
 		if err == nil && len(slices.Items) == 0 {
-			err = fmt.Errorf("there is none")
+			err = fmt.Errorf("no EndpointSlice")
 		}
 		return err
 	})
@@ -183,10 +183,10 @@ func (w *twin) testLargeObjects(t *testing.T) {
 		"one long key": {annotated(policy.TopologyKeysAnnotation, strings.Repeat("x", most)), "SVC003"},
 		"spaces":       {annotated(policy.TopologyKeysAnnotation, strings.Repeat(" ", most)), "SVC001"},
 		"a long mode":  {annotated(policy.TopologyModeAnnotation, strings.Repeat("x", most)), ""},
-		"what was applied": {annotated(corev1.LastAppliedConfigAnnotation,
+		"last-applied configuration": {annotated(corev1.LastAppliedConfigAnnotation,
 			`{"spec":{"topologyKeys":["`+strings.Repeat("x", most-200)+`"]}}`), ""},
-		"many annotations":               {many, ""},
-		"many annotations and one wrong": {manyAndWrong, "SVC003"},
+		"many annotations":              {many, ""},
+		"many annotations, one invalid": {manyAndWrong, "SVC003"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := w.create(t, serviceOf("large", "web", c.change), "dryRun=All")
@@ -214,13 +214,13 @@ func (w *twin) testLargeSlice(t *testing.T) {
 	}
 	endpoints[most-1].(map[string]any)["zone"] = "us east!!"
 	if response := w.create(t, slice, "dryRun=All"); !response.reports("EPS001") {
-		t.Errorf("%d endpoints and one wrong: %.2000v", most, response)
+		t.Errorf("%d endpoints, one invalid: %.2000v", most, response)
 	}
 }
 
 // testClusterDefaults configures each cluster-wide default in the cases, as described in the README.
 func (w *twin) testClusterDefaults(t *testing.T, cases []locatedCase) {
-	w.Needs(t, release.HasMutatingPolicies, "a policy that gives defaults")
+	w.Needs(t, release.HasMutatingPolicies, "a policy that sets defaults")
 	byDefault := map[rulecases.Setting][]locatedCase{}
 	for _, c := range cases {
 		if s := c.Settings; s != nil && s.Default != nil && !s.OnUpdate && !s.WithAffinity && s.ProxyName == "" {
@@ -228,7 +228,7 @@ func (w *twin) testClusterDefaults(t *testing.T, cases []locatedCase) {
 		}
 	}
 	if len(byDefault) == 0 {
-		t.Error("no case has a default of the cluster")
+		t.Error("no case has a cluster-wide default")
 	}
 	w.namespace(t, "without-default", nil)
 	for given, chosen := range byDefault {
@@ -245,11 +245,11 @@ func (w *twin) giveDefault(t *testing.T, given rulecases.Setting) {
 	expression := fmt.Sprintf("{%q: %q}", defaultAnnotations[given.Setting], given.Value)
 	w.mustDo(t, "value: cluster", example, expression)
 	want := map[rules.Setting]string{given.Setting: given.Value}
-	wait.Success(t, "Services are given "+expression, func() error {
+	wait.Success(t, "Services get "+expression, func() error {
 		response := w.create(t, serviceOf("without-default", "web"), "dryRun=All")
 		must.Succeed(t, response.err)
 		if diff := cmp.Diff(want, settingsOf(t, response.stored)); diff != "" {
-			return fmt.Errorf("not this one (-want +got):\n%s", diff)
+			return fmt.Errorf("settings (-want +got):\n%s", diff)
 		}
 		return nil
 	})

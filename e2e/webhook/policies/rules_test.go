@@ -32,9 +32,9 @@ func (w *twin) testApply(t *testing.T) {
 		t.Errorf("apply -k:\n%s", again)
 	}
 	// The policies themselves show whether they work.
-	wait.Success(t, "what the README says is refused", func() error {
+	wait.Success(t, "the README's example is denied", func() error {
 		if output, err := w.do(t, "kubectl create --dry-run=server"); err == nil || !strings.Contains(err.Error(), "[NS001]") {
-			return fmt.Errorf("kubectl says: %s: %w", output, err)
+			return fmt.Errorf("kubectl: %s: %w", output, err)
 		}
 		return nil
 	})
@@ -55,11 +55,11 @@ func (w *twin) waitForAll() {
 	if !w.IsAtLeast(release.HasMutatingPolicies) {
 		return
 	}
-	wait.Success(w.t, "Services are given defaults", func() error {
+	wait.Success(w.t, "Services get defaults", func() error {
 		response := w.create(w.t, serviceOf(probed, "web"), "dryRun=All")
 		must.Succeed(w.t, response.err)
 		if settingsOf(w.t, response.stored)[rules.TopologyMode] != "Auto" {
-			return fmt.Errorf("this one is not")
+			return fmt.Errorf("no default was set")
 		}
 		return nil
 	})
@@ -67,9 +67,9 @@ func (w *twin) waitForAll() {
 
 func (w *twin) waitForRule(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
-	wait.Success(t, string(rule)+" is in force", func() error {
+	wait.Success(t, string(rule)+" is active", func() error {
 		if response := w.create(t, object, "dryRun=All"); !response.reports(rule) {
-			return fmt.Errorf("answer: %v", response)
+			return fmt.Errorf("response: %v", response)
 		}
 		return nil
 	})
@@ -112,19 +112,19 @@ func (w *twin) badExamples() map[rules.ID]map[string]any {
 func (w *twin) testTypes(t *testing.T) {
 	policies := w.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	var list *admissionregistrationv1.ValidatingAdmissionPolicyList
-	wait.Success(t, "the types in all policies are checked", func() (err error) {
+	wait.Success(t, "all policies are type-checked", func() (err error) {
 		if list, err = policies.List(t.Context(), metav1.ListOptions{LabelSelector: label}); err != nil {
 			return err
 		}
 		for _, one := range list.Items {
 			if one.Status.TypeChecking == nil || one.Status.ObservedGeneration != one.Generation {
-				return fmt.Errorf("those in %s are not", one.Name)
+				return fmt.Errorf("policy %s is not type-checked", one.Name)
 			}
 		}
 		return nil
 	})
 	if len(list.Items) != len(w.badExamples()) {
-		t.Errorf("there are %d policies, and a known bad object for %d", len(list.Items), len(w.badExamples()))
+		t.Errorf("%d policies, but invalid examples for %d", len(list.Items), len(w.badExamples()))
 	}
 	for _, one := range list.Items {
 		for _, warning := range one.Status.TypeChecking.ExpressionWarnings {
@@ -146,11 +146,11 @@ func (w *twin) testNoExpressionFails(t *testing.T) {
 		checks++
 		isMutating := strings.Contains(line, "_mutating_")
 		if strings.Contains(line, `enforcement_action="allow"`) || isMutating && !strings.Contains(line, `error_type="no_error"`) {
-			t.Errorf("an expression has failed: %s", line)
+			t.Errorf("an expression failed: %s", line)
 		}
 	}
 	if checks == 0 {
-		t.Error("there are no metrics of policies")
+		t.Error("no policy metrics")
 	}
 }
 
@@ -167,9 +167,9 @@ func (w *twin) testRuleOff(t *testing.T) {
 
 func (w *twin) waitForAcceptance(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
-	wait.Success(t, string(rule)+" is out of force", func() error {
+	wait.Success(t, string(rule)+" is inactive", func() error {
 		if response := w.create(t, object, "dryRun=All"); response.reports(rule) {
-			return fmt.Errorf("answer: %v", response)
+			return fmt.Errorf("response: %v", response)
 		}
 		return nil
 	})
@@ -183,9 +183,9 @@ func (w *twin) testNamedProxy(t *testing.T, cases []locatedCase) {
 	}
 	foreign := w.badExamples()["SVC027"]
 	w.waitForRule(t, "SVC035", foreign)
-	wait.Success(t, "Services of the default proxy are given nothing", func() error {
+	wait.Success(t, "Services of the default proxy get no defaults", func() error {
 		if response := w.create(t, serviceOf(probed, "web"), "dryRun=All"); len(settingsOf(t, response.stored)) > 0 {
-			return fmt.Errorf("this one is: %v", settingsOf(t, response.stored))
+			return fmt.Errorf("got a default: %v", settingsOf(t, response.stored))
 		}
 		return nil
 	})
@@ -197,7 +197,7 @@ func (w *twin) testNamedProxy(t *testing.T, cases []locatedCase) {
 		}
 	}
 	if count == 0 {
-		t.Error("no case has a proxy with a name")
+		t.Error("no case has a named proxy")
 	}
 	w.mustDo(t, installCommand)
 	w.waitForAcceptance(t, "SVC035", foreign)
@@ -211,7 +211,7 @@ func (w *twin) testStrict(t *testing.T, cases []locatedCase) {
 	w.Kubectl(t, "apply", "-k", strict)
 	wait.Success(t, "an unknown mode is denied", func() error {
 		if response := w.create(t, w.badExamples()["SVC022"], "dryRun=All"); response.err == nil {
-			return fmt.Errorf("answer: %v", response)
+			return fmt.Errorf("response: %v", response)
 		}
 		return nil
 	})
@@ -223,10 +223,10 @@ func (w *twin) testStrict(t *testing.T, cases []locatedCase) {
 		count++
 		t.Run(c.Name, func(t *testing.T) {
 			// The policy is active with its new variable once exactly the cases that should be denied are denied.
-			wait.Success(t, "the overlay is in force", func() error {
+			wait.Success(t, "the overlay is active", func() error {
 				response := w.request(t, c, "dryRun=All")
 				if (response.err != nil) != denies(c) {
-					return fmt.Errorf("answer: %v", response)
+					return fmt.Errorf("response: %v", response)
 				}
 				return nil
 			})
@@ -234,7 +234,7 @@ func (w *twin) testStrict(t *testing.T, cases []locatedCase) {
 		})
 	}
 	if count == 0 {
-		t.Error("no case is about strict mode")
+		t.Error("no case covers strict mode")
 	}
 }
 
@@ -253,11 +253,11 @@ func (w *twin) testRemoval(t *testing.T) {
 	for rule, object := range w.badExamples() {
 		w.waitForAcceptance(t, rule, object)
 	}
-	wait.Success(t, "no Service is given a default", func() error {
+	wait.Success(t, "no Service gets a default", func() error {
 		response := w.create(t, serviceOf(probed, "web"), "dryRun=All")
 		must.Succeed(t, response.err)
 		if settings := settingsOf(t, response.stored); len(settings) > 0 {
-			return fmt.Errorf("this one is: %v", settings)
+			return fmt.Errorf("got a default: %v", settings)
 		}
 		return nil
 	})
@@ -269,6 +269,6 @@ func (w *twin) testDefaultsAreRejected(t *testing.T) {
 	t.Helper()
 	_, err := w.TryKubectl(t.Context(), "apply", "-f", defaults)
 	if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy"`) {
-		t.Errorf("applying %s: %v", defaults, err)
+		t.Errorf("apply %s: %v", defaults, err)
 	}
 }

@@ -40,7 +40,7 @@ func Of(t testing.TB, api *site.Site) Release {
 	must.Succeed(t, err)
 	r := Release{parsed}
 	if os.Getenv(binaries.OfYours) == "" && !r.IsAtLeast(hasEverything) {
-		t.Fatalf("the lab's API server says that it is %s, with which tests would be left out", response.GitVersion)
+		t.Fatalf("the lab's API server is %s, so that tests would be skipped", response.GitVersion)
 	}
 	return r
 }
@@ -49,7 +49,7 @@ func Of(t testing.TB, api *site.Site) Release {
 // so that no test can check less there.
 func (r Release) IsAtLeast(minor uint) bool {
 	if minor > hasEverything {
-		panic(fmt.Sprintf("a test wants Kubernetes 1.%d, and with 1.%d no test may do less than it can", minor, hasEverything))
+		panic(fmt.Sprintf("a test requires Kubernetes 1.%d, but with 1.%d no test may be skipped", minor, hasEverything))
 	}
 	return r.version.AtLeast(version.MajorMinor(1, minor))
 }
@@ -58,7 +58,7 @@ func (r Release) IsAtLeast(minor uint) bool {
 func (r Release) Needs(t *testing.T, minor uint, what string) {
 	t.Helper()
 	if !r.IsAtLeast(minor) {
-		t.Skipf("Kubernetes %s: %s came with 1.%d", r.version, what, minor)
+		t.Skipf("Kubernetes %s: %s requires 1.%d", r.version, what, minor)
 	}
 }
 

@@ -64,10 +64,10 @@ func run(ctx context.Context, args []string) error {
 	}
 	version = strings.TrimSpace(version)
 	if err := os.MkdirAll(filepath.Join(root, "kind"), 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "kind", "version"), []byte(version), 0o644); err != nil {
-		return fmt.Errorf("writing the version of Kubernetes: %w", err)
+		return fmt.Errorf("write Kubernetes version: %w", err)
 	}
 	names, err := output(ctx, programs.Path(binaries.Kubeadm, "kubeadm"), "config", "images", "list", "--kubernetes-version", version)
 	if err != nil {
@@ -113,7 +113,7 @@ func writeImages(root, pause string, names []string, programs binaries.Programs)
 }
 
 // kubeProxyTools returns the programs that kube-proxy calls: nft, and iptables to remove its old rules. This kernel may
-// lack the legacy iptables, so it is the nftables variant.
+// lack the legacy iptables, so the nftables variant is used.
 func kubeProxyTools() (map[string]string, error) {
 	files, err := image.Tools("nft", "conntrack", "iptables-nft")
 	if err != nil {
@@ -126,7 +126,7 @@ func kubeProxyTools() (map[string]string, error) {
 	}
 	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
 	if err != nil {
-		return nil, fmt.Errorf("looking for the extensions of iptables: %w", err)
+		return nil, fmt.Errorf("find iptables extensions: %w", err)
 	}
 	for _, extension := range extensions {
 		files[extension] = extension
@@ -137,13 +137,13 @@ func kubeProxyTools() (map[string]string, error) {
 func install(from, to string) error {
 	content, err := os.ReadFile(from)
 	if err != nil {
-		return fmt.Errorf("installing a program: %w", err)
+		return fmt.Errorf("install program: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return fmt.Errorf("installing %s: %w", to, err)
+		return fmt.Errorf("install %s: %w", to, err)
 	}
 	if err := os.WriteFile(to, content, 0o755); err != nil {
-		return fmt.Errorf("installing %s: %w", to, err)
+		return fmt.Errorf("install %s: %w", to, err)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func install(from, to string) error {
 func output(ctx context.Context, program string, args ...string) (string, error) {
 	output, err := exec.CommandContext(ctx, program, args...).Output()
 	if err != nil {
-		return "", fmt.Errorf("running %s %s: %w", filepath.Base(program), strings.Join(args, " "), err)
+		return "", fmt.Errorf("run %s %s: %w", filepath.Base(program), strings.Join(args, " "), err)
 	}
 	return string(output), nil
 }

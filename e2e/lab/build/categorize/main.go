@@ -51,10 +51,10 @@ func answerAll(input io.Reader, output io.Writer) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("reading a case: %w", err)
+			return fmt.Errorf("read case: %w", err)
 		}
 		if err := encoder.Encode(categorize(asked)); err != nil {
-			return fmt.Errorf("writing an answer: %w", err)
+			return fmt.Errorf("write answer: %w", err)
 		}
 	}
 }

@@ -195,6 +195,6 @@ func (c *channel) callUntil(next command, started time.Time) {
 		}
 	}
 	missing := slices.DeleteFunc(slices.Clone(next.Until), func(server string) bool { return seen[server] })
-	c.result.Wrong = fmt.Sprintf("after %d ms of %v these have not answered: %v; the last %d calls reached nobody else",
+	c.result.Wrong = fmt.Sprintf("timed out after %d ms waiting for %v: no reply from %v; the last %d calls reached no other server",
 		next.Timeout, next.Until, missing, inRow)
 }

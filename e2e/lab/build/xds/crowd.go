@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// crowd is a set of streams that subscribe to endpoints at one server. It is the first line of the input.
+// crowd describes streams that subscribe to endpoints at one server. It is the first line of the input.
 type crowd struct {
 	Server      string     `json:"server"`
 	Connections int        `json:"connections"`
@@ -104,7 +104,7 @@ func (w *watchers) watch(conn *grpc.ClientConn, names []string) error {
 		}
 		response, err := stream.Recv()
 		if err != nil {
-			return fmt.Errorf("a stream of the crowd: %w", err)
+			return fmt.Errorf("receive on a stream: %w", err)
 		}
 		request = &discovery.DiscoveryRequest{
 			TypeUrl: assignmentType, ResourceNames: names, ResponseNonce: response.Nonce, VersionInfo: response.VersionInfo,

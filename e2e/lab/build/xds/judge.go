@@ -67,7 +67,7 @@ func judge(message []byte) (verdict, error) {
 			return result, err
 		}
 		if packed.TypeUrl != response.TypeUrl {
-			return result, fmt.Errorf("a resource is a %s", packed.TypeUrl)
+			return result, fmt.Errorf("resource has type %s", packed.TypeUrl)
 		}
 		if err := isWhole(resource); err != nil {
 			return result, err
@@ -93,7 +93,7 @@ func isWhole(message proto.Message) error {
 
 func isKnown(message protoreflect.Message) error {
 	if unknown := message.GetUnknown(); len(unknown) > 0 {
-		return fmt.Errorf("%s has fields that are unknown: %x", message.Descriptor().FullName(), unknown)
+		return fmt.Errorf("%s has unknown fields: %x", message.Descriptor().FullName(), unknown)
 	}
 	var errs []error
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

@@ -1,7 +1,7 @@
-// Command xds has independent implementations of xDS that check what the proxy serves. `xds judge` validates responses
-// with Envoy's own types, `xds bootstrap` validates an Envoy configuration, and `xds client` runs clients that connect
-// with grpc-go. For benchmarks `xds crowd` opens many streams, and `xds cache` is go-control-plane's own server. In
-// pods `xds serve` answers calls, and `xds call` makes them.
+// Command xds has independent implementations of xDS that check what the proxy serves. `xds validate` validates
+// responses with Envoy's own types, `xds bootstrap` validates an Envoy configuration, and `xds client` runs clients
+// that connect with grpc-go. For benchmarks `xds streams` opens many streams, and `xds cache` is go-control-plane's own
+// server. In pods `xds serve` answers calls, and `xds call` makes them.
 package main
 
 import (
@@ -13,13 +13,13 @@ import (
 
 // roles are the program's subcommands. Each reads standard input to its end.
 var roles = map[string]func(io.Reader, io.Writer) error{
-	"judge": judgeAll, "client": dialAll, "crowd": watchAll, "cache": serveCache, "serve": serveCalls, "call": callAgain,
+	"validate": judgeAll, "client": dialAll, "streams": watchAll, "cache": serveCache, "serve": serveCalls, "call": callAgain,
 	"bootstrap": judgeBootstrap,
 }
 
 func main() {
 	role := roles[os.Args[len(os.Args)-1]]
-	err := errors.New("want one argument: judge, client, bootstrap, crowd, cache, serve or call")
+	err := errors.New("want one argument: validate, client, bootstrap, streams, cache, serve or call")
 	if role != nil {
 		err = role(os.Stdin, os.Stdout)
 	}

@@ -21,7 +21,7 @@ func join(plan node.Plan, next []string) error {
 		}
 	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("making a cgroup namespace: %w", err)
+		return fmt.Errorf("unshare cgroup namespace: %w", err)
 	}
 	if plan.Leaf != "" {
 		if err := enter(plan.Leaf); err != nil {
@@ -29,14 +29,14 @@ func join(plan node.Plan, next []string) error {
 		}
 	}
 	if err := unix.Exec(next[0], next, os.Environ()); err != nil {
-		return fmt.Errorf("executing %s: %w", next[0], err)
+		return fmt.Errorf("execute %s: %w", next[0], err)
 	}
 	return nil
 }
 
 func enter(group string) error {
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
-		return fmt.Errorf("joining a cgroup: %w", err)
+		return fmt.Errorf("join cgroup: %w", err)
 	}
 	return nil
 }
@@ -44,22 +44,22 @@ func enter(group string) error {
 // become makes the plan's root the root of this process.
 func become(plan node.Plan) error {
 	if err := unix.Sethostname([]byte(plan.Hostname)); err != nil {
-		return fmt.Errorf("setting the host name: %w", err)
+		return fmt.Errorf("set the host name: %w", err)
 	}
 	// The mounts below must not propagate to the machine.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("separating the node's mounts from the machine's: %w", err)
+		return fmt.Errorf("make the node's mounts private: %w", err)
 	}
 	if err := unix.Mount(plan.Root, plan.Root, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mounting %s: %w", plan.Root, err)
+		return fmt.Errorf("mount %s: %w", plan.Root, err)
 	}
 	for _, mount := range plan.Mounts {
 		if err := apply(plan.Root, mount); err != nil {
-			return fmt.Errorf("mounting %s on the node's %s: %w", mount.Source, mount.Target, err)
+			return fmt.Errorf("mount %s on the node's %s: %w", mount.Source, mount.Target, err)
 		}
 	}
 	if err := os.Symlink("pts/ptmx", filepath.Join(plan.Root, "dev/ptmx")); err != nil {
-		return fmt.Errorf("linking /dev/ptmx: %w", err)
+		return fmt.Errorf("link /dev/ptmx: %w", err)
 	}
 	return pivot(plan.Root)
 }
@@ -100,21 +100,21 @@ func touch(target string, file bool) error {
 // pivot moves to the new root and detaches the old one, and with it the rest of the machine's files.
 func pivot(root string) error {
 	if err := os.Chdir(root); err != nil {
-		return fmt.Errorf("entering %s: %w", root, err)
+		return fmt.Errorf("enter %s: %w", root, err)
 	}
 	// The old root is stacked over the new one, from where it is detached (pivot_root(2), "pivot_root . .").
 	if err := unix.PivotRoot(".", "."); err != nil {
-		return fmt.Errorf("making %s the root: %w", root, err)
+		return fmt.Errorf("pivot root to %s: %w", root, err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("letting go of the old root: %w", err)
+		return fmt.Errorf("unmount the old root: %w", err)
 	}
 	if err := os.Chdir("/"); err != nil {
-		return fmt.Errorf("entering the new root: %w", err)
+		return fmt.Errorf("enter the new root: %w", err)
 	}
 	// Volumes that kubelet mounts must propagate to containers that already run.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
-		return fmt.Errorf("sharing the node's mounts with its containers: %w", err)
+		return fmt.Errorf("make the node's mounts shared: %w", err)
 	}
 	return nil
 }

@@ -54,10 +54,10 @@ func run(args []string) error {
 func read(path string) (plan node.Plan, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return plan, fmt.Errorf("reading the plan: %w", err)
+		return plan, fmt.Errorf("read the plan: %w", err)
 	}
 	if err := json.Unmarshal(text, &plan); err != nil {
-		return plan, fmt.Errorf("reading the plan %s: %w", path, err)
+		return plan, fmt.Errorf("read the plan %s: %w", path, err)
 	}
 	return plan, nil
 }

@@ -103,12 +103,12 @@ func reap(orphans chan<- ended) {
 func start(program node.Program) (pid int, err error) {
 	log, err := os.OpenFile(filepath.Join(logs, program.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return 0, fmt.Errorf("opening the log of %s: %w", program.Name, err)
+		return 0, fmt.Errorf("open the log of %s: %w", program.Name, err)
 	}
 	defer log.Close() // the child has its own
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return 0, fmt.Errorf("starting %s: %w", program.Name, err)
+		return 0, fmt.Errorf("start %s: %w", program.Name, err)
 	}
 	defer null.Close()
 	arguments := append([]string{program.Path}, program.Arguments...)
@@ -118,7 +118,7 @@ func start(program node.Program) (pid int, err error) {
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd()},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("starting %s: %w", program.Name, err)
+		return 0, fmt.Errorf("start %s: %w", program.Name, err)
 	}
 	return pid, nil
 }

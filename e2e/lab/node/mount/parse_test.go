@@ -40,7 +40,7 @@ func TestWhatKubeletRequestsBecomesOneCall(t *testing.T) {
 func TestWhatIsNotUnderstoodIsNotMounted(t *testing.T) {
 	for _, args := range [][]string{{"/a"}, {"--make-slave", "/a", "/b"}, {"/a", "/b", "/c"}, {"/a", "/b", "-t"}} {
 		if got, err := parse(args); err == nil {
-			t.Errorf("%q is taken for %+v", args, got)
+			t.Errorf("%q was parsed as %+v", args, got)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func avoidedFor(reason model.DemotionReason) *Kind {
 			Select: func(View) Selector { return Selector{Labels: reason.Label()} },
 			Optional: &Optional{
 				Missing:   "this API server has no Nodes, so none is " + reason.String(),
-				Forbidden: "listing Nodes by label is forbidden; until it is allowed, no node is " + reason.String(),
+				Forbidden: "listing Nodes by label is forbidden; no node is " + reason.String() + " until it is allowed",
 			},
 			Settings:        settings,
 			IgnoredSettings: ignoredForOtherProxy(settings),

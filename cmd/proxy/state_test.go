@@ -246,9 +246,9 @@ func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
 		status int
 		want   string
 	}{
-		"shop/others": {1, `service shop/others: it is another proxy's: its label service.kubernetes.io/service-proxy-name is "cilium", ` +
+		"shop/others": {1, `service shop/others: it belongs to another proxy: its label service.kubernetes.io/service-proxy-name is "cilium", ` +
 			"and how that proxy serves it is unknown here"},
-		"shop/web --service-proxy-name cilium": {1, "service shop/web: it is another proxy's: it lacks the label " +
+		"shop/web --service-proxy-name cilium": {1, "service shop/web: it belongs to another proxy: it lacks the label " +
 			"service.kubernetes.io/service-proxy-name: cilium, and Services without it are served by kube-proxy or its replacement"},
 		"shop/db": {1, "service shop/db: it is headless, without topology keys: DNS returns all ready endpoints, and clients " +
 			"connect to them without a proxy"},

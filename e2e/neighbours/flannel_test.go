@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// overlay is the flannel network of a town.
+// overlay is the flannel network of the nodes.
 type overlay struct {
 	files string
 	subnets
@@ -76,7 +76,7 @@ func (e inEtcd) arguments(*machine) []string { return []string{"--etcd-endpoints
 // spec.podCIDRs.
 type inNodes struct{ kubeconfig, config string }
 
-// newNodes starts an API server with the town's nodes on its own machine.
+// newNodes starts an API server, on its own machine, that has the two nodes.
 func newNodes(here *town) subnets {
 	t := here.t
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// policies is an API server with the town's nodes and pods, and their NetworkPolicy.
+// policies is an API server with the nodes and pods, and their NetworkPolicy.
 type policies struct {
 	api        *site.Site
 	kubeconfig string

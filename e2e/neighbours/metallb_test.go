@@ -21,7 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// balancers is an API server with the town's nodes and Services, and a machine on the nodes' link with a link route to
+// balancers is an API server with the nodes and Services, and a machine on the nodes' link with a link route to
 // the addresses of load balancers: it learns by ARP or neighbour discovery which node has one.
 type balancers struct {
 	api        *site.Site

@@ -24,7 +24,8 @@ table %[1]s cni {
 }
 `
 
-// newTownWithCNI returns a town in which a CNI and the proxy on the first node registered their chains in either order.
+// newTownWithCNI returns two nodes; on the first one a CNI and the proxy registered their chains in either
+// order.
 func newTownWithCNI(t *testing.T, cniFirst bool) *town {
 	t.Helper()
 	here := newTown(t, setup{config: clusterCIDR(), notOwned: true})

@@ -85,7 +85,7 @@ func wantRefusal(err error) error {
 	return fmt.Errorf("%w, want a refusal", replyError(err))
 }
 
-// newFlowsTown returns a town with a node that sends ICMP errors without a limit.
+// newFlowsTown returns two nodes; the first one sends ICMP errors without a limit.
 func newFlowsTown(t *testing.T) *town {
 	t.Helper()
 	here := newTown(t, setup{config: clusterCIDR()})

@@ -30,7 +30,7 @@ func serveDial(w http.ResponseWriter, r *http.Request) {
 	respond(w, order.dial(r.Context()))
 }
 
-// dial connects as often as the order requires: one connection after the other, or at fixed intervals if they may
+// dial connects as often as requested: one connection after the other, or at fixed intervals if they may
 // overlap.
 func (o order) dial(ctx context.Context) results {
 	a := results{Servers: map[string]int{}, Clients: map[string]int{}, Errors: map[string]int{}}

@@ -45,7 +45,7 @@ type loadGenerator struct {
 	zone    string
 }
 
-// startLoad makes a crowd of clients overload the servers in its zone, and then enables measured demand.
+// startLoad makes many clients overload the servers in its zone, and then enables measured demand.
 func startLoad(ctx context.Context) *loadGenerator {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)

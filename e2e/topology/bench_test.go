@@ -195,7 +195,7 @@ func BenchmarkAnHour(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// newTown returns a town with these nodes and a publisher that has published them.
+// newTown returns a cluster with these nodes and a publisher that has published them.
 func newTown(b *testing.B) *town {
 	b.Helper()
 	config := install(b)

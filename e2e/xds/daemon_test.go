@@ -64,13 +64,13 @@ func (s *town) endpointsOf(which ...int) []endpoint {
 	return all
 }
 
-// newTown returns a town with two nodes, and every other server on node-1.
+// newTown returns a testbed with two nodes, and every other server on node-1.
 func newTown(t *testing.T) *town {
 	t.Helper()
 	return newTownOf(t, 2, 0, 1, 0, 1)
 }
 
-// newTownOf returns a town with this number of nodes, and a server on each node that is listed.
+// newTownOf returns a testbed with this number of nodes, and a server on each node that is listed.
 func newTownOf(t *testing.T, nodes int, servers ...int) *town {
 	t.Helper()
 	network := fabrictest.New(t)

@@ -45,7 +45,7 @@ type stage struct {
 	backends map[netip.AddrPort]*grpc.Server
 }
 
-// newStage returns a stage in the state before the first sync.
+// newStage returns a fixture in the state before the first sync.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := newCluster()

@@ -32,8 +32,8 @@ import (
 const (
 	// deniedFor is how long a denial is cached.
 	deniedFor = 10 * time.Second
-	// allowedWithout is how long an expired permission stays valid while the API server does not respond: metrics are
-	// needed most while it is down.
+	// allowedWithout is how long an expired permission stays valid while the API server does not respond: metrics
+	// are needed most while it is down.
 	allowedWithout = time.Hour
 	// reviewTimeout is the timeout of one review.
 	reviewTimeout = 5 * time.Second
@@ -100,7 +100,7 @@ type decision struct {
 	at     time.Time
 }
 
-// New returns a handler in front of another one. A permission from the API server is valid for goodFor.
+// New returns a handler in front of another one. A permission from the API server is valid for permissionTTL.
 func New(ask Reviewer, next http.Handler, log *slog.Logger, now func() time.Time, goodFor time.Duration) *Handler {
 	return &Handler{
 		reviewer: ask, next: next, log: log, now: now, goodFor: goodFor,
@@ -113,7 +113,7 @@ func New(ask Reviewer, next http.Handler, log *slog.Logger, now func() time.Time
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
-		http.Error(w, "only GET is served", http.StatusMethodNotAllowed)
+		http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
 		return
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")

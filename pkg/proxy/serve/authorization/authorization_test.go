@@ -154,9 +154,9 @@ func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
 	}
 }
 
-// TestAStrangerKeepsOutItself: an unknown client tries 50 tokens a second. A scraper at another address can read, with
-// a new token each second; one at the same address continues with its allowed token; and the API server gets few
-// reviews.
+// TestAStrangerKeepsOutItself: an unknown client tries 50 tokens a second. A scraper at another address can
+// read, with a new token each second; one at the same address continues with its allowed token; and the API server gets
+// few reviews.
 func TestAStrangerKeepsOutItself(t *testing.T) {
 	for name, stranger := range map[string]string{"IPv4": "192.0.2.66", "IPv6": "2001:db8::66"} {
 		t.Run(name, func(t *testing.T) {

@@ -84,7 +84,7 @@ type responseBuilder struct {
 }
 
 // Answer returns the response to a query. lookup returns the Records of a Service; nil means that the Service is not
-// served here. draw returns a random number below its argument. Answer returns nil for a message that is too short for
+// served here. randN returns a random number below its argument. Answer returns nil for a message that is too short for
 // a header, and for one that is itself a response: otherwise two servers would exchange messages forever.
 func (z Zone) Answer(
 	query []byte, transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32,

@@ -89,7 +89,7 @@ func (w fixtures) lookup() func(model.ObjectName) *Records {
 	}
 }
 
-// firstAlways always draws the first one.
+// firstAlways always picks the first target.
 func firstAlways(uint32) uint32 { return 0 }
 
 // newQuery returns the query "TYPE NAME".

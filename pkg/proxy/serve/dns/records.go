@@ -15,8 +15,8 @@ import (
 type Records struct {
 	service recordSets
 	ports   map[portName]*recordSets
-	// alike maps each name that several endpoints share to all its addresses, such as a pod with a hostname and an address
-	// of each family.
+	// alike maps each name that several endpoints share to all its addresses, such as a pod with a hostname and an
+	// address of each family.
 	alike map[string][]netip.Addr
 }
 
@@ -34,16 +34,16 @@ type recordSets struct {
 type rrset struct {
 	lists []targets
 	count int // number of all targets
-	// weighed is the number of SRV records that share 100 %, as in CoreDNS: it assigns a weight to each endpoint of each
-	// port, and only then merges equal records.
+	// weighed is the number of SRV records that share 100 %, as in CoreDNS: it assigns a weight to each endpoint of
+	// each port, and only then merges equal records.
 	weighed int
 }
 
 // targets are endpoints that responses contain.
 type targets struct {
 	list []target
-	// until holds cumulative weights: how often a target, or one before it, comes first in a response, out of the last
-	// value; nil if all are equal. This is how DNS implements a load bound: most clients use the first address.
+	// until holds cumulative weights: how often a target, or one before it, comes first in a response, out of the
+	// last value; nil if all are equal. This is how DNS implements a load bound: most clients use the first address.
 	until []uint32
 }
 
@@ -273,8 +273,8 @@ func (t *targets) append(one target, of targets, i int) {
 	}
 }
 
-// pickFirst returns the index of the target that comes first in a response; the others follow in order. draw returns a
-// random number below its argument.
+// pickFirst returns the index of the target that comes first in a response; the others follow in order. randN returns
+// a random number below its argument.
 func (t targets) pickFirst(draw func(uint32) uint32) int {
 	if len(t.list) < 2 {
 		return 0

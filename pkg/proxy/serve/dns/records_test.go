@@ -186,8 +186,8 @@ func expected(decisions []selection.Decision, typ string, ofPort bool) []string 
 	return all
 }
 
-// TestATargetWithoutANameIsNone: an endpoint whose name would be too long for DNS has address records and no SRV
-// record.
+// TestATargetWithoutANameIsNone: an endpoint whose name would be too long for DNS has address records and no
+// SRV record.
 func TestATargetWithoutANameIsNone(t *testing.T) {
 	long := Zone{Domain: strings.Repeat(strings.Repeat("d", 63)+".", 3) + "example", TTL: 5 * time.Second}
 	w := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a name=" + strings.Repeat("h", 63), "10.0.0.2 a"}}

@@ -152,8 +152,8 @@ func TestBadConnectionsEnd(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: a client that opens thousands of connections and sends nothing blocks no other client,
-// and no other client loses a connection.
+// TestIdleConnectionsMakeRoom: a client that opens thousands of connections and sends nothing blocks no other
+// client, and no other client loses a connection.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	s := newServed(t)
 	s.table.OnSynced(selection.SyncState{})

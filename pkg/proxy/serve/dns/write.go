@@ -81,7 +81,7 @@ func (m rrset) rotated(draw func(uint32) uint32) func(yield func(rrsetEntry) boo
 	}
 }
 
-// newRecord returns the record of an entry. weighed is the number of SRV records that share the total weight.
+// newRecord returns the record of an entry. weightedCount is the number of SRV records that share the total weight.
 func (d *responseBuilder) newRecord(e rrsetEntry, weighed int, below string) resourceRecord {
 	made := resourceRecord{target: e.list[e.at]}
 	switch d.query.Type {

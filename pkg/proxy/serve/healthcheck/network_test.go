@@ -111,7 +111,7 @@ func (n *node) addAddresses(texts ...string) {
 	})
 }
 
-// stranger listens on an address until the test ends or leave is called.
+// stranger occupies an address until the test ends or leave is called.
 func (n *node) stranger(address string) (leave func()) {
 	n.t.Helper()
 	var listener net.Listener

@@ -9,8 +9,9 @@ import (
 // Handler serves /healthz, /livez and /readyz: 200 if true and 503 if false, each with the reason as JSON. now is the
 // clock.
 //
-// /livez is for the kubelet: is the proxy healthy? /healthz is for load balancers, and also requires that the node may
-// get new connections. A node that is about to be deleted may not, although its proxy is healthy (KEP-3836).
+// /livez is for the kubelet and reports only the proxy's health. /healthz is for load balancers, and also requires that
+// the node may get new connections. A node that is about to be deleted may not, although its proxy is healthy
+// (KEP-3836).
 func (s *Status) Handler(now func() time.Time) http.Handler {
 	mux := http.NewServeMux()
 	serve := func(path string, judge func(Health) (well bool, page any)) {

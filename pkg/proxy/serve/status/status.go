@@ -107,7 +107,7 @@ func (s *Status) WatchResumed(resource string) {
 	s.health.Interruptions = s.otherInterruptions(resource)
 }
 
-// nodeUnknown is the reason before the first call of NodeEligibility.
+// nodeUnknown is the reason before the first call of SetNodeEligibility.
 const nodeUnknown = "the Node object is not known yet"
 
 // Health returns the health at a given time. The rule is kube-proxy's: unhealthy if a change has been pending for too

@@ -93,8 +93,8 @@ func (s *Summary) HasDemoted() model.Change {
 	return model.Change{Demotions: demotion}
 }
 
-// Unreachable returns a sentence for each node that does not reply to the proxy's own. All commands print it, with the
-// time since which decisions treat the node as unreachable.
+// Unreachable returns a sentence for each node that does not reply to the proxy's own. All commands print it,
+// with the time since which decisions treat the node as unreachable.
 func (s *Summary) Unreachable() []string {
 	if s.Reachability == nil {
 		return nil

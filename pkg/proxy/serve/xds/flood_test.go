@@ -14,8 +14,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestFloodsHoldNobodyUp: one address keeps opening connections, sends data that is not HTTP, opens streams, and keeps
-// subscribing to other names. A client at another address still gets all changes, and afterwards no usage is left.
+// TestFloodsHoldNobodyUp: one address keeps opening connections, sends data that is not HTTP, opens streams, and
+// keeps subscribing to other names. A client at another address still gets all changes, and afterwards no usage is
+// left.
 func TestFloodsHoldNobodyUp(t *testing.T) {
 	address := reserve.OnLoopback(t).String()
 	s := serveTown(t, address, everybody)

@@ -23,9 +23,9 @@ const (
 	logEvery, logBurst = 3 * time.Second, 500
 )
 
-// logged limits the log lines of one kind about clients, so that the log stays short whatever they send. No client can
-// suppress another one's lines, and a line that was not logged for lack of budget can be logged later. The zero value
-// is ready to use.
+// logged limits the log lines of one kind about clients, so that the log stays short whatever they send. No client
+// can suppress another one's lines, and a line that was not logged for lack of budget can be logged later. The zero
+// value is ready to use.
 type logged struct {
 	mutex  sync.Mutex
 	budget *budget.Budget

@@ -71,7 +71,7 @@ func (s *Server) Run(ctx context.Context, addresses []string) error {
 }
 
 func (s *Server) runAt(ctx context.Context, address string) {
-	httpserve.Again(ctx, s.Log, "could not serve xDS", func() error {
+	httpserve.Again(ctx, s.Log, "failed to serve xDS", func() error {
 		err := s.serve(ctx, address)
 		if err != nil {
 			s.usage.onUnresponsive(address, err.Error())

@@ -26,7 +26,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// served is a town with a running server.
+// served is a cluster with a running server.
 type served struct {
 	*town
 	server  *Server

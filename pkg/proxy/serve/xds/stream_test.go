@@ -13,7 +13,7 @@ const (
 	cart = "cart.shop:81"
 )
 
-// openTown returns a town with two Services, whose table is open for clients.
+// openTown returns a cluster with two Services, whose table is open for clients.
 func openTown() *town {
 	t := newTown()
 	t.serve("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-3/a")

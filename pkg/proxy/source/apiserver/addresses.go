@@ -10,11 +10,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// AddressesResource is the name, in messages and outages, of the watch for the addresses of other nodes' proxies.
+// AddressesResource is the name, in messages and interruptions, of the watch for the addresses of other proxies.
 const AddressesResource = "endpointslices/addresses"
 
-// addressesEvery is the minimum interval between two calls of OnProxyAddresses: a rollout replaces the proxies one
-// after the other.
+// addressesEvery is the minimum interval between two calls of OnProxyAddresses: a rollout replaces the proxies
+// one after the other.
 const addressesEvery = time.Second
 
 // followAddresses watches the addresses of the proxies on all nodes, by their own slices, until the context ends.

@@ -26,13 +26,13 @@ type Options struct {
 	TopologyNamespace string
 	// LastKnownGood are the versions that a running proxy uses for invalid objects. Load uses them, too.
 	LastKnownGood []convert.Rejection
-	// Log receives outages and other messages for operators.
+	// Log receives interruptions and other messages for operators.
 	Log *slog.Logger
 	// OnInterrupted is called with the time and the error when the API server stops sending changes of a resource, and
 	// OnResumed when it sends them again. Resources are "services", "endpointslices", "servicecidrs", "nodes/NAME" (this
 	// node), "nodes" (the others) or instead "topologyslices", or "endpointslices/proxies" with "nodes/demand" and
 	// "nodes/control-plane"; "nodes/evacuated", "endpointslices/addresses" or "servicedemands". The last known state stays
-	// active during an outage. Both may be nil, and must return at once.
+	// active during an interruption. Both may be nil, and must return at once.
 	OnInterrupted func(resource string, since time.Time, err error)
 	OnResumed     func(resource string)
 	// OnTopologySource is called when another resource becomes the source of other nodes' labels: one of

@@ -149,7 +149,7 @@ type scene struct {
 	version, seen int
 }
 
-// play runs a scene in synctest time.
+// play runs a scenario in synctest time.
 func play(t *testing.T, services []corev1.Service, do func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,15 +7,15 @@
 //	strip     to the value that is used                  package convert converts; intern.go
 //	process   one after the other, and expired timers    change.go
 //	decide    deliver, reject or block                   state.go, state_services.go (pure)
-//	          hand a Service off to another proxy        state_leaving.go (pure)
+//	          hand a Service off to another proxy        state_handoff.go (pure)
 //	          whether measured demand counts             demand.go
 //	          the state of the nodes                     package nodes (pure)
 //	batch     the changes into one update                state_update.go (pure)
-//	deliver   it                                         cluster.go; load.go: once
+//	deliver   it                                         watcher.go; load.go: once
 //
 // To change what is kept of an object, see transform in stream.go. A resource that is watched only while a Service
-// needs it is an onDemandWatch (on_demand.go) that newWatcher lists. outage.go defines what counts as an outage of the
-// API server, and retry.go the retries of requests without a response. The timer is in change.go.
+// needs it is an onDemandWatch (on_demand.go) that newWatcher lists. interruption.go defines when a watch counts
+// as interrupted, and retry.go the retries of requests without a response. The timer is in change.go.
 //
 // # Services of other proxies
 //

@@ -7,10 +7,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// demandLinger is how long a resource that only some Services need is watched after the last of them stops needing it.
-// A user who may edit a Service decides when every node lists it, and a list is a large response. So the time doubles
-// whenever the resource is needed again, up to demandLingerMax: a proxy lists it at most twelve times on its first day,
-// and twice a day after that. Another topology key needs no new list, because all labels of a node are kept.
+// demandLinger is how long a resource that only some Services need is watched after the last of them stops
+// needing it. A user who may edit a Service decides when every node lists it, and a list is a large response. So the
+// time doubles whenever the resource is needed again, up to maxOnDemandIdleTimeout: a proxy lists it at most twelve
+// times on its first day, and twice a day after that. Another topology key needs no new list, because all labels of a
+// node are kept.
 const (
 	demandLinger    = 30 * time.Second
 	demandLingerMax = 12 * time.Hour
@@ -27,7 +28,7 @@ type onDemandWatch struct {
 	interestOf      func(*state) interest
 	interest        interest
 	interestChanged notify.Signal
-	// onStart tells the state that the watch starts, and onSource is called with a source before its objects arrive; nil
+	// onStart is called when the watch starts, and onSource is called with a source before its objects arrive; nil
 	// if there is only one source.
 	onStart  func(*state)
 	onSource func(*state, *source)
@@ -37,8 +38,8 @@ type onDemandWatch struct {
 	onSourceChange func(resource string)
 }
 
-// interest describes which part of a resource Services need: whether any needs it, and whether one needs labels that a
-// source with zones only does not have.
+// interest describes which part of a resource Services need: whether any needs it, and whether one needs labels other
+// than zones.
 type interest struct{ isNeeded, labels bool }
 
 // watch watches the resource while a Service needs it, until the context ends.
@@ -57,7 +58,7 @@ func (d *onDemandWatch) watch(ctx context.Context) {
 	}
 }
 
-// follow lists and watches until no Service has needed the resource for the time lingers.
+// follow lists and watches until no Service has needed the resource for idleTimeout.
 func (d *onDemandWatch) follow(ctx context.Context, lingers time.Duration) {
 	var now activeWatch
 	defer func() { now.stop() }()
@@ -104,7 +105,7 @@ func (f activeWatch) stop() {
 	}
 }
 
-// forget ends the outages of a source that is no longer watched.
+// forget ends the interruptions of a source that is no longer watched.
 func (f activeWatch) forget(w *Watcher) {
 	if f.source != nil {
 		for _, one := range f.source.requests {

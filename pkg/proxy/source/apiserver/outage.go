@@ -21,7 +21,7 @@ type interruption struct {
 	err   error     // of that request
 }
 
-// interruptions are the current outages. Each is logged when it begins and when it ends, regardless of how often
+// interruptions are the current interruptions. Each is logged when it begins and when it ends, regardless of how often
 // clients retry. Only one client at a time watches a resource.
 //
 // Only requests count. Clients start a new watch within two seconds after one ends, so an unavailable server is
@@ -47,9 +47,9 @@ func newOutages(options Options) *interruptions {
 	return o
 }
 
-// observe returns a ListWatch that repeats requests until they get a response, and records their results. An outage
-// begins with a failed request and ends with a watch: a list alone brings no changes. An error that isExpected is no
-// outage.
+// observe returns a ListWatch that repeats requests until they get a response, and records their results. An
+// interruption begins with a failed request and ends with a watch: a list alone brings no changes. An error for which
+// isExpected returns true does not start one.
 func (o *interruptions) observe(resource string, listWatch *cache.ListWatch, isExpected func(error) bool) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -84,8 +84,8 @@ var errNoResponse = errors.New("connection closed before a response arrived")
 // emptyWatchType is the type of the watch that rest.Request.Watch returns in that case instead of an error.
 var emptyWatchType = reflect.TypeOf(watch.NewEmptyWatch())
 
-// emptyWatchAsError returns an error instead of such a watch. Otherwise it would end an outage, and Reflectors would
-// log each one.
+// emptyWatchAsError returns an error instead of such a watch. Otherwise it would end an interruption, and
+// Reflectors would log each one.
 func emptyWatchAsError(watched watch.Interface, err error) (watch.Interface, error) {
 	if err == nil && reflect.TypeOf(watched) == emptyWatchType {
 		return nil, errNoResponse
@@ -93,8 +93,8 @@ func emptyWatchAsError(watched watch.Interface, err error) (watch.Interface, err
 	return watched, err
 }
 
-// isOutage reports whether a request failed for a lasting reason. An expired version (410) is none: it makes clients
-// list again, as intended.
+// isOutage reports whether a request failed for a lasting reason. An expired version (410) is not one: it makes
+// clients list again, as intended.
 func isOutage(err error) bool {
 	return err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
 }
@@ -116,7 +116,7 @@ func (o *interruptions) onNoResponse(ctx context.Context, resource string) func(
 	}
 }
 
-// begin starts an outage after a failed request. Failures after the end of the context are ignored.
+// begin starts an interruption after a failed request. Failures after the end of the context are ignored.
 func (o *interruptions) begin(ctx context.Context, resource string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,7 +129,7 @@ func (o *interruptions) begin(ctx context.Context, resource string, err error) {
 	o.log.Warn("watch interrupted; keeping the last known state", "resource", resource, "error", err)
 }
 
-// end ends the outage, if there is one, and logs the message why.
+// end ends the interruption, if there is one, and logs the message.
 func (o *interruptions) end(resource, why string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,5 +142,5 @@ func (o *interruptions) end(resource, why string) {
 	o.log.Info(why, "resource", resource, "after", time.Since(outage.since).Round(time.Millisecond))
 }
 
-// forget ends the outage of a resource that is no longer watched.
+// forget ends the interruption of a resource that is no longer watched.
 func (o *interruptions) forget(resource string) { o.end(resource, "resource is no longer watched") }

@@ -47,7 +47,7 @@ type recorder struct {
 	interrupted map[string]interruption
 }
 
-// now returns the current outages, by resource.
+// now returns the current interruptions, by resource.
 func (h *recorder) now() map[string]interruption {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,9 +95,9 @@ func reportInterruptions(t *testing.T) {
 		t.Helper()
 		switch got := hears.now(); {
 		case want == nil && len(got) > 0:
-			t.Errorf("%s: %v, want no outage", what, got)
+			t.Errorf("%s: %v, want no interruption", what, got)
 		case want != nil && (len(got) != 1 || !errors.Is(got["services"].err, want) || got["services"].since.IsZero()):
-			t.Errorf("%s: %v, want an outage because of: %v", what, got, want)
+			t.Errorf("%s: %v, want an interruption because of: %v", what, got, want)
 		}
 	}
 	request := func(options metav1.ListOptions) {

@@ -154,8 +154,8 @@ func listWatch(client rest.Interface, resource string, selector convert.Selector
 	}
 }
 
-// isAboutField reports whether the error means that the API server cannot select by a field. Only its text shows that.
-// The first text is for kinds that can be selected only by name, such as Services in 1.30.
+// isAboutField reports whether the error means that the API server cannot select by a field. Only its text
+// shows that. The first text is for kinds that can be selected only by name, such as Services in 1.30.
 func isAboutField(err error) bool {
 	return apierrors.IsBadRequest(err) &&
 		(strings.Contains(err.Error(), "is not a known field selector") || strings.Contains(err.Error(), "field label not supported"))

@@ -150,7 +150,7 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 // A reflector that lists again waits once before, for 0.8 to 1.6 s.
 const relistPause = 1600 * time.Millisecond
 
-// Changes must arrive seconds after an outage, even if it lasted for an hour.
+// Changes must arrive seconds after an interruption, even if it lasted for an hour.
 func TestChangesDuringAnInterruptionArriveSecondsAfterIt(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old resource version")
 	for name, test := range map[string]struct {

@@ -309,7 +309,7 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 					want++
 				}
 				if got := r.logged("connection refused"); got != want {
-					t.Errorf("%d outages were logged, want one for each of the %d resources", got, want)
+					t.Errorf("%d interruptions were logged, want one for each of the %d resources", got, want)
 				}
 				r.end(t)
 			})
@@ -443,7 +443,7 @@ func TestAMissingResourceIsEmptyAndRequestedAgain(t *testing.T) {
 			t.Errorf("after it appeared: updates %v, want a second one with the range", updates)
 		}
 		if got := running.logged("watch interrupted"); got != 0 {
-			t.Errorf("%d outages were logged, want none: a missing resource is not an outage", got)
+			t.Errorf("%d interruptions were logged, want none: a missing resource is not one", got)
 		}
 		// Another API server, which does not have it.
 		isThere.Store(false)

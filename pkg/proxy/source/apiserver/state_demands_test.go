@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// newMeasured is a world in which the other nodes are known.
+// newMeasured is a state in which the other nodes are known.
 func newMeasured() *world {
 	w := newWorld()
 	w.list()
@@ -18,7 +18,7 @@ func newMeasured() *world {
 	return w
 }
 
-// try runs steps one after the other in a world.
+// try runs steps on a state, in sequence.
 func try(t *testing.T, w *world, steps ...step) {
 	t.Helper()
 	for _, step := range steps {

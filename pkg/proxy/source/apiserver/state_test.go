@@ -20,7 +20,7 @@ type step struct {
 	want string
 }
 
-// history runs steps one after the other.
+// history runs steps on a new state, in sequence.
 func history(t *testing.T, steps ...step) {
 	t.Helper()
 	w := newWorld()

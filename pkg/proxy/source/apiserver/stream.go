@@ -56,7 +56,7 @@ type resourceStream struct {
 // resourceRequest selects objects at the API server.
 type resourceRequest struct {
 	kind      *convert.Kind
-	resource  string // in log messages and outages
+	resource  string // in log messages and interruptions
 	listWatch *cache.ListWatch
 }
 
@@ -81,7 +81,7 @@ func (s *resourceStream) follow(ctx context.Context) {
 	})
 	pauses := listBackoff.DelayWithReset(clock.RealClock{}, listBackoffReset)
 	go func() {
-		// Not RunWithContext: it logs each failed attempt, but each outage should be logged once.
+		// Not RunWithContext: it logs each failed attempt, but each interruption should be logged once.
 		_ = pauses.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			if err := reflector.ListAndWatchWithContext(ctx); err != nil {
 				s.failed(ctx, err)

@@ -32,9 +32,9 @@ const (
 	NodesTopology NodeTopology = "nodes"
 )
 
-// leaseEvery is the interval in which a publisher's Lease is read, or up to twice that because of jitter: 5,000 proxies
-// then send 170 to 330 requests a second together, for an object of some 500 bytes. As long as no source could be
-// chosen, because the API server does not respond, leaseAgain is the interval.
+// leaseEvery is the interval in which a publisher's Lease is read, or up to twice that because of jitter: 5,000
+// proxies then send 170 to 330 requests a second together, for an object of some 500 bytes. As long as no source could
+// be chosen, because the API server does not respond, leaseRetryInterval is the interval.
 const (
 	leaseEvery = 15 * time.Second
 	leaseAgain = 2 * time.Second

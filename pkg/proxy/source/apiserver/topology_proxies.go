@@ -15,11 +15,11 @@ import (
 const (
 	// proxiesEvery is the interval in which we check whether proxies run on nearly all nodes. That rarely changes.
 	proxiesEvery = 10 * time.Minute
-	// maxMissingShare is the share of nodes that may have no proxy: one in ten, as many as a rollout of the manifests
-	// replaces at once. The demand of those nodes is not counted.
+	// maxMissingShare limits the share of nodes without a proxy to one in this number, as many as a rollout of the
+	// manifests replaces at once. The demand of those nodes is not counted.
 	maxMissingShare = 10
-	// labelLinger is how long Nodes are watched after a Service needed labels that the proxies' slices do not have: a user
-	// who changes a Service every second must not cause a list of all Nodes each time.
+	// labelLinger is how long Nodes are watched after a Service needed labels that the proxies' slices do not have: a
+	// user who changes a Service every second must not cause a list of all Nodes each time.
 	labelLinger = 12 * time.Hour
 )
 

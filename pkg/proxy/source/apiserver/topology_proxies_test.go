@@ -20,7 +20,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// town has a number of Nodes, some of them with proxies. It counts requests. e2e/topology uses a real API server.
+// town has a number of Nodes, some of them with proxies. It counts requests. e2e/topology uses a real API
+// server.
 type town struct {
 	metadata.Getter
 	nodes, proxies int

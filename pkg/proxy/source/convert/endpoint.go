@@ -79,7 +79,7 @@ func readEndpoint(at func() *field.Path, entry *discoveryv1.Endpoint, skipped *s
 	return endpoint
 }
 
-// isTrue reads a condition; unset is its value in the API if it is not set.
+// isTrue reads a condition. defaultValue applies if it is not set.
 func isTrue(condition *bool, unset bool) bool {
 	if condition == nil {
 		return unset

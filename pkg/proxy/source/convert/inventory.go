@@ -93,7 +93,7 @@ func (i Inventory) MissingKinds(place, consequence string, kinds ...*Kind) strin
 }
 
 // MissingSlices returns a sentence if there are no EndpointSlices for the Services, or some of an old version.
-// isLeftOut reports whether objects that describe endpoints exist but are not read.
+// hasUnread reports whether objects that describe endpoints exist but are not read.
 func (i Inventory) MissingSlices(place string) (sentence string, isLeftOut bool) {
 	old := 0
 	for _, of := range oldSlices {

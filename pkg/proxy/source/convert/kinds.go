@@ -104,9 +104,9 @@ var OtherNodes = describe(
 	labelsOf, nodesOf, plainName,
 )
 
-// Avoided are, for each demotion reason that a label of a Node causes, the metadata of the nodes with that label,
-// including this one; nil for other reasons. An API server sends nothing about nodes without the label. Its watch
-// reports a node that gets the label as added, and one that loses it as deleted.
+// Avoided are, for each demotion reason that a label of a Node causes, the metadata of the nodes with
+// that label, including this one; nil for other reasons. An API server sends nothing about nodes without the label. Its
+// watch reports a node that gets the label as added, and one that loses it as deleted.
 var Avoided = func() (kinds [model.NumDemotionReasons]*Kind) {
 	for why := range kinds {
 		if reason := model.DemotionReason(why); reason.Label() != "" {
@@ -124,7 +124,7 @@ func avoidedFor(reason model.DemotionReason) *Kind {
 			Select: func(View) Selector { return Selector{Labels: reason.Label()} },
 			Optional: &Optional{
 				Missing:   "this API server has no Nodes, so none is " + reason.String(),
-				Forbidden: "listing Nodes by label is forbidden; until it is allowed, no node is " + reason.String(),
+				Forbidden: "listing Nodes by label is forbidden; no node is " + reason.String() + " until it is allowed",
 			},
 			Settings:        settings,
 			IgnoredSettings: ignoredForOtherProxy(settings),

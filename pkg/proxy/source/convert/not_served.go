@@ -20,10 +20,10 @@ func NotServedReason(service *corev1.Service, view View) string {
 	case !policy.IsHandledBy(service.Labels, view.ServiceProxyName):
 		other, isLabelled := service.Labels[policy.ServiceProxyNameLabel]
 		if !isLabelled {
-			return fmt.Sprintf("it is another proxy's: it lacks the label %s: %s, and Services without it are served by kube-proxy or "+
+			return fmt.Sprintf("it belongs to another proxy: it lacks the label %s: %s, and Services without it are served by kube-proxy or "+
 				"its replacement", policy.ServiceProxyNameLabel, view.ServiceProxyName)
 		}
-		return fmt.Sprintf("it is another proxy's: its label %s is %q, and how that proxy serves it is unknown here",
+		return fmt.Sprintf("it belongs to another proxy: its label %s is %q, and how that proxy serves it is unknown here",
 			policy.ServiceProxyNameLabel, sanitize.Truncate(other))
 	case isHeadlessService(service):
 		which := "without topology keys"

@@ -19,7 +19,8 @@ type Objects struct {
 	DemandsForbidden bool
 	// DemandState is whether Demands count. Unknown means that the publisher's Lease was not read, and that they count.
 	DemandState model.DemandState
-	// Held counts everything in a folder, including invalid objects and other kinds; nil if there is nothing else.
+	// Held counts everything in a folder, including invalid objects and other kinds; nil if there is nothing
+	// else.
 	Held Inventory
 }
 

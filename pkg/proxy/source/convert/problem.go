@@ -20,8 +20,8 @@ func RejectedObjects(kind *Kind, name model.ObjectName, uid string, errs field.E
 // findingsGetter is a value that reports the parts of its object that have no effect.
 type findingsGetter interface{ GetFindings() []model.Finding }
 
-// Found returns findings for the parts of a valid object that have no effect: labels and annotations that count as
-// absent, and those that the value itself reports.
+// Found returns findings for the parts of a valid object that have no effect: labels and annotations that
+// count as absent, and those that the value itself reports.
 func (k ObjectKey) Found(file string, object Object, value any, view View) []model.Finding {
 	var problems []model.Finding
 	if k.Kind.IgnoredSettings != nil {

@@ -143,8 +143,8 @@ func ignoredOfSlice(object Object, view View) field.ErrorList {
 	return ignored(sliceSettings, object)
 }
 
-// ignoredOfService returns the errors of the topology keys of a headless Service. The cluster's DNS serves it without
-// them.
+// ignoredOfService returns the errors of the topology keys of a headless Service. The cluster's DNS serves it
+// without them.
 func ignoredOfService(object Object, view View) field.ErrorList {
 	service := object.(*corev1.Service)
 	if !view.WithHeadless || !isHeadlessService(service) || !policy.IsHandledBy(service.Labels, view.ServiceProxyName) {

@@ -9,7 +9,7 @@ import (
 // Update is the change of a source since the previous update.
 type Update struct {
 	Change model.Change
-	// Rejected are the new problems, PutRight the resolved ones, both sorted.
+	// The new problems and the resolved ones, both sorted.
 	Rejected, PutRight []model.Finding
 }
 

@@ -99,7 +99,7 @@ func (d *decoder) unreadable(part *manifest.Part, fault *manifest.ParseError) {
 		problem.Reason = fmt.Sprintf("line %d: %s", fault.Line, fault.Reason)
 	case part.Type.Kind != "":
 		problem.Kind, problem.Line = part.Type.Kind, part.Line
-	case part.JSON == nil: // the file is no text
+	case part.JSON == nil: // the file is not text
 	default:
 		problem.Reason = fmt.Sprintf("%s (document at line %d)", fault.Reason, part.Line)
 	}

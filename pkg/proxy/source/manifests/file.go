@@ -43,7 +43,7 @@ type file struct {
 }
 
 // read reads a file again if it may have changed, and returns its new state. It does not change f. A file that is not
-// followed becomes active at once.
+// watched becomes active at once.
 func (f *file) read(dir, name string, view convert.View, isFollowed bool, now time.Time) *file {
 	updated := *f
 	text, err := updated.newText(filepath.Join(dir, name), now)

@@ -19,7 +19,8 @@ type Folder struct {
 	// LastKnownGood are the versions that a running proxy uses for invalid objects. They are active here before the first
 	// load.
 	LastKnownGood []convert.Rejection
-	// isFollowed is set if the folder is loaded repeatedly. Then a file that loses something counts only after a delay.
+	// isFollowed is set if the folder is loaded repeatedly. Then a file version that removes objects becomes active only
+	// after a delay.
 	isFollowed bool
 
 	isLoaded bool

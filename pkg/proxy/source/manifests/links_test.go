@@ -42,7 +42,7 @@ func (r *releases) swap(to string) {
 	}
 }
 
-// ways are the ways in which a folder leads to a release through the link.
+// ways are the setups in which a folder leads to a release through the link.
 var ways = map[string]struct {
 	link string
 	// folder creates the links to the link, and returns the folder.

@@ -43,9 +43,9 @@ func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error
 	return m.run(ctx, watch, deliver)
 }
 
-// loadAtOnce loads a consistent state of the folder. If a link is changed while files are read, an object that moves
-// from one file to another may be in neither, and seem to be deleted. Then everything is read again. While links keep
-// changing, the loaded state stays active.
+// loadAtOnce loads a consistent state of the folder. If a link is changed while files are read, an object that
+// moves from one file to another may be in neither, and seem to be deleted. Then everything is read again. While links
+// keep changing, the loaded state stays active.
 //
 // It first watches and then reads, so that it misses no change between the two.
 func (m *Manifests) loadAtOnce(watch *watch) (convert.Update, error) {

@@ -86,8 +86,8 @@ func (w *watch) close() {
 	}
 }
 
-// follow watches every directory of the current tree. To find a directory that appeared before its parent was watched,
-// it walks again, until a walk finds nothing new and no link has changed.
+// follow watches every directory of the current tree. To find a directory that appeared before its parent was
+// watched, it walks again, until a walk finds nothing new and no link has changed.
 func (w *watch) follow() {
 	var watched []string
 	for range followAttempts {

@@ -23,7 +23,7 @@ type follower struct {
 	count   int
 }
 
-// follow starts to follow f until the test ends. It returns after the first update.
+// follow runs Manifests over f until the test ends. It returns after the first update.
 func follow(t *testing.T, f *testFolder, newWatch func(dir string, log *slog.Logger) *watch) *follower {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ const (
 type provider struct {
 	kind *convert.Kind
 	role role
-	// resource is the name of its watch in messages and outages; the kind's if empty.
+	// resource is the name of its watch in messages and interruptions; the kind's if empty.
 	resource string
 	// source is the source of other nodes' labels that it belongs to. All kinds of a source are watched together.
 	source string
@@ -71,7 +71,7 @@ func Kinds(yield func(kind *convert.Kind) bool) {
 }
 
 // KindsOf yields the kinds that together form a source of other nodes' labels, each with the name of its watch in
-// messages and outages.
+// messages and interruptions.
 func KindsOf(source string) iter.Seq2[*convert.Kind, string] {
 	return func(yield func(*convert.Kind, string) bool) {
 		for _, provider := range providers {
@@ -82,8 +82,8 @@ func KindsOf(source string) iter.Seq2[*convert.Kind, string] {
 	}
 }
 
-// DemotionKinds yields the kinds that demote nodes, each with its name in messages and outages. An API server selects
-// them by a label of Nodes.
+// DemotionKinds yields the kinds that demote nodes, each with its name in messages and interruptions. An API server
+// selects them by a label of Nodes.
 func DemotionKinds(yield func(kind *convert.Kind, resource string) bool) {
 	for _, provider := range providers {
 		if provider.role == demotionLabel && !yield(provider.kind, provider.resource) {

@@ -48,7 +48,7 @@ const (
 	lift                            // of the demotions of a deleted node, or of an existence check
 )
 
-// NewStore returns an empty Store for the node with the name own.
+// NewStore returns an empty Store for the node with the name self.
 func NewStore(own string) *Store {
 	d := &Store{
 		self: own, current: newSourceState(nil),
@@ -263,8 +263,8 @@ func (d *Store) NodeCount() int { return len(d.peers) + 1 }
 // Next returns the next deadline, and whether there is one.
 func (d *Store) Next() (at time.Time, some bool) { return d.timers.Earliest() }
 
-// Expire processes the expired deadlines. It returns the Services that timed out waiting for lists, or nil, and in
-// forDemand the number of those that timed out waiting for measured demand.
+// Expire processes the expired deadlines. It returns the Services that timed out waiting for lists, or nil, and the
+// number of those that timed out waiting for measured demand.
 func (d *Store) Expire(now time.Time) (timeouts *WaitTimeout, forDemand int) {
 	for _, due := range d.timers.PopExpired(now) {
 		switch due.kind {

@@ -117,7 +117,7 @@ type checker struct {
 
 func newChecker(config *rest.Config, options Options) (*checker, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // atOnce limits it
+	config.QPS = -1 // maxConcurrent limits it
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err

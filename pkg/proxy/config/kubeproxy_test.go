@@ -23,9 +23,9 @@ const (
 // obeyed, or held is the reason why this proxy never does what it forbids.
 type result struct{ class, forbids, held string }
 
-// results has every field of kube-proxy's file, and every flag without a field, except flags such as --cleanup, with which
-// it does not run as a proxy. The fields are those of kube-proxy 1.37; 1.30 to 1.36 have no others. A new one needs a line
-// here.
+// results has every field of kube-proxy's file, and every flag without a field, except flags such as --cleanup, with
+// which it does not run as a proxy. The fields are those of kube-proxy 1.37; 1.30 to 1.36 have no others. A new one
+// needs a line here.
 var results = map[string]result{
 	"bindAddress":                         {obeyed, "other addresses of the node as primary", ""},
 	"bindAddressHardFail":                 {obeyed, "to run without its servers", ""},
@@ -93,8 +93,8 @@ var results = map[string]result{
 	"--metrics-port":                      {ignored, "a server at all, if it is 0", "0 is refused"},
 }
 
-// TestNothingThatForbidsIsIgnored checks all of kube-proxy's settings. TestEveryFieldHasAnEffectOrAReason checks whether
-// a field is read or logged.
+// TestNothingThatForbidsIsIgnored checks all of kube-proxy's settings. TestEveryFieldHasAnEffectOrAReason checks
+// whether a field is read or logged.
 func TestNothingThatForbidsIsIgnored(t *testing.T) {
 	settings := slices.DeleteFunc(paths(false), func(path string) bool { return path == "apiVersion" || path == "kind" })
 	classes, whys, refused := map[string]string{}, map[string]string{}, map[string]bool{}

@@ -61,7 +61,7 @@ var commitFaults = []fault{
 
 // readFaults are the failures of a read.
 var readFaults = []fault{
-	{name: "what is read changes meanwhile, again and again", err: errors.New("it changed while it was being read")},
+	{name: "what is read changes meanwhile, again and again", err: errors.New("changed while being read")},
 	{name: "a signal comes while it is read", err: unix.EINTR},
 	{name: "the answer is too much for the socket", err: unix.ENOBUFS},
 	{name: "the set is not there", err: unix.ENOENT},

@@ -47,7 +47,7 @@ var results = map[string]result{
 	"detectLocal.interfaceNamePrefix":     {obeyed, "to take other clients for pods", ""},
 	"detectLocalMode":                     {obeyed, "to take other clients for pods", ""},
 	"enableProfiling":                     {obeyed, "profiles", ""},
-	"featureGates":                        {obeyed, "what each gate forbids: see gateVerdicts", ""},
+	"featureGates":                        {obeyed, "what each gate forbids: see gateResults", ""},
 	"healthzBindAddress":                  {obeyed, "other addresses", ""},
 	"hostnameOverride":                    {obeyed, "another node's view", ""},
 	"iptables.localhostNodePorts":         {ignored, "node ports on loopback", noLocalhost},
@@ -195,7 +195,7 @@ func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 				t.Fatalf("rejected: %v, %v", wrong, wrong2)
 			}
 			if changes := !cmp.Equal(on, off, equateValues); changes != gate.IsObeyed {
-				t.Errorf("it changes the settings: %v; IsObeyed: %v", changes, gate.IsObeyed)
+				t.Errorf("it changes the settings: %v; IsConfigurable: %v", changes, gate.IsObeyed)
 			}
 			if never := map[string]bool{"true": true, "false": false}; !gate.IsObeyed && is.forbids != "" && never[is.forbids] != gate.IsOn {
 				t.Errorf("%s forbids %s, and here it is always %v", is.forbids, is.what, gate.IsOn)

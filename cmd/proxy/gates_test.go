@@ -158,7 +158,7 @@ func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 func TestAServerThatWouldBeClosedIsRejected(t *testing.T) {
 	for _, flag := range []string{"healthz-port", "metrics-port"} {
 		_, err := parseRunFlags(t, "--manifests x --"+flag+"=0")
-		expectError(t, err, "--"+flag+" 0: this server cannot be closed; --"+strings.TrimSuffix(flag, "port")+"bind-address 127.0.0.1 keeps")
+		expectError(t, err, "--"+flag+" 0: this server cannot be disabled; --"+strings.TrimSuffix(flag, "port")+"bind-address 127.0.0.1 keeps")
 		_, err = parseRunFlags(t, "--manifests x --"+flag+"=10256")
 		expectError(t, err, "")
 	}

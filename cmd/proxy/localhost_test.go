@@ -64,7 +64,7 @@ func TestNodePortsOnLoopback(t *testing.T) {
 			t.Errorf("%s: node ports are served on loopback", title)
 		}
 		ended := d.end(t)
-		warned := strings.Contains(ended.stderr, "names loopback, which serves node ports only with the feature gate")
+		warned := strings.Contains(ended.stderr, "names loopback, which serves node ports only if the feature gate")
 		if ended.status != 0 || warned != (title == "without the gate") {
 			t.Errorf("%s: warned %v: %+v", title, warned, ended)
 		}

@@ -147,8 +147,8 @@ func ofSettings(there *Configuration) []SettingResult {
 	return results
 }
 
-// ofSetting returns the result for one field; it has no Outcome if there is nothing to report. said is the note about
-// it.
+// ofSetting returns the result for one field; it has no Outcome if there is nothing to report. reason is the note
+// about it.
 func ofSetting(there *Configuration, path, said string) SettingResult {
 	result := SettingResult{Subject: path, Value: Get(there, path)}
 	if isZero := slices.Contains([]string{"0", "0s", "false"}, result.Value); isZero && !isPointer(path) {

@@ -40,8 +40,8 @@ func choose(t *testing.T, c *Configuration, path string) {
 	t.Fatalf("%s accepts none of %q", path, texts)
 }
 
-// TestEveryFieldHasAnEffectOrAReason checks all fields that kube-proxy's file can have. It fails if a new version adds a
-// field.
+// TestEveryFieldHasAnEffectOrAReason checks all fields that kube-proxy's file can have. It fails if a new version adds
+// a field.
 func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 	for _, path := range paths(false) {
 		if path == "apiVersion" || path == "kind" {

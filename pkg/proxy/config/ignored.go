@@ -25,7 +25,7 @@ const (
 	noBuffer    = "each line of the log is written at once, to standard error"
 	noCadvisor  = "it is not read"
 	otherModes  = "only the section of the file's mode has an effect"
-	noLocalhost = "loopback serves node ports only with the feature gate " + localhostNodePorts
+	noLocalhost = "loopback serves node ports only if the feature gate " + localhostNodePorts + " is on"
 )
 
 // meaningless lists every field of the file that has no effect, and every flag. settings.go reads all others.

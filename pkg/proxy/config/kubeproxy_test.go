@@ -23,9 +23,9 @@ const (
 // obeyed, or held is the reason why this proxy never does what it forbids.
 type result struct{ class, forbids, held string }
 
-// results has every field of kube-proxy's file, and every flag without a field, except flags such as --cleanup, with which
-// it does not run as a proxy. The fields are those of kube-proxy 1.37; 1.30 to 1.36 have no others. A new one needs a line
-// here.
+// results has every field of kube-proxy's file, and every flag without a field, except flags such as --cleanup, with
+// which it does not run as a proxy. The fields are those of kube-proxy 1.37; 1.30 to 1.36 have no others. A new one
+// needs a line here.
 var results = map[string]result{
 	"bindAddress":                         {obeyed, "other addresses of the node as primary", ""},
 	"bindAddressHardFail":                 {obeyed, "to run without its servers", ""},
@@ -47,7 +47,7 @@ var results = map[string]result{
 	"detectLocal.interfaceNamePrefix":     {obeyed, "to take other clients for pods", ""},
 	"detectLocalMode":                     {obeyed, "to take other clients for pods", ""},
 	"enableProfiling":                     {obeyed, "profiles", ""},
-	"featureGates":                        {obeyed, "what each gate forbids: see gateVerdicts", ""},
+	"featureGates":                        {obeyed, "what each gate forbids: see gateResults", ""},
 	"healthzBindAddress":                  {obeyed, "other addresses", ""},
 	"hostnameOverride":                    {obeyed, "another node's view", ""},
 	"iptables.localhostNodePorts":         {ignored, "node ports on loopback", noLocalhost},
@@ -93,8 +93,8 @@ var results = map[string]result{
 	"--metrics-port":                      {ignored, "a server at all, if it is 0", "0 is refused"},
 }
 
-// TestNothingThatForbidsIsIgnored checks all of kube-proxy's settings. TestEveryFieldHasAnEffectOrAReason checks whether
-// a field is read or logged.
+// TestNothingThatForbidsIsIgnored checks all of kube-proxy's settings. TestEveryFieldHasAnEffectOrAReason checks
+// whether a field is read or logged.
 func TestNothingThatForbidsIsIgnored(t *testing.T) {
 	settings := slices.DeleteFunc(paths(false), func(path string) bool { return path == "apiVersion" || path == "kind" })
 	classes, whys, refused := map[string]string{}, map[string]string{}, map[string]bool{}
@@ -195,7 +195,7 @@ func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 				t.Fatalf("rejected: %v, %v", wrong, wrong2)
 			}
 			if changes := !cmp.Equal(on, off, equateValues); changes != gate.IsObeyed {
-				t.Errorf("it changes the settings: %v; IsObeyed: %v", changes, gate.IsObeyed)
+				t.Errorf("it changes the settings: %v; IsConfigurable: %v", changes, gate.IsObeyed)
 			}
 			if never := map[string]bool{"true": true, "false": false}; !gate.IsObeyed && is.forbids != "" && never[is.forbids] != gate.IsOn {
 				t.Errorf("%s forbids %s, and here it is always %v", is.forbids, is.what, gate.IsOn)

@@ -29,8 +29,9 @@ var LinkModes = map[string]string{
 // maxLinkName is the maximum number of bytes in a link's name (IFNAMSIZ without its zero).
 const maxLinkName = 15
 
-// localTraffic reads how pods are distinguished from other clients: in one way at most. A clusterCIDR may be set together
-// with another mode, because tools that install kube-proxy always write it: then it is ignored, as in kube-proxy.
+// localTraffic reads how pods are distinguished from other clients: in one way at most. A clusterCIDR may be set
+// together with another mode, because tools that install kube-proxy always write it: then it is ignored, as in
+// kube-proxy.
 func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	switch mode := string(from.DetectLocalMode); mode {
 	case nodeCIDRMode:

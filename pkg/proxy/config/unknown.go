@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// If a field is unknown or set twice, kube-proxy only logs that (loadConfig in its options.go). So files in use have such
-// fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP next to it. A replacement for
+// If a field is unknown or set twice, kube-proxy only logs that (loadConfig in its options.go). So files in use have
+// such fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP next to it. A replacement for
 // kube-proxy must not fail to start because of one. But if a setting that matters is misspelled, a log line is not
 // enough. So an unknown field is an error only if the setting that may have been intended has a meaning here.
 

@@ -19,8 +19,8 @@ func NftWarnings(config ruleset.Config) []string {
 			"--nodeport-addresses has no %s CIDR, so node ports are served on all %s addresses of this node", family, family))
 	}
 	if slices.ContainsFunc(config.NodePorts.Prefixes, isLoopback) && !config.NodePorts.Localhost {
-		sentences = append(sentences, "--nodeport-addresses names loopback, which serves node ports only with the feature gate "+
-			localhostNodePorts)
+		sentences = append(sentences, "--nodeport-addresses names loopback, which serves node ports only if the feature gate "+
+			localhostNodePorts+" is on")
 	}
 	return sentences
 }

@@ -50,11 +50,11 @@ func TestLikelyMistakesInAChangeAreLogged(t *testing.T) {
 func TestSettingsThatDoWhatNoUserMeansAreLogged(t *testing.T) {
 	const (
 		open   = "level=WARN msg=\"--nodeport-addresses has no IPv6 CIDR, so node ports are served on all IPv6 addresses of this node\""
-		noPort = "level=WARN msg=\"node ports are not served: --nodeport-addresses is primary, and the Node names no address\" node=node-a"
-		noPods = "level=WARN msg=\"pods are not recognized: --detect-local-mode is NodeCIDR, and the Node names no podCIDR\" node=node-a"
+		noPort = "level=WARN msg=\"node ports are not served: --nodeport-addresses is primary, and the Node has no address\" node=node-a"
+		noPods = "level=WARN msg=\"pods are not recognized: --detect-local-mode is NodeCIDR, and the Node has no podCIDR\" node=node-a"
 	)
-	const loopback = "level=WARN msg=\"--nodeport-addresses names loopback, which serves node ports only with the feature gate " +
-		"KubeProxyNFTablesLocalhostNodePorts alone\""
+	const loopback = "level=WARN msg=\"--nodeport-addresses names loopback, which serves node ports only if the feature gate " +
+		"KubeProxyNFTablesLocalhostNodePorts is on\""
 	primary := ruleset.Config{Families: model.Families, NodePorts: model.NodePortAddresses{Primary: true}}
 	primaryAnd := func(cidr string) ruleset.Config {
 		config := primary

@@ -61,7 +61,7 @@ var commitFaults = []fault{
 
 // readFaults are the failures of a read.
 var readFaults = []fault{
-	{name: "the table changes during every read", err: errors.New("table changed while it was read")},
+	{name: "the table changes during every read", err: errors.New("changed while being read")},
 	{name: "a signal interrupts reading", err: unix.EINTR},
 	{name: "the response exceeds the socket buffer", err: unix.ENOBUFS},
 	{name: "the set is missing", err: unix.ENOENT},

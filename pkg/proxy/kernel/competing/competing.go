@@ -78,8 +78,8 @@ type Observed struct {
 	Base, Mark Chain
 }
 
-// Tables is the state of one family. OwnHandle is the handle of our own table, zero if there is none: our NAT chains are
-// created with it and stay as long as it does. Observed has the state of each of the Programs, in their order.
+// Tables is the state of one family. OwnHandle is the handle of our own table, zero if there is none: our NAT chains
+// are created with it and stay as long as it does. Observed has the state of each of the Programs, in their order.
 type Tables struct {
 	OwnHandle uint64
 	Observed  []Observed

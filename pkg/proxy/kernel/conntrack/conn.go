@@ -30,8 +30,8 @@ type Table interface {
 	// entry may have changed since it was read.
 	Delete(entry *Entry) (deleted bool, err error)
 	// DeleteUnreplied deletes those of some translated entries of TCP and SCTP that are still unreplied, and returns them.
-	// The kernel itself tests that as it deletes each. If the kernel cannot, the error is ErrUntested, and nothing was
-	// deleted.
+	// The kernel itself tests that as it deletes each. If the kernel cannot, the error is ErrNoConditionalDelete, and
+	// nothing was deleted.
 	DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error)
 }
 

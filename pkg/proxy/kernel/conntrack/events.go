@@ -18,8 +18,8 @@ import (
 const groupDestroy = 3
 
 // EventBuffer holds the destroy events of 26,000 connections that arrive while none is read. The kernel scans for
-// expired entries only periodically, so events arrive by the thousand. It doubles the requested size, and an event takes
-// 1,280 bytes of the buffer: 32 MiB at most. net.core.rmem_max does not limit it.
+// expired entries only periodically, so events arrive by the thousand. It doubles the requested size, and an event
+// takes 1,280 bytes of the buffer: 32 MiB at most. net.core.rmem_max does not limit it.
 const EventBuffer = 16 << 20
 
 // DestroyEvents receives the kernel's events of entries that end. There may be none for entries that were created

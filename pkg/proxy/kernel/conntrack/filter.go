@@ -135,8 +135,9 @@ func destinationAttribute(addr netip.Addr) uint16 {
 
 // key returns the attributes by which the kernel finds exactly this entry: the tuple of its reply direction, its zone,
 // and its ID. The kernel looks the tuple up and compares the ID, which is derived from the entry's address in memory
-// and from its original tuple (nf_ct_get_id). So both tuples must match completely. A lookup by the original tuple could
-// find an entry that replaced this one, even with the same ID, although the new entry leads to the right endpoint.
+// and from its original tuple (nf_ct_get_id). So both tuples must match completely. A lookup by the original tuple
+// could find an entry that replaced this one, even with the same ID, although the new entry leads to the right
+// endpoint.
 func (e *Entry) key() ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian

@@ -83,8 +83,8 @@ type Result struct {
 }
 
 // Query runs several queries in one dump, and returns a result for each. It calls questions once, when that dump
-// starts, because queries may depend on what changes during the wait. If ctx ends before that, the error is that of ctx,
-// and nothing was queried.
+// starts, because queries may depend on what changes during the wait. If ctx ends before that, the error is that of
+// ctx, and nothing was queried.
 func (l *DumpScheduler) Query(ctx context.Context, questions func() []Query) ([]Result, error) {
 	u := &waiter{ctx, questions, make(chan []Result, 1)}
 	l.mutex.Lock()

@@ -214,8 +214,8 @@ func TestSeveralQueriesAreOneDump(t *testing.T) {
 	})
 }
 
-// No user waits for a second cooldown, and each provides its queries only when the dump starts. Without queries there is
-// no dump.
+// No user waits for a second cooldown, and each provides its queries only when the dump starts. Without queries there
+// is no dump.
 func TestOneDumpServesAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
 )
 
-// Of each protocol and family, some entries have a reply after they were listed, some no longer exist, and others are not
-// listed at all.
+// Of each protocol and family, some entries have a reply after they were listed, some no longer exist, and others are
+// not listed at all.
 func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 	k := newKernel(t)
 

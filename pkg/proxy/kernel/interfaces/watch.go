@@ -24,7 +24,7 @@ const (
 // 6.9 it lists without waiting for that.
 const relistInterval = time.Second
 
-// Failures are retried after firstRetry, and then after twice as long each time, up to lastRetry.
+// Failures are retried after minRetryDelay, and then after twice as long each time, up to maxRetryDelay.
 const (
 	firstRetry = 10 * time.Millisecond
 	lastRetry  = 10 * time.Second

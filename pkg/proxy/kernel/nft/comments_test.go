@@ -31,7 +31,8 @@ func withoutComments(batch ruleset.Batch) ruleset.Batch {
 	return bare
 }
 
-// The comments are added in the transaction of the full sync. Until then, comparing with the kernel finds no difference.
+// The comments are added in the transaction of the full sync. Until then, comparing with the kernel finds no
+// difference.
 func TestTablesWithoutCommentsGetThemWithTheNextCompleteSync(t *testing.T) {
 	namespace, layout := netns.New(t), everyLayout()["all settings"]
 	c := dial(t, namespace, Options{})

@@ -16,7 +16,7 @@ var numerals = strings.NewReplacer("tcp", "6", "udp", "17", "sctp", "132", "loca
 // element, before the port. In `reject with tcp reset`, in `dnat to` and in names they remain words.
 var spelledOut = regexp.MustCompile(`\b(l4proto|type|type !=|status|state) (tcp|udp|sctp|local|dnat|new)\b|\b(tcp|udp|sctp) \. `)
 
-// inNumbers normalizes the lines of a listing, as inOneWay does, and converts words into numbers as nft -n does.
+// inNumbers normalizes the lines of a listing, as normalize does, and converts words into numbers as nft -n does.
 // Numbers are unchanged.
 func inNumbers(listing string) []string {
 	return inOneWay(spelledOut.ReplaceAllStringFunc(spellings.Replace(listing), numerals.Replace))

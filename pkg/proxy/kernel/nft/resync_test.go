@@ -145,8 +145,8 @@ func TestOneLayoutReplacesAnother(t *testing.T) {
 	}
 }
 
-// The tests above cover all kinds of chains: in every layout the chains that depend on it, and in the layouts without and
-// with all settings all others too.
+// The tests above cover all kinds of chains: in every layout the chains that depend on it, and in the layouts without
+// and with all settings all others too.
 func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
 	split := []string{
 		"refuse: 2", "lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", "nodeport-sticky-10800-1: 8", "sticky-port: 2",

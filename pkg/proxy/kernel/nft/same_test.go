@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// checkListed checks that nft lists the result of a batch as the tables in memory print it, that it can list it in every
-// form, and that nft itself, given the printed text, creates the same in the kernel.
+// checkListed checks that nft lists the result of a batch as the tables in memory print it, that it can list it in
+// every form, and that nft itself, given the printed text, creates the same in the kernel.
 func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, families ...model.Family) {
 	t.Helper()
 	var tables ruleset.Tables

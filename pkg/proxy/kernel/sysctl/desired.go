@@ -32,8 +32,8 @@ type DesiredValue struct {
 	ZeroIsUnlimited bool
 }
 
-// The settings that a node needs to forward packets to pods on other nodes. They are checked and never written: more than
-// Services depends on them, above all firewalls, so they are up to the administrator.
+// The settings that a node needs to forward packets to pods on other nodes. They are checked and never written: more
+// than Services depends on them, above all firewalls, so they are up to the administrator.
 var (
 	ForwardingIPv4 = DesiredValue{Name: "net.ipv4.ip_forward", Value: 1}
 	ForwardingIPv6 = DesiredValue{Name: "net.ipv6.conf.all.forwarding", Value: 1}

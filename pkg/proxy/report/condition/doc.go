@@ -1,5 +1,5 @@
-// Package condition writes the Node condition vicinity.dev/ServicesReady, so that another controller can keep pods off a
-// node that cannot reach Services yet.
+// Package condition writes the Node condition vicinity.dev/ServicesReady, so that another controller can keep pods off
+// a node that cannot reach Services yet.
 //
 // It is True once the first sync is in the kernel, and means only that. Rules outlive the proxy, so neither a restart
 // nor a stuck proxy makes it False: a taint would not help then, and a single cause that stops all proxies would make

@@ -6,7 +6,8 @@
 // The limits protect the API server, which a thousand proxies share:
 //
 //   - A proxy tries to create at most 10 Events at once and then one every 10 seconds, so that the proxies of 1,000
-//     nodes together stay below 100 requests a second in any failure. After failures the pauses grow to a minute or two.
+//     nodes together stay below 100 requests a second in any failure. After failures the pauses grow to a minute
+//     or two.
 //   - A note is reported once an hour, which is how long the API server keeps an Event.
 //   - An Event that is the same on every node has the same name on every node: the first proxy creates it, and the
 //     others get "already exists". Each proxy waits up to 10 seconds first, so that their requests are spread.

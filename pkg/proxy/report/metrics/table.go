@@ -18,7 +18,7 @@ const (
 	operationLabel = "operation"      // OperationAdd or OperationDelete
 	kindLabel      = "kind"           // a Kubernetes kind, such as EndpointSlice
 	policyLabel    = "traffic_policy" // PolicyInternal or PolicyExternal
-	reasonLabel    = "reason"         // a code of explain, a model.FindingCode, an xds.RejectReason, or an accounting.Why
+	reasonLabel    = "reason"         // a code of explain, a model.FindingCode, an xds.RejectReason, or an accounting.MissReason
 	sysctlLabel    = "sysctl"         // a kernel setting, as sysctl(8) names it
 	sourceLabel    = "source"         // of other nodes' labels: one of model.TopologyResources
 	demandLabel    = "demand_source"  // a balance.Source

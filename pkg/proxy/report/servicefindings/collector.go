@@ -32,7 +32,7 @@ type Collector struct {
 }
 
 // NewCollector returns a handler. After each sync it reports, by name, which of the decided Services have findings, at
-// most MaxFound of them, and which no longer do. If there are more, they are selected fairly by namespace.
+// most MaxServices of them, and which no longer do. If there are more, they are selected fairly by namespace.
 func NewCollector(found func([]ServiceFindings)) *Collector {
 	return &Collector{report: found, changed: map[model.ObjectName][]model.Finding{}, reported: map[model.ObjectName]bool{}}
 }

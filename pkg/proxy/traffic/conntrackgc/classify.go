@@ -99,11 +99,11 @@ func (w *classifier) classifyUDP(e *conntrack.Entry) (Class, error) {
 	return Foreign, nil
 }
 
-// classifyNodePort classifies a flow to the port number of a node port; it returns "" if the class depends on the allowed
-// endpoints. At an address that serves node ports, the flow belongs to the Service. At any other address it belongs to
-// the Service only if one of the Service's endpoints replies: then the address served node ports earlier, or another
-// proxy served them there. At any address, another program may have translated the flow if its reply source never was an
-// endpoint. At the start, not all former endpoints are known.
+// classifyNodePort classifies a flow to the port number of a node port; it returns "" if the class depends on the
+// allowed endpoints. At an address that serves node ports, the flow belongs to the Service. At any other address it
+// belongs to the Service only if one of the Service's endpoints replies: then the address served node ports earlier, or
+// another proxy served them there. At any address, another program may have translated the flow if its reply source
+// never was an endpoint. At the start, not all former endpoints are known.
 func (w *classifier) classifyNodePort(owner *serviceindex.Frontend, e *conntrack.Entry, isTranslated bool) (Class, error) {
 	isOfEndpoint := isTranslated && (serviceindex.IsOwnNAT(e) || w.reader.HadEndpoint(owner, e.ReplySrc()))
 	if isTranslated && !isOfEndpoint && w.lastScanned > 0 {

@@ -61,7 +61,7 @@ const (
 	townServing = 8080
 )
 
-// newTown returns a town whose Service has endpoints on this node and elsewhere: "here ADDR", "there ADDR".
+// newTown returns a cluster whose Service has endpoints on this node and elsewhere: "here ADDR", "there ADDR".
 func newTown(edit func(*model.Service), endpoints ...string) *town {
 	w := &town{cluster: model.NewCluster("here"), reader: serviceindex.New(StaleDialWindow), scope: clusterScope}
 	w.planner = selection.NewPlanner(w.cluster)

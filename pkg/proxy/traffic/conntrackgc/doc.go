@@ -15,7 +15,7 @@
 // snapshot. Two scans must have found a dial unreplied, and where the kernel can, it checks that the dial still is.
 //
 // The package decides which entries violate the snapshot of package serviceindex, not why an endpoint may serve. To
-// change which entries are deleted, see classify.go; when, reconciler.go and scan.go. How the kernel checks the status of
-// an entry as it deletes it is in proxy/kernel/conntrack/unreplied.go. How often conntrack is dumped, and for which users,
-// is in scheduler.go of the same package.
+// change which entries are deleted, see classify.go; when, reconciler.go and scan.go. How the kernel checks the status
+// of an entry as it deletes it is in proxy/kernel/conntrack/unreplied.go. How often conntrack is dumped, and for which
+// users, is in scheduler.go of the same package.
 package conntrackgc

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
 )
 
-// 300 of 600 nodes fail: as many are suspected at a time as the limit on probes permits, those with the most connections
-// first.
+// 300 of 600 nodes fail: as many are suspected at a time as the limit on probes permits, those with the most
+// connections first.
 func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	w := newWorld(t, 600, without{})
 	w.honest(2)
@@ -86,8 +86,8 @@ func (w *world) tenant(every time.Duration, from int) {
 	}}, nil)
 }
 
-// A malicious tenant starts suspicions endlessly, but causes no ejection of a node that replies, and does not delay that
-// of one that failed.
+// A malicious tenant starts suspicions endlessly, but causes no ejection of a node that replies, and does not delay
+// that of one that failed.
 func TestATenantWhoMeansHarm(t *testing.T) {
 	w := newWorld(t, 6, without{})
 	w.honest(10)
@@ -159,7 +159,8 @@ func TestWhatStandsBetween(t *testing.T) {
 	}
 }
 
-// A node is unreachable for a moment, so that only the last probe of a suspicion gets a reply, and fails a little later.
+// A node is unreachable for a moment, so that only the last probe of a suspicion gets a reply, and fails a little
+// later.
 func TestTheKubeletsReplyHidesNoDeath(t *testing.T) {
 	for phase := range 12 {
 		w := newWorld(t, 3, without{})

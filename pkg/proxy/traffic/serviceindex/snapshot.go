@@ -23,8 +23,8 @@ type Snapshot struct {
 	// Number is the number of syncs so far.
 	Number uint64
 
-	// rewritten is the number of the last full sync; moved that of the last sync that changed the addresses on which node
-	// ports are served.
+	// rewritten is the number of the last full sync; nodePortsMoved that of the last sync that changed the addresses on
+	// which node ports are served.
 	rewritten, moved uint64
 	// changed is the number of the last sync after which UDP flows may be stale, by family.
 	changed map[model.Family]uint64

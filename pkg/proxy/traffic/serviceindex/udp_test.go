@@ -140,8 +140,8 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 	}
 }
 
-// These include current endpoints, removed ones, those of the frontend's former Service, and those that the kernel may or
-// may not have applied before an error.
+// These include current endpoints, removed ones, those of the frontend's former Service, and those that the kernel may
+// or may not have applied before an error.
 func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
 	w := newFixture(t)
 	web := model.ObjectName{Namespace: "default", Name: "web"}

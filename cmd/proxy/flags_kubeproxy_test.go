@@ -148,7 +148,7 @@ func TestIgnoredFlagsAreNotShown(t *testing.T) {
 			t.Errorf("the help shows --%s", setting.Flag)
 		}
 	}
-	for _, part := range []string{"--config FILE", "A flag that is given beats the file", "-v, --v NUMBER", "--masquerade-all  "} {
+	for _, part := range []string{"--config FILE", "Flags override the file", "-v, --v NUMBER", "--masquerade-all  "} {
 		if !strings.Contains(strings.Join(strings.Fields(help), " "), strings.TrimSpace(part)) {
 			t.Errorf("the help lacks %q:\n%s", part, help)
 		}

@@ -112,7 +112,7 @@ func TestWhatIsWrongInOurOwnDocumentIsRejected(t *testing.T) {
 		"a number":              {"defaultMaxLoad: 120\n", "defaultMaxLoad: must be a text, not 120; quote it"},
 		"a text for a truth":    {"dnsEndpointPodNames: \"yes\"\n", "dnsEndpointPodNames: must be true or false"},
 		"a field twice":         {"dnsTTL: 5s\ndnsTTL: 6s\n", "dnsTTL: duplicate field"},
-		"a value":               {"dnsTTL: 5ms\n", "dnsTTL 5ms: want whole seconds, at most 1h0m0s"},
+		"a value":               {"dnsTTL: 5ms\n", "dnsTTL 5ms: must be whole seconds, at most 1h0m0s"},
 		"no time":               {"dnsTTL: soon\n", `dnsTTL: time: invalid duration "soon"`},
 		"two values":            {"ownTables: always\nlogLevel: loud\n", "logLevel \"loud\" is none of: debug, info, warn, error\nownTables"},
 	} {

@@ -62,16 +62,16 @@ func TestRunFlags(t *testing.T) {
 		"xDS at an address and a socket": {args: "--xds-bind-address 0.0.0.0:18000,unix:///run/vicinity/xds.sock"},
 		"xDS at a host name":             {args: "--xds-bind-address localhost:1", err: `--xds-bind-address "localhost:1" is neither IP:PORT`},
 		"xDS at a path that begins nowhere": {
-			args: "--xds-bind-address unix://xds.sock", err: `--xds-bind-address "unix://xds.sock": a socket's path begins with a slash`,
+			args: "--xds-bind-address unix://xds.sock", err: `--xds-bind-address "unix://xds.sock": a socket's path must begin with a slash`,
 		},
 		"xDS where the metrics are": {
-			args: "--xds-bind-address 127.0.0.1:10249", err: "--xds-bind-address 127.0.0.1:10249 is that of another server",
+			args: "--xds-bind-address 127.0.0.1:10249", err: "--xds-bind-address 127.0.0.1:10249 is the address of another server",
 		},
 		"xDS twice at one address": {
-			args: "--xds-bind-address [::1]:1,[::1]:1", err: "--xds-bind-address [::1]:1 is that of another server",
+			args: "--xds-bind-address [::1]:1,[::1]:1", err: "--xds-bind-address [::1]:1 is the address of another server",
 		},
-		"answers for parts of a second":  {args: "--dns-ttl 500ms", err: "--dns-ttl 500ms: want whole seconds, at most 1h0m0s"},
-		"answers for a day":              {args: "--dns-ttl 24h", err: "--dns-ttl 24h0m0s: want whole seconds"},
+		"answers for parts of a second":  {args: "--dns-ttl 500ms", err: "--dns-ttl 500ms: must be whole seconds, at most 1h0m0s"},
+		"answers for a day":              {args: "--dns-ttl 24h", err: "--dns-ttl 24h0m0s: must be whole seconds"},
 		"a domain that no name can have": {args: "--cluster-domain a_b", err: `--cluster-domain "a_b": `},
 		"a bound for all Services":       {args: "--default-max-load 150%"},
 		"a bound that is a factor":       {args: "--default-max-load 1.5", err: `--default-max-load: "1.5" is no whole number from 100 to 1000`},

@@ -90,7 +90,7 @@ func dialIn(t *testing.T, namespace *netns.Namespace) net.Conn {
 func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	namespace, daemon := zonedNode(t)
-	if got := proxyIn(t, namespace, "flows", at); got.status != 0 || got.stdout != "No connection of node node-a goes to a Service.\n" {
+	if got := proxyIn(t, namespace, "flows", at); got.status != 0 || got.stdout != "Node node-a has no connection to a Service.\n" {
 		t.Errorf("without a connection: %+v", got)
 	}
 	dialIn(t, namespace)

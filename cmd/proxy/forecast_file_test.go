@@ -93,7 +93,7 @@ func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
 		for _, gate := range []string{"--max-load 10", "--min-in-zone 0", "--max-refused 1"} {
 			status, says := 0, ""
 			if c.says != "" {
-				status, says = 2, "proxy: limits cannot be judged by part of the demand: "
+				status, says = 2, "proxy: limits cannot be checked with part of the demand: "
 			}
 			if got := proxyCommand(t, append(args, splitArgs(gate)...)...); got.status != status || !strings.Contains(got.stderr, says) {
 				t.Errorf("%s: %s: status %d, %s; want %d", name, gate, got.status, got.stderr, status)

@@ -78,7 +78,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 		},
 		"nothing":        {"forecast", "", 2, "in standard input, so nothing can be forecast; "},
 		"no manifests":   {"forecast", "a: [", 2, "<stdin>: line "},
-		"the daemon":     {"run --node n", checkedService, 2, "--manifests - can be read once, and 'run' follows what it reads"},
+		"the daemon":     {"run --node n", checkedService, 2, "--manifests - can be read only once, and 'run' watches its manifests"},
 		"with a context": {"explain --node n --kubeconfig x", checkedService, 2, "--manifests and --kubeconfig exclude each other"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -194,7 +194,7 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 
 func TestRunHasNoOutputWithoutCheck(t *testing.T) {
 	got := proxyCommand(t, "run", "--manifests", t.TempDir(), "--node", "node-a", "-o", "json")
-	if got.status != 2 || !strings.Contains(got.stderr, "--output is the format of --check, which is not given") {
+	if got.status != 2 || !strings.Contains(got.stderr, "--output needs --check") {
 		t.Errorf("%+v", got)
 	}
 }

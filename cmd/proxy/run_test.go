@@ -120,7 +120,7 @@ func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
 
 	for _, want := range []outcome{
 		{stdout: "removed the IPv4 table \"vicinity\"\nremoved the IPv6 table \"vicinity\"\n"},
-		{stdout: "there was nothing to remove\n"},
+		{stdout: "nothing to remove\n"},
 	} {
 		var got outcome
 		namespace.Do(func() { got = proxyCommand(t, "cleanup") })

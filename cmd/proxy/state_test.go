@@ -162,7 +162,7 @@ func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 		}{
 			{"nobody", folder, `proxy: there is no Node "nobody" in ` + folder + "; --node chooses one of node-a, node-b\n", 1},
 			{"node-aa", folder, `proxy: there is no Node "node-aa" in ` + folder + "; did you mean node-a?\n", 1},
-			{"nobody", without, "warning: there is no Node in " + without + `, so no label of "nobody" is known, and nothing is near it; ` +
+			{"nobody", without, "warning: there is no Node in " + without + `, so the labels of "nobody" are unknown, and no endpoint is near it; ` +
 				"'kubectl get nodes -o yaml' prints Nodes; what is there: EndpointSlice (1), Service (1)\n", 0},
 		} {
 			got := proxyCommand(t, append(splitArgs(command), "--node", test.node, "--manifests", test.folder)...)
@@ -256,7 +256,7 @@ func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
 			"endpoints, and they connect to these without a proxy"},
 		"shop/away": {1, "service shop/away: it is of type ExternalName: DNS sends its clients to billing.example.com, and no proxy is asked"},
 		"shop/new":  {1, "service shop/new: it has no ClusterIP yet, so no client can connect to it"},
-		"shop/bad":  {2, "proxy: service shop/bad is refused: see the warning above"},
+		"shop/bad":  {2, "proxy: service shop/bad is invalid: see the warning above"},
 	} {
 		for _, why := range []string{"", " --why node-a"} {
 			got := proxyCommand(t, append(splitArgs("explain --node node-a "+args+why), "--manifests", folder)...)

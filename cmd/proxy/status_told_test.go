@@ -243,7 +243,7 @@ func TestWhatOnlyThePodHasIsNamed(t *testing.T) {
 	succeed(t, os.Remove(kubeconfig.path()))
 	for _, command := range []string{"status", "flows", "explain"} {
 		got := proxyIn(t, namespace, command, at)
-		want := fmt.Sprintf("the proxy on this node reaches the API server by %q, a file of its pod, which is not here: run this in the pod",
+		want := fmt.Sprintf("the proxy on this node uses %q, a file in its pod, which is not available here: run this command in the pod",
 			kubeconfig.path())
 		if got.status != 2 || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "or give --kubeconfig FILE") {
 			t.Errorf("%s: %+v", command, got)

@@ -484,7 +484,7 @@ func TestAReportThatCannotBeWrittenIsNotTakenForADenial(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var stderr bytes.Buffer
 		status := cli.Run(t.Context(), newRoot(), []string{"check", "a.yaml", "-o", format}, strings.NewReader(""), fullDisk{}, &stderr)
-		if status != exitUnchecked || !strings.Contains(stderr.String(), "webhook: writing the findings: no space left on device") {
+		if status != exitUnchecked || !strings.Contains(stderr.String(), "webhook: write the findings: no space left on device") {
 			t.Errorf("%s: status %d, %s", format, status, stderr.String())
 		}
 	}

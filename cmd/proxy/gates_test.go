@@ -56,7 +56,7 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 				t.Errorf("render: served %v, want %v: %+v", served, test.served, rendered)
 			}
 			explained := proxyCommand(t, append(splitArgs("explain shop/dns"), args...)...)
-			why := `Left out of the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
+			why := `Ignored in the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
 			toldWhy := strings.Contains(strings.Join(strings.Fields(explained.stdout), " "), why)
 			if explained.status != 0 || toldWhy == test.served {
 				t.Errorf("explain says why not: %v: %+v", toldWhy, explained)

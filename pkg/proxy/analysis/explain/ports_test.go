@@ -208,7 +208,7 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 		"no client is ready": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, clients: []string{"default/none"},
 			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
-			demand:  "Demand is assumed. No endpoint of default/none is ready on a Node, so that each Node counts as one client.", warnings: 1,
+			demand:  "Demand is assumed. No endpoint of default/none is ready on a Node, so each Node counts as one client.", warnings: 1,
 		},
 		"there is nobody": {
 			keys: []policy.Key{"example.com/rack"}, nearby: 1, load: map[string]explain.EndpointLoad{},

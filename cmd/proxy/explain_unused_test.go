@@ -63,13 +63,13 @@ func TestASliceWithoutPodsIsReported(t *testing.T) {
 			var explanations []forecast.EndpointExplanation
 			got := proxyCommand(t, append(why, "-o", "json")...)
 			if err := json.Unmarshal([]byte(got.stdout), &explanations); err != nil || len(explanations) != 1 {
-				t.Fatalf("exit status %d, %d answers (%v): %s", got.status, len(explanations), err, got.stderr)
+				t.Fatalf("exit status %d, %d explanations (%v): %s", got.status, len(explanations), err, got.stderr)
 			}
 			if one := explanations[0]; one.Reason != test.reason || one.Message != test.sentence || one.Share != 0 {
-				t.Errorf("answered: %+v", one)
+				t.Errorf("explanation: %+v", one)
 			}
 			if text := proxyCommand(t, why...).stdout; !strings.HasSuffix(text, "It gets none. "+test.sentence+" ["+test.reason+"]\n") {
-				t.Errorf("answered: %s", text)
+				t.Errorf("text: %s", text)
 			}
 		})
 	}

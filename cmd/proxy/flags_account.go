@@ -37,7 +37,7 @@ func (f *accountFlags) register(flags *pflag.FlagSet) {
 		fmt.Sprintf("`SCOPE` of the counts of connections and bytes, by the endpoint's locality and by the topology key that it matches: off; "+
 			"totals, of this node; or services, also of each Service. services=NUMBER counts that many Services separately, 1 to %d, instead of "+
 			"%d, and the others together. Each has at most %d series on average. key=KEY, once for each of up to %d keys, counts these "+
-			"separately instead of the hostname, the zone and the region, and all others together. For example: services=1000,key=example.com/rack. "+
+			"separately instead of the hostname, the zone and the region, and all others together. Example: services=1000,key=example.com/rack. "+
 			"A connection is counted when its conntrack entry is removed, up to two minutes after its last packet, and a long one every minute",
 			maxAccountServices, defaultAccountServices, 3*accounting.CellsPerService, maxAccountKeys))
 }

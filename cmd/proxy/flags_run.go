@@ -95,9 +95,9 @@ func daemonSettings() []settingFlag {
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags, "With --check, - is standard input. ", clientSettings, nodePortSettings, serverSettings, conntrackSettings)
-	flags.StringVar(&f.logLevel, "log-level", "", "lowest `LEVEL` that is logged: debug, info, warn or error (default: info, or as given by -v)")
+	flags.StringVar(&f.logLevel, "log-level", "", "lowest `LEVEL` that is logged: debug, info, warn or error (default: info, or that of -v)")
 	flags.StringVar(&f.ownTables, "own-tables", "auto",
-		"`WHEN` to own the tables, so that no other program can change them: auto, if the kernel keeps them when the proxy exits (6.9+), or never")
+		"`WHEN` to own the tables, so that no other program can change them: auto, if the kernel keeps them after an exit (6.9+), or never")
 	flags.StringVar(&f.secureMetrics, "secure-metrics-bind-address", "",
 		"`IP:PORT` that serves /metrics and /demand over TLS to tokens that the API server allows to get them (default: no server)")
 	flags.BoolVar(&f.nodeCondition, "node-condition", false,

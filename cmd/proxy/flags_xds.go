@@ -23,7 +23,7 @@ type xdsFlags struct {
 func (f *xdsFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.bindAddress, "xds-bind-address", "",
 		"`ADDRESSES` that serve xDS, so that gRPC clients and Envoys on this node choose the endpoints that its kernel would, and fail over to "+
-			"the next tier themselves: IP:PORT, such as 0.0.0.0:18000, or unix:// and the path of a socket, or both with a comma (default: no server)")
+			"the next tier themselves: IP:PORT, such as 0.0.0.0:18000, or unix:// and the path of a socket, or both with a comma (default: none)")
 }
 
 // Validate requires addresses that no other server uses.

@@ -101,7 +101,7 @@ func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	var err error
 	namespace.Do(func() { _, err = net.DialTimeout("tcp", "10.96.0.80:80", 50*time.Millisecond) })
 	if err == nil {
-		t.Fatal("it was answered")
+		t.Fatal("the connection was established")
 	}
 	for _, args := range [][]string{nil, {"shop/web"}, {"-n", "shop"}} {
 		got := proxyIn(t, namespace, append([]string{"flows", at, "-o", "json"}, args...)...)
@@ -131,7 +131,7 @@ func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 		t.Errorf("the text of a Service is\n%s", text)
 	}
 	if got := proxyIn(t, namespace, "flows", "shop/wbe", at); got.status != 1 || !strings.Contains(got.stderr, "shop/web") {
-		t.Errorf("of a Service that there is not: %+v", got)
+		t.Errorf("for a missing Service: %+v", got)
 	}
 	daemon.end(t)
 }

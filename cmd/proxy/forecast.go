@@ -170,7 +170,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	whatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that match a label selector, were being evacuated?", forecast.ParseEvacuate)
 	whatIf(f, flags, "annotate", "what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key "+
 		"trafficDistribution is the field; an empty value removes it", forecast.ParseAnnotate)
-	whatIf(f, flags, "scale", "what if a Service had this many ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?", forecast.ParseScale)
+	whatIf(f, flags, "scale", "what if a Service had these ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?", forecast.ParseScale)
 }
 
 // whatIf registers a flag that adds a change.

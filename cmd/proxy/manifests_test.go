@@ -128,6 +128,6 @@ func TestTheDaemonFollowsAFile(t *testing.T) {
 	}
 	ended := daemon.end(t).stderr
 	if told := strings.Count(ended, "endpoints[0].brandNew"); told != 1 {
-		t.Errorf("the field is told %d times:\n%s", told, ended)
+		t.Errorf("the field is reported %d times:\n%s", told, ended)
 	}
 }

@@ -111,7 +111,7 @@ func TestExplainReportsWhatIsNotThere(t *testing.T) {
 	}{
 		"a mistyped Service": {"--node node-a shop/wbe", "proxy: service shop/wbe not found in testdata/state; did you mean shop/web?"},
 		"an unknown port":    {"--node node-a shop/web:https", "proxy: service shop/web has no port https; it has http 80/TCP"},
-		"a Service far from all": {
+		"a Service without a similar name": {
 			"--all-nodes kube-system/metrics", "proxy: service kube-system/metrics not found in testdata/state",
 		},
 	}
@@ -145,7 +145,7 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 				t.Errorf("stderr is not one line that begins with %q:\n%s", rejectionPage, got.stderr)
 			}
 			if strings.Contains(got.stdout, "warning") || !strings.Contains(got.stdout, "10.96.0.10") {
-				t.Errorf("stdout is not just the answer:\n%s", got.stdout)
+				t.Errorf("stdout has a warning, or lacks the output:\n%s", got.stdout)
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	}
 	got = proxyCommand(t, "explain", "--all-nodes", "--manifests", empty)
 	if got.status != 1 || !strings.Contains(got.stderr, "there is no Node in") {
-		t.Errorf("all nodes of none: exit status %d, stderr %q", got.status, got.stderr)
+		t.Errorf("all nodes, without Nodes: exit status %d, stderr %q", got.status, got.stderr)
 	}
 }
 

@@ -111,7 +111,7 @@ func skippedIn(t *testing.T, args ...string) map[string]string {
 	for _, file := range document.Skipped {
 		roles[file.File] = file.Role
 		if file.Reason == "" {
-			t.Errorf("%s is passed over without a reason", file.File)
+			t.Errorf("%s is skipped without a reason", file.File)
 		}
 	}
 	if document.Summary.FilesSkipped != len(roles) {
@@ -256,7 +256,7 @@ func TestWhatIsExcludedIsSkipped(t *testing.T) {
 		for _, args := range [][]string{{"deploy"}, files} {
 			got := skippedIn(t, append(args, "--exclude", pattern)...)
 			if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); names != want {
-				t.Errorf("%v without %s: %q are passed over, want %q", args, pattern, names, want)
+				t.Errorf("%v without %s: %q are skipped, want %q", args, pattern, names, want)
 			}
 		}
 	}

@@ -70,10 +70,10 @@ func TestExplainReportsWhoseDemandItIs(t *testing.T) {
 		"measured, no client is ready": {model.DemandActive, demands, []string{"default/none"}, "measured", measured,
 			"No endpoint of default/none is ready on a Node; if each Node had the same demand, the demand of zones would be zone-b 50 %, " +
 				"zone-a 50 %: planned with it, 10.244.98.0:8080 would get 1.80 times the mean."},
-		"nothing of it": {model.DemandActive, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
-		"old":           {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
-		"nobody":        {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
-		"not read":      {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
+		"no demand":    {model.DemandActive, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
+		"stale":        {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
+		"no publisher": {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
+		"not read":     {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := shop(c.clients...)
@@ -81,7 +81,7 @@ func TestExplainReportsWhoseDemandItIs(t *testing.T) {
 			port := one(t, cluster)
 			load := port.Load
 			if load == nil || load.Demand != c.demand || load.Assumed != c.assumed || load.DemandSource != c.source {
-				t.Fatalf("it says %+v, want\n%s\n%s", load, c.demand, c.assumed)
+				t.Fatalf("the load is %+v, want\n%s\n%s", load, c.demand, c.assumed)
 			}
 			isMeasured := c.source == "measured"
 			if (load.Measured != nil) != isMeasured || (load.AssumedWouldGive >= 1.8) != isMeasured {

@@ -49,14 +49,14 @@ func TestAnUnusedSliceReportsWhy(t *testing.T) {
 	}{
 		"all serve":          {two, []*model.EndpointSlice{offering("all", "http", "metrics")}, nil},
 		"a slice for a port": {two, []*model.EndpointSlice{offering("one", "http"), offering("other", "metrics")}, nil},
-		"nobody serves one of the ports": {two, []*model.EndpointSlice{offering("one", "http")},
+		"no slice serves one of the ports": {two, []*model.EndpointSlice{offering("one", "http")},
 			[]string{"metrics IPv4 default/one SliceOfOtherPorts"}},
-		"a slice that serves no port beside one that does": {
+		"a slice that serves no port next to one that does": {
 			two, []*model.EndpointSlice{offering("good", "http", "metrics"), offering("bad", "web")},
 			[]string{"http IPv4 default/bad SliceOfOtherPorts", "metrics IPv4 default/bad SliceOfOtherPorts"}},
 		"no ports":         {nil, []*model.EndpointSlice{offering("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
 		"the other family": {nil, []*model.EndpointSlice{inIPv6(offering("six", "http"))}, []string{"http IPv4 default/six SliceOfOtherFamily"}},
-		"a family is told where it is decided": {dual, []*model.EndpointSlice{offering("four", "http"), inIPv6(offering("six", "web"))},
+		"a family is reported where it is decided": {dual, []*model.EndpointSlice{offering("four", "http"), inIPv6(offering("six", "web"))},
 			[]string{"http IPv6 default/six SliceOfOtherPorts"}},
 		"later addresses": {dual, []*model.EndpointSlice{crowded}, []string{"http IPv4 default/crowded LaterAddresses"}},
 		"names": {nil, []*model.EndpointSlice{offering("good", "http"), names},

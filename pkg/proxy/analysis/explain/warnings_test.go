@@ -18,7 +18,7 @@ func TestWarnings(t *testing.T) {
 		change func(*model.Service)
 		want   []string
 	}{
-		"nothing to warn of": {func(*model.Service) {}, nil},
+		"no warnings": {func(*model.Service) {}, nil},
 		"an ignored annotation": {
 			func(service *model.Service) {
 				service.Findings = []model.Finding{{
@@ -27,11 +27,11 @@ func TestWarnings(t *testing.T) {
 			},
 			[]string{"The annotation vicinity.dev/topology-keys is ignored: the key * is not the last one"},
 		},
-		"parts of the object that were left out": {
+		"ignored parts of the object": {
 			func(service *model.Service) { service.Findings = skipped("one thing.", "another.") },
 			[]string{"Ignored in the Service: one thing.", "Ignored in the Service: another."},
 		},
-		"what is found with another code": {
+		"a finding with another code": {
 			func(service *model.Service) {
 				service.Findings = []model.Finding{{Code: "Other", Field: "spec.a", Reason: "It is odd."}}
 			},

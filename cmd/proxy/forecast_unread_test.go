@@ -134,7 +134,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 		text, want      string
 		forecast, other int // statuses
 	}{
-		"Endpoints beside slices": {checkedService + endpoints, "", 0, 0},
+		"Endpoints and slices": {checkedService + endpoints, "", 0, 0},
 		"Endpoints alone": {
 			without + endpoints, none + "Service (2), Node (1), v1 Endpoints (1, an old kind that is not read)\n", 2, 2,
 		},

@@ -43,7 +43,7 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 		"off by a flag":                           {"--feature-gates AllowServiceExternalIPs=false", false},
 		"off by the second of two flags":          {"--feature-gates WinDSR=true --feature-gates AllowServiceExternalIPs=false", false},
 		"off by the file":                         {"--config " + off, false},
-		"off by the file, beside a flag":          {"--config " + off + " --feature-gates WinDSR=true,AllBeta=true", false},
+		"off by the file, with a flag":            {"--config " + off + " --feature-gates WinDSR=true,AllBeta=true", false},
 		"off by the file, on by a flag":           {"--config " + off + " --feature-gates AllowServiceExternalIPs=true", true},
 		"on by the file, off by a flag":           {"--config " + on + " --feature-gates AllowServiceExternalIPs=false", false},
 		"other gates of the file change nothing":  {"--config " + configFile(t, "featureGates: {AllBeta: false, WinDSR: true}"), true},

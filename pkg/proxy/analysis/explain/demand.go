@@ -87,7 +87,7 @@ func parts(zones []string, asks map[string]float64) string {
 // percent formats a part of 1 as package selection does.
 func percent(part float64) string { return selection.FractionOf(part).String() }
 
-// whyDefaultDemand says that the default demand is used, and why if the Service has the setting "measured".
+// whyDefaultDemand states that the default demand is used, and why if the Service has the setting "measured".
 func whyDefaultDemand(cluster *model.Cluster, service *model.Service) string {
 	if !service.Topology.Measured {
 		return "Demand is assumed."

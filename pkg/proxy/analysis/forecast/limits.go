@@ -35,7 +35,7 @@ func (r *Report) Violations(limits Limits) []string {
 	return sentences
 }
 
-// unknownZonesText says that the zones of a part are unknown.
+// unknownZonesText states which part has unknown zones; it is empty if there is none.
 func unknownZonesText(part float64) string {
 	if part == 0 {
 		return ""

@@ -16,15 +16,15 @@ import (
 func newCleanup() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove our tables from the kernel, and nothing else",
-		Long: `Remove the tables 'ip vicinity' and 'ip6 vicinity' from the current network namespace, and 'vicinity-demand', which
-only counts. Everything else in nftables stays. If there is nothing to remove, that is not a failure.
+		Short: "Remove Vicinity's tables from the kernel, and nothing else",
+		Long: `Remove the tables 'ip vicinity' and 'ip6 vicinity' from the current network namespace, and the counters in
+'vicinity-demand'. Everything else in nftables is kept. It is not a failure if there is nothing to remove.
 
-Stop 'proxy run' first: it would put the tables back, and while it owns them the kernel refuses to remove them.
+Stop 'proxy run' first: it would recreate the tables, and while it owns them the kernel does not let others remove them.
 Established connections keep their endpoints until they end.`,
 		Example: `  sudo proxy cleanup
 
-  # in the network namespace of a container, say
+  # in the network namespace of a container
   sudo nsenter --net=/proc/4711/ns/net proxy cleanup`,
 		Args:                  cli.MaxArgs(0),
 		DisableFlagsInUseLine: true,
@@ -43,7 +43,7 @@ func runCleanup(ctx context.Context, stdout io.Writer) error {
 		sanitize.Fprintf(stdout, "removed the %s table %q\n", family, ruleset.TableName)
 	}
 	if len(removed) == 0 {
-		sanitize.Fprintf(stdout, "there was nothing to remove\n")
+		sanitize.Fprintf(stdout, "nothing to remove\n")
 	}
 	return nil
 }

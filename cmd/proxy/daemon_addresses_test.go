@@ -16,7 +16,7 @@ func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
 			"--metrics-bind-address 127.0.0.1:9",
 			"proxy: --metrics-bind-address: listen tcp 127.0.0.1:9: bind: address already in use\n",
 		},
-		"an address of elsewhere": {
+		"an address of another host": {
 			"--healthz-bind-address 192.0.2.1:9",
 			"proxy: --healthz-bind-address: listen tcp 192.0.2.1:9: bind: cannot assign requested address\n",
 		},

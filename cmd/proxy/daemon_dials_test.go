@@ -43,7 +43,7 @@ func TestTheDaemonDeletesStaleDials(t *testing.T) {
 		})
 		dialled <- err
 	}()
-	wait.Until(t, "a dial that nobody answers", func() bool {
+	wait.Until(t, "an unreplied connection", func() bool {
 		return d.flows(t, unix.IPPROTO_TCP, func(flow *netlink.ConntrackFlow) bool { return flow.Reverse.SrcIP.String() == "10.244.1.5" }) == 1
 	})
 	text := strings.ReplaceAll(unresponsiveState, firstEndpoint, "")
@@ -51,7 +51,7 @@ func TestTheDaemonDeletesStaleDials(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-dialled; err != nil {
-		t.Errorf("the dial that was under way: %v", err)
+		t.Errorf("the connection attempt in progress: %v", err)
 	}
 	wait.Until(t, "it is counted", func() bool {
 		_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")

@@ -84,12 +84,12 @@ func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
 	changeAddress(t, d.namespace, netlink.AddrAdd, addr+"/24")
 	wait.Until(t, "health checks are answered on "+addr, func() bool { return d.listens(check) })
 	if status, body := d.get(t, check, "/"); status != http.StatusOK || !strings.Contains(body, `"localEndpoints": 2`) {
-		t.Errorf("the health check on %s says %d, %s; want 200 and two local endpoints", addr, status, body)
+		t.Errorf("the health check on %s returns %d, %s; want 200 and two local endpoints", addr, status, body)
 	}
 	wait.Until(t, "the node port is served on "+addr, func() bool { return d.responds(t, net.JoinHostPort(addr, "30053")) })
 
 	changeAddress(t, d.namespace, netlink.AddrDel, addr+"/24")
-	wait.Until(t, addr+" serves node ports no more", func() bool { return !strings.Contains(rules(d.namespace), addr) })
+	wait.Until(t, addr+" no longer serves node ports", func() bool { return !strings.Contains(rules(d.namespace), addr) })
 }
 
 // loseEndpoint removes the endpoint of a flow from the folder.
@@ -117,7 +117,7 @@ func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 		return true
 	})
 	if !d.responds(t, dnsService) {
-		t.Error("the endpoint that stays does not answer")
+		t.Error("the remaining endpoint does not respond")
 	}
 }
 

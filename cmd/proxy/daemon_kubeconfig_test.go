@@ -114,17 +114,17 @@ func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kubeconfig.write(t, "..before "+name, kubeconfigOf("6443"))
 			log, ended := startFailing(t, args...)
-			wait.Until(t, "the proxy has looked for the API server", func() bool {
+			wait.Until(t, "the proxy has tried to reach the API server", func() bool {
 				return strings.Contains(log(), "watch interrupted")
 			})
 
 			kubeconfig.write(t, "..wrong "+name, "{")
-			wait.Until(t, "the wrong text is reported", func() bool {
+			wait.Until(t, "the invalid text is reported", func() bool {
 				return strings.Contains(log(), `keeping the last good one" file=`+kubeconfig.path()+` error=`)
 			})
 			select {
 			case status := <-ended:
-				t.Fatalf("the wrong text ended the proxy with %d:\n%s", status, log())
+				t.Fatalf("the invalid text ended the proxy with %d:\n%s", status, log())
 			default:
 			}
 

@@ -23,22 +23,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-const explainExamples = `  # every Service, as node-a1 sees it
+const explainExamples = `  # every Service, from the point of view of node-a1
   proxy explain --manifests state --node node-a1
 
   # in the pod of a node, with the settings of its proxy
   kubectl -n kube-system exec vicinity-proxy-x7k2p -- /proxy explain shop/web
 
-  # one port of one Service, where pods have these addresses
+  # one port of one Service, with the addresses of the cluster's pods
   proxy explain --manifests state --node node-a1 --cluster-cidr 10.244.0.0/16,fd00:10:244::/56 shop/web:http
 
   # which nodes have no endpoint for a Service
   proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node, .alike.nodes[]?'
 
-  # why does node-a1 not use this endpoint, pod or node? What would have to be different?
+  # why does node-a1 not use this endpoint, pod or node, and what would change that?
   proxy explain --manifests state --node node-a1 shop/web --why 10.244.3.7
 
-  # which nodes do not answer clients from outside, and where
+  # which nodes drop connections from external clients, and to which addresses
   proxy explain --manifests state --all-nodes -o json |
     jq -r '.[] | [.node, .alike.nodes[]?] as $nodes | .traffic[] | select(.from == "outside" and .outcome == "drop") |
       $nodes[], .frontends[]'`
@@ -47,37 +47,37 @@ func newExplain(flags *explainFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		Short: "Print which endpoints each Service port uses on a node, and why",
-		Long: `Print for each Service port and IP family what happens to a new connection on a node: the addresses that can be
-dialled, what happens there and to whom, the endpoints in use, the topology tier that won, the reason, and the endpoints
-that were left out, by reason: many with the same one are counted, unless --all is given. JSON and YAML have all.
+		Long: `Print for each Service port and IP family what happens to a new connection on a node: the addresses that serve the
+port, the outcome for each kind of client, the endpoints in use, the selected topology tier, the reason, and the excluded
+endpoints by reason. Many with the same reason are counted, unless --all is given. JSON and YAML list them all.
 
-The ClusterIP is governed by internalTrafficPolicy, everything external (load-balancer IPs, external IPs, and node ports,
-written *:30080) by externalTrafficPolicy. If that is Local, connections of this node and of pods go to endpoints on all
-nodes, and those from outside stay here. --detect-local-mode distinguishes pods from clients outside; where it cannot, as
-in a family without --cluster-cidr, pods count as outside. So give the same flags to 'explain' as to 'run'.
+internalTrafficPolicy governs the ClusterIP, and externalTrafficPolicy everything external (load-balancer IPs, external
+IPs, and node ports, written *:30080). If the latter is Local, connections from this node and from pods go to endpoints on
+all nodes, and those from outside stay on this node. --detect-local-mode distinguishes pods from external clients; where it
+cannot, as in a family without --cluster-cidr, pods count as outside. So give 'explain' the same flags as 'run'.
 
-Of a headless Service with topology keys it prints what DNS answers to clients on the node, if the node's DNS cache asks
-the proxy: first about the Service's addresses, and then about each port.
+For a headless Service with topology keys it prints the DNS response to clients on the node, if the node's DNS cache
+queries the proxy: first for the Service's addresses, then for each port.
 
-Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
-alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.
-If a proxy runs on this machine for the node in question, it is asked, too, which Services its kernel refuses, and which
-nodes do not answer it (--unreachable-node-mode). Where labels of other nodes decide, each port names their source
-(--node-topology-source).
+Each reason is a sentence, followed by a [Code] that is stable between versions, for scripts and alerts. The kernel is
+neither read nor changed: this is what 'proxy run' with the same manifests and flags would decide. If the node's proxy runs
+on this machine, it is also queried for the Services that its kernel rejects, and for the nodes that do not reply to it
+(--unreachable-node-mode). Where labels of other nodes affect a port, it names their source (--node-topology-source).
 
-With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an external address, a node port at an address that
-the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080; a port of a ClusterIP that its Service does
-not define is refused, and an address of a ServiceCIDR that is nobody's ClusterIP is dropped.
+With ADDRESS:PORT it prints what happens to a connection to that address: a ClusterIP, an external address, a node port at
+an address that the Node lists, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080. Connections to a
+ClusterIP are refused on a port that its Service does not define. Those to an address of a ServiceCIDR that is not a
+ClusterIP are dropped.
 
---all-nodes explains Service by Service, and nodes that decide alike once, as the first of them sees it: "on node-1, node-4
-and 331 more". In JSON 'alike' has their names, and says what is another one on each, such as the endpoints on the node
-itself. It leaves out Nodes that do not run Linux. 'forecast' sums up all nodes.
+--all-nodes explains Service by Service, and nodes with equal decisions once, from the point of view of the first: "on
+node-1, node-4 and 331 more". In JSON 'alike' has their names, and what differs between them, such as the endpoints on the
+node itself. Nodes that do not run Linux are skipped. 'forecast' summarizes all nodes.
 
-PORT is a port's name or its number. Without NAME all Services are explained, or those of the namespace of -n. NAME without
-NAMESPACE is in that of -n, or in the one of the kubeconfig's context.
+PORT is a port's name or number. Without NAME it explains all Services, or those in the namespace given by -n. NAME without
+NAMESPACE is in the namespace given by -n, or in that of the kubeconfig's context.
 
-Exit status: 1 if there is no answer, 2 if the command line is wrong, or if what was asked about was refused or could not
-be read, so that it is missing from the output.`,
+Exit status: 1 if the command failed, 2 if the command line is wrong, or if a requested object is invalid or could not be
+read, so that it is missing from the output.`,
 		Example:               explainExamples,
 		Args:                  cli.MaxArgs(1),
 		DisableFlagsInUseLine: true,
@@ -119,15 +119,15 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags, orStdin, clientSettings, nodePortSettings, []settingFlag{
 		{
 			"metrics-bind-address", "metricsBindAddress",
-			"`IP:PORT` at which a running proxy is asked for its settings, and which Services the kernel refuses",
+			"`IP:PORT` at which a running proxy is queried for its settings, and for the Services that the kernel rejects",
 		},
 	})
 	f.topology.register(flags)
 	f.namespaceFlags.register(flags)
-	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, once for those that decide alike")
-	flags.BoolVar(&f.all, "all", false, "list every endpoint that is left out; without it the text counts those with the same reason")
+	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, once for those with equal decisions")
+	flags.BoolVar(&f.all, "all", false, "list every excluded endpoint; without it the text counts those with the same reason")
 	flags.StringVar(&f.why, "why", "", "an endpoint's address, a pod's name or a node: print why the node does not use this `TARGET`, or "+
-		"which share it has, and the smallest change after which it would")
+		"its share, and the smallest change after which it would")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
@@ -150,7 +150,7 @@ func (f *explainFlags) Validate() error {
 	case f.why != "" && f.allNodes:
 		conflict = errors.New("--why is about one node; it excludes --all-nodes")
 	case !isGiven && !f.allNodes && f.asKubectl: // a user's machine is rarely a node
-		conflict = errors.New("--node NAME or --all-nodes is required: whose connections?")
+		conflict = errors.New("either --node NAME or --all-nodes is required")
 	}
 	return errors.Join(
 		conflict, f.stateFlags.Validate(), f.topology.Validate(), cli.Choice("output", f.output, "text", "json", "yaml"),
@@ -186,7 +186,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		return unreadableError{errors.New(lack)}
 	}
 	if why := flags.alone(); why != nil && !flags.asKubectl {
-		sanitize.Fprintf(stderr, "warning: all settings are the default, unless a flag says otherwise: %v\n", why)
+		sanitize.Fprintf(stderr, "warning: settings without a flag have their defaults: %v\n", why)
 	}
 	nodes, err := flags.explained(stderr, change.Nodes)
 	if err != nil {
@@ -240,8 +240,8 @@ func (f *explainFlags) explained(stderr io.Writer, all map[string]*model.Node) (
 }
 
 // onceForAlike ends the text for all nodes.
-const onceForAlike = "\nNodes that decide alike are explained once, as the first of them sees it. --node NAME explains one of them, and " +
-	"--all lists each endpoint.\n"
+const onceForAlike = "\nNodes with equal decisions are explained once, from the point of view of the first. --node NAME explains one of " +
+	"them, and --all lists each endpoint.\n"
 
 // linuxNodes returns the sorted names of the nodes on which this proxy can run, and prints which are skipped.
 func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
@@ -254,7 +254,7 @@ func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
 		}
 	}
 	if len(others) > 0 {
-		sanitize.Fprintf(stderr, "proxy: left out, because they do not run Linux (label %s) and this proxy does not run there: %s (%s)\n",
+		sanitize.Fprintf(stderr, "proxy: skipped, because they do not run Linux (label %s) and this proxy does not run there: %s (%s)\n",
 			policy.OSLabel, sanitize.Count(len(others), "Node"), explain.ListOrCount(others))
 	}
 	return linux
@@ -263,8 +263,8 @@ func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
 // warnOfSystem prints a warning if this proxy cannot run on a node with these labels.
 func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
 	if !policy.IsLinux(labels) {
-		sanitize.Fprintf(stderr, "warning: node %s does not run Linux (%s=%s), so this proxy does not run there: what follows does not "+
-			"hold for its clients\n", node, policy.OSLabel, labels[policy.OSLabel])
+		sanitize.Fprintf(stderr, "warning: node %s does not run Linux (%s=%s), so this proxy does not run there: the output does not "+
+			"apply to its clients\n", node, policy.OSLabel, labels[policy.OSLabel])
 	}
 }
 
@@ -304,7 +304,7 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 		if slices.ContainsFunc(f.rejected, func(p model.Finding) bool {
 			return p.IsRejection() && p.Kind == convert.ServiceKind && p.Name == query.Service
 		}) {
-			return unreadableError{fmt.Errorf("service %s is refused: see the warning above", query.Service)}
+			return unreadableError{fmt.Errorf("service %s is invalid: see the warning above", query.Service)}
 		}
 		if written := f.usage(ctx, query.Service); written != nil {
 			if why := convert.NotServedReason(written, f.view()); why != "" {

@@ -29,14 +29,14 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 		"a cluster CIDR of one family": {
 			"--node node-a --cluster-cidr 10.244.0.0/16", map[string]string{"node-a IPv4": apart, "node-a IPv6": noCIDR6},
 		},
-		"every node is asked for its own podCIDRs": {"--all-nodes --detect-local-mode NodeCIDR", map[string]string{
+		"every node has its own podCIDRs": {"--all-nodes --detect-local-mode NodeCIDR", map[string]string{
 			"node-a IPv4": apart, "node-a IPv6": noPods6, "node-b IPv4": noPods4, "node-b IPv6": noPods6,
 		}},
 		"a node without a Node object": {
 			"--node node-c --detect-local-mode NodeCIDR --manifests " + withoutNodes,
 			map[string]string{"node-c IPv4": noPods4, "node-c IPv6": noPods6},
 		},
-		"a bridge carries both families": {
+		"a bridge serves both families": {
 			"--node node-b --detect-local-mode BridgeInterface --pod-bridge-interface cni0",
 			map[string]string{"node-b IPv4": apart, "node-b IPv6": apart},
 		},

@@ -106,7 +106,7 @@ func TestExplainReportsWhatAConnectionToAnAddressDoes(t *testing.T) {
 			"They end with the proxy. [balance]",
 		"127.0.0.1:30081" + served: "are refused at once, because externalTrafficPolicy is Local and every usable endpoint is on another node.",
 		"[::1]:30080" + onlyV4:     "are refused and counted, because nodePortAddresses names no IPv6 loopback address. [refuse]",
-		"127.0.0.9:30080" + served: "meet no rule of the proxy, which listens on 127.0.0.1 alone: only what listens there answers. [unserved]",
+		"127.0.0.9:30080" + served: "match no rule of the proxy, which listens only on 127.0.0.1: another program may serve them. [unserved]",
 	} {
 		got := proxyCommand(t, append(splitArgs("explain --node node-a --manifests "+folder), splitArgs(args)...)...)
 		if got.status != 0 || !strings.Contains(got.stdout, want) {
@@ -165,11 +165,11 @@ func TestExplainReportsWhatRulesDoWhereNoServicePortIs(t *testing.T) {
 	for args, want := range map[string]string{
 		"10.96.0.81:81": "10.96.0.81:81 TCP UDP SCTP IPv4 on node-a\n" +
 			"  address    New connections to 10.96.0.81:81 over TCP, UDP and SCTP are refused at once, because 10.96.0.81 is the ClusterIP of " +
-			"shop/near, which has http 80/TCP. If the node has the address itself, the proxy has no part in them. [refuse]\n",
+			"shop/near, which has http 80/TCP. If the node has the address itself, the proxy does not handle them. [refuse]\n",
 		"10.96.9.9:80": "10.96.9.9:80 TCP UDP SCTP IPv4 on node-a\n" +
-			"  address    New connections to 10.96.9.9:80 over TCP, UDP and SCTP get no answer, because 10.96.9.9 is in the ServiceCIDR " +
-			"10.96.0.0/16 and is the ClusterIP of no Service that this proxy serves: it drops what no other program has translated. " +
-			"If the node has the address itself, the proxy has no part in them. [drop]\n",
+			"  address    New connections to 10.96.9.9:80 over TCP, UDP and SCTP are dropped, because 10.96.9.9 is in the ServiceCIDR " +
+			"10.96.0.0/16 and is the ClusterIP of no Service that this proxy serves, unless another program has translated them. " +
+			"If the node has the address itself, the proxy does not handle them. [drop]\n",
 	} {
 		got := proxyCommand(t, append(splitArgs("explain --node node-a --manifests "+folder), splitArgs(args)...)...)
 		if diff := gocmp.Diff(outcome{stdout: want}, got, gocmp.AllowUnexported(outcome{})); diff != "" {
@@ -177,7 +177,7 @@ func TestExplainReportsWhatRulesDoWhereNoServicePortIs(t *testing.T) {
 		}
 	}
 	got := proxyCommand(t, splitArgs("explain --node node-a 203.0.113.1:81 --manifests "+folder)...)
-	if got.status == 0 || !strings.Contains(got.stderr, "the proxy has no part in a connection there") {
+	if got.status == 0 || !strings.Contains(got.stderr, "the proxy does not handle connections there") {
 		t.Errorf("an external IP's other port: status %d\n%s%s", got.status, got.stdout, got.stderr)
 	}
 }

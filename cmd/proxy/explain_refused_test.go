@@ -21,11 +21,11 @@ func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 		status       int
 		refused      bool
 	}{
-		"this node's proxy":             {"node-a", known, http.StatusOK, true},
-		"the proxy of another node":     {"node-b", known, http.StatusOK, false},
-		"a proxy whose kernel takes it": {"node-a", `[]`, http.StatusOK, false},
-		"another program":               {"node-a", "404 page not found", http.StatusNotFound, false},
-		"a program that answers all":    {"node-a", "ok", http.StatusOK, false},
+		"this node's proxy":           {"node-a", known, http.StatusOK, true},
+		"the proxy of another node":   {"node-b", known, http.StatusOK, false},
+		"a kernel that accepts it":    {"node-a", `[]`, http.StatusOK, false},
+		"another program":             {"node-a", "404 page not found", http.StatusNotFound, false},
+		"a program with any response": {"node-a", "ok", http.StatusOK, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
@@ -35,7 +35,7 @@ func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 					return
 				}
 				if asked++; request.URL.RequestURI() != "/findings?code=FailedToProgram" {
-					t.Errorf("asked for %s", request.URL.RequestURI())
+					t.Errorf("request for %s", request.URL.RequestURI())
 				}
 				w.WriteHeader(test.status)
 				_, _ = w.Write([]byte(test.answer))
@@ -51,11 +51,11 @@ func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 					}
 				}
 				if (port.Rejected == nil) != (want == nil) || want != nil && *port.Rejected != *want {
-					t.Errorf("refused: %+v, want %+v", port.Rejected, want)
+					t.Errorf("rejected: %+v, want %+v", port.Rejected, want)
 				}
 			}
 			if asked != 1 {
-				t.Errorf("asked %d times, want once", asked)
+				t.Errorf("%d requests, want 1", asked)
 			}
 		})
 	}
@@ -70,11 +70,11 @@ func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 		told    string
 		decides bool
 	}{
-		"they are avoided":            {fmt.Sprintf(says, "node-a", true, "node-z"), "its endpoints are tried last here", true},
-		"they are watched":            {fmt.Sprintf(says, "node-a", false, "node-z"), "it is only observed", false},
+		"they are demoted":            {fmt.Sprintf(says, "node-a", true, "node-z"), "its endpoints are tried last here", true},
+		"they are only observed":      {fmt.Sprintf(says, "node-a", false, "node-z"), "it is only observed", false},
 		"another node's proxy":        {fmt.Sprintf(says, "node-b", true, "node-z"), "", false},
-		"a proxy that dials nobody":   {`{"node":"node-a","reachability":null}`, "", false},
-		"a program that answers else": {"ok", "", false},
+		"a proxy that probes no node": {`{"node":"node-a","reachability":null}`, "", false},
+		"another program":             {"ok", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -86,16 +86,16 @@ func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 			got := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
 				strings.TrimPrefix(server.URL, "http://"))
 			if told := strings.Contains(got.stderr, "has not answered node-a since 2026-03-01 12:00:00 UTC: "+test.told); told != (test.told != "") {
-				t.Errorf("told: %s", got.stderr)
+				t.Errorf("stderr: %s", got.stderr)
 			}
 			decides := strings.Contains(got.stdout, "[NodeUnreachable]") || strings.Contains(got.stdout, "[OnlyUnreachable]")
 			if decides != test.decides {
-				t.Errorf("it decides: %v, want %v:\n%s", decides, test.decides, got.stdout)
+				t.Errorf("it affects the decision: %v, want %v:\n%s", decides, test.decides, got.stdout)
 			}
 			why := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
 				strings.TrimPrefix(server.URL, "http://"), "shop/web", "--why", "node-z")
 			if knows := strings.Contains(why.stdout, "[OnlyUnreachable]"); knows != test.decides {
-				t.Errorf("--why knows it: %v, want %v:\n%s%s", knows, test.decides, why.stdout, why.stderr)
+				t.Errorf("it affects --why: %v, want %v:\n%s%s", knows, test.decides, why.stdout, why.stderr)
 			}
 		})
 	}

@@ -36,16 +36,16 @@ func TestASliceWithoutPodsIsReported(t *testing.T) {
 			"n1", "SliceWithoutPorts", "EndpointSlice t/no-ports-1 has 1 endpoint, but no ports, which does not mean every port."},
 		"names": {"{port: 80}", "addressType: FQDN, ports: [{port: 80}], endpoints: [{addresses: [db.example.com]}]",
 			"db.example.com", "SliceOfNames", "EndpointSlice t/names-1 has 1 endpoint, but by name (addressType FQDN), and a proxy sends " +
-				"connections to addresses alone."},
+				"connections only to addresses."},
 		"family": {"{port: 80}",
 			`addressType: IPv6, ports: [{port: 80}], endpoints: [{addresses: ["fd00::2"], targetRef: {kind: Pod, name: db-0}}]`,
 			"db-0", "SliceOfOtherFamily", "EndpointSlice t/family-1 has 1 IPv6 endpoint, but the Service has no IPv6 address, only IPv4."},
 		"headless": {"{port: 80}", "addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [10.0.1.2]}]",
 			"10.0.1.2", "SliceOfHeadless", "EndpointSlice t/headless-1 has 1 endpoint, but the label service.kubernetes.io/headless, " +
-				"with which no proxy reads it."},
+				"so no proxy reads it."},
 		"addresses": {"{port: 80}", "addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [10.0.1.2, 10.0.1.3]}]",
 			"10.0.1.3:80", "LaterAddresses", "EndpointSlice t/addresses-1 has an endpoint with more than one address, and only the first one " +
-				"is used; another endpoint is an entry of its own."},
+				"is used; another endpoint needs an entry of its own."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := writeState(t, "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: n1}}"+
@@ -63,13 +63,13 @@ func TestASliceWithoutPodsIsReported(t *testing.T) {
 			var explanations []forecast.EndpointExplanation
 			got := proxyCommand(t, append(why, "-o", "json")...)
 			if err := json.Unmarshal([]byte(got.stdout), &explanations); err != nil || len(explanations) != 1 {
-				t.Fatalf("exit status %d, %d answers (%v): %s", got.status, len(explanations), err, got.stderr)
+				t.Fatalf("exit status %d, %d explanations (%v): %s", got.status, len(explanations), err, got.stderr)
 			}
 			if one := explanations[0]; one.Reason != test.reason || one.Message != test.sentence || one.Share != 0 {
-				t.Errorf("answered: %+v", one)
+				t.Errorf("explanation: %+v", one)
 			}
 			if text := proxyCommand(t, why...).stdout; !strings.HasSuffix(text, "It gets none. "+test.sentence+" ["+test.reason+"]\n") {
-				t.Errorf("answered: %s", text)
+				t.Errorf("text: %s", text)
 			}
 		})
 	}

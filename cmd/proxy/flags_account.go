@@ -34,11 +34,11 @@ const (
 
 func (f *accountFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.text, "traffic-accounting", accountOff,
-		fmt.Sprintf("`SCOPE` of counting connections and their bytes, by where their endpoint is and by the topology key that it matches: off; "+
-			"totals, of this node; or services, of each Service too. services=NUMBER names that many Services, 1 to %d, instead of %d; the "+
-			"others count together. Each makes at most %d series on average. With key=KEY, once for each of up to %d keys, these count apart, "+
-			"instead of the hostname, the zone and the region; all others count together. For example: services=1000,key=example.com/rack. "+
-			"A connection counts when conntrack forgets it, up to two minutes after its last packet, and a long one each minute",
+		fmt.Sprintf("`SCOPE` of the counts of connections and bytes, by the endpoint's locality and by the topology key that it matches: off; "+
+			"totals, of this node; or services, also of each Service. services=NUMBER counts that many Services separately, 1 to %d, instead of "+
+			"%d, and the others together. Each has at most %d series on average. key=KEY, once for each of up to %d keys, counts these "+
+			"separately instead of the hostname, the zone and the region, and all others together. Example: services=1000,key=example.com/rack. "+
+			"A connection is counted when its conntrack entry is removed, up to two minutes after its last packet, and a long one every minute",
 			maxAccountServices, defaultAccountServices, 3*accounting.CellsPerService, maxAccountKeys))
 }
 
@@ -64,12 +64,12 @@ func accountSettings(text string) (*accounting.Settings, error) {
 	case what == accountOff:
 		return nil, fmt.Errorf("%s counts nothing, and takes no key", accountOff)
 	case what != accountTotals && by != accountServices:
-		return nil, fmt.Errorf("want %s, %s, %s or %s=NUMBER, and then %s=KEY for each topology key to count apart, with commas",
+		return nil, fmt.Errorf("must be %s, %s, %s or %s=NUMBER, and then %s=KEY for each topology key to count separately, with commas",
 			accountOff, accountTotals, accountServices, accountServices, accountKey)
 	case hasNumber:
 		most, err := strconv.ParseUint(number, 10, 32)
 		if err != nil || most == 0 || most > maxAccountServices {
-			return nil, fmt.Errorf("the number of Services is %q: want 1 to %d", number, maxAccountServices)
+			return nil, fmt.Errorf("the number of Services is %q, but must be from 1 to %d", number, maxAccountServices)
 		}
 		settings.MaxServices = int(most)
 	}
@@ -86,18 +86,18 @@ func accountSettings(text string) (*accounting.Settings, error) {
 func accountKeys(text string) (keys []string, err error) {
 	parts := strings.Split(text, ",")
 	if len(parts) > maxAccountKeys {
-		return nil, fmt.Errorf("it has %d keys: want at most %d", len(parts), maxAccountKeys)
+		return nil, fmt.Errorf("%d keys are given, but at most %d are possible", len(parts), maxAccountKeys)
 	}
 	for _, part := range parts {
 		key, is := strings.CutPrefix(part, accountKey+"=")
 		wrong := validation.IsQualifiedName(key)
 		switch {
 		case !is:
-			return nil, fmt.Errorf("%q is none of its settings: want %s=KEY", part, accountKey)
+			return nil, fmt.Errorf("%q must be %s=KEY", part, accountKey)
 		case len(wrong) > 0:
-			return nil, fmt.Errorf("%q is not the key of a label: %s", key, strings.Join(wrong, "; "))
+			return nil, fmt.Errorf("%q is not a label key: %s", key, strings.Join(wrong, "; "))
 		case slices.Contains(keys, key):
-			return nil, fmt.Errorf("it has the key %s twice", key)
+			return nil, fmt.Errorf("key %s is given twice", key)
 		}
 		keys = append(keys, key)
 	}

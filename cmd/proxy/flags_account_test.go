@@ -29,21 +29,21 @@ func TestAccountDescribesAllThatIsCounted(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":               "want off, totals, services or services=NUMBER",
-		"everything":     "want off, totals, services or services=NUMBER",
-		"totals=5":       "want off, totals, services or services=NUMBER",
-		"key=row":        "want off, totals, services or services=NUMBER",
+		"":               "must be off, totals, services or services=NUMBER",
+		"everything":     "must be off, totals, services or services=NUMBER",
+		"totals=5":       "must be off, totals, services or services=NUMBER",
+		"key=row":        "must be off, totals, services or services=NUMBER",
 		"off,key=row":    "off counts nothing, and takes no key",
-		"services=":      `the number of Services is "": want 1 to 10000`,
-		"services=0":     `the number of Services is "0": want 1 to 10000`,
-		"services=10001": `the number of Services is "10001": want 1 to 10000`,
-		"services,":      `"" is none of its settings: want key=KEY`,
-		"totals,row":     `"row" is none of its settings: want key=KEY`,
-		"totals,key=":    `"" is not the key of a label: `,
-		"totals,key=a b": `"a b" is not the key of a label: `,
+		"services=":      `the number of Services is "", but must be from 1 to 10000`,
+		"services=0":     `the number of Services is "0", but must be from 1 to 10000`,
+		"services=10001": `the number of Services is "10001", but must be from 1 to 10000`,
+		"services,":      `"" must be key=KEY`,
+		"totals,row":     `"row" must be key=KEY`,
+		"totals,key=":    `"" is not a label key: `,
+		"totals,key=a b": `"a b" is not a label key: `,
 
-		"services,key=row,key=row":             "it has the key row twice",
-		"totals" + strings.Repeat(",key=", 17): "it has 17 keys: want at most 16",
+		"services,key=row,key=row":             "key row is given twice",
+		"totals" + strings.Repeat(",key=", 17): "17 keys are given, but at most 16 are possible",
 	} {
 		flags := accountFlags{text: text}
 		if err := flags.Validate(); err == nil || !strings.Contains(err.Error(), want) || flags.settings != nil {

@@ -32,13 +32,13 @@ const (
 
 func (f *dnsFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.bindAddress, "dns-bind-address", "",
-		"`IP:PORT`, such as 127.0.0.1:10053, that answers DNS for headless Services with topology keys, with the endpoints for this node, "+
-			"and refuses all other names; for the node's DNS cache to ask first (default: nowhere)")
-	flags.DurationVar(&f.zone.TTL, "dns-ttl", 5*time.Second, "`TIME` for which an answer may be kept, in whole seconds")
+		"`IP:PORT`, such as 127.0.0.1:10053, that serves DNS for headless Services with topology keys, with the endpoints for this node, "+
+			"and refuses all other names; the node's DNS cache should query it first (default: no server)")
+	flags.DurationVar(&f.zone.TTL, "dns-ttl", 5*time.Second, "`TIME` for which a response may be cached, in whole seconds")
 	flags.BoolVar(&f.podNames, "dns-endpoint-pod-names", false,
-		"SRV records name endpoints without a hostname after their pods instead of their addresses, as the cluster's CoreDNS does if its "+
-			"Corefile says endpoint_pod_names")
-	flags.StringVar(&f.zone.Domain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster, as the kubelet has it")
+		"SRV records name endpoints without a hostname after their pods instead of their addresses, like the cluster's CoreDNS with "+
+			"endpoint_pod_names in its Corefile")
+	flags.StringVar(&f.zone.Domain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster, as in the kubelet's configuration")
 }
 
 // Validate requires a single address: with several, as for 0.0.0.0, a response could come from another address than the
@@ -54,13 +54,13 @@ func (f *dnsFlags) Validate() error {
 		}
 	}
 	if f.zone.TTL < 0 || f.zone.TTL > maxDNSTTL || f.zone.TTL%time.Second != 0 {
-		errs = append(errs, fmt.Errorf("--dns-ttl %s: want whole seconds, at most %s", f.zone.TTL, maxDNSTTL))
+		errs = append(errs, fmt.Errorf("--dns-ttl %s: must be whole seconds, at most %s", f.zone.TTL, maxDNSTTL))
 	}
 	domain := strings.TrimSuffix(f.zone.Domain, ".")
 	if wrong := validation.IsDNS1123Subdomain(domain); len(wrong) > 0 {
 		errs = append(errs, fmt.Errorf("--cluster-domain %q: %s", f.zone.Domain, strings.Join(wrong, "; ")))
 	} else if len(domain) > maxClusterDomainLen {
-		errs = append(errs, fmt.Errorf("--cluster-domain %q: want at most %d characters", f.zone.Domain, maxClusterDomainLen))
+		errs = append(errs, fmt.Errorf("--cluster-domain %q: must have at most %d characters", f.zone.Domain, maxClusterDomainLen))
 	}
 	return errors.Join(errs...)
 }

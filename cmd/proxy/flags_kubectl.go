@@ -23,7 +23,7 @@ func (f *kubectlFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.manifests, "manifests", "",
 		"`PATH` of a folder with Services, EndpointSlices, Nodes and, if there are any, ServiceDemands in "+
 			".yaml, .yml and .json files, as 'kubectl get -o yaml' prints them, or of one such file. "+orStdin+"No API server is contacted then")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server (default: as kubectl finds it)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the kubeconfig (default: the one that kubectl would use)")
 	flags.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig (default: the current one)")
 }
 
@@ -55,7 +55,7 @@ type namespaceFlags struct{ namespace string }
 
 func (f *namespaceFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.namespace, "namespace", "n", "",
-		"`NAMESPACE` of the Services; a NAME without one is in it (default: all namespaces, and for a NAME that of the kubeconfig's context)")
+		"`NAMESPACE` of the Services, also of a NAME without one (default: all namespaces; for a NAME, that of the kubeconfig's context)")
 }
 
 // query returns which Services are requested: all, those of a namespace, or the one named by the argument. A name
@@ -64,7 +64,7 @@ func (f *namespaceFlags) register(flags *pflag.FlagSet) {
 func (f *namespaceFlags) query(args []string, ofContext func() (string, error)) (explain.Query, error) {
 	namespace := f.namespace
 	if namespace != "" && !explain.IsName(namespace) {
-		return explain.Query{}, fmt.Errorf("--namespace %q is not a namespace's name", namespace)
+		return explain.Query{}, fmt.Errorf("--namespace %q is not a valid namespace name", namespace)
 	}
 	if len(args) == 0 {
 		return explain.Query{Service: model.ObjectName{Namespace: namespace}}, nil

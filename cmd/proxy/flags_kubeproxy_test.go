@@ -49,7 +49,7 @@ func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 	for _, note := range flags.messages {
 		name, why, ok := strings.Cut(strings.TrimPrefix(note, "--"), ": ")
 		if !ok || why == "" || noted[name] {
-			t.Errorf("%q is no reason, or the second one", note)
+			t.Errorf("%q has no reason, or is a duplicate", note)
 		}
 		noted[name] = true
 	}
@@ -67,7 +67,7 @@ func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 		t.Errorf("flags without meaning (-want +noted):\n%s", diff)
 	}
 	if !flags.initOnly || flags.writeConfigTo != "/x" || flags.node != "node-b" || flags.master != "https://192.0.2.1" {
-		t.Errorf("some flags are not taken: %+v", flags)
+		t.Errorf("some flags are not applied: %+v", flags)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestSupportedFlagsSetTheSettings(t *testing.T) {
 		}
 		value, ok := kubeProxysFlags[name]
 		if name != "sync-period" && !ok {
-			t.Errorf("kube-proxy has no flag --%s: it needs a name that says so", name)
+			t.Errorf("kube-proxy has no flag --%s, so it must not be among the settings of kube-proxy", name)
 		}
 		if value == "" {
 			value = "7s"
@@ -148,7 +148,7 @@ func TestIgnoredFlagsAreNotShown(t *testing.T) {
 			t.Errorf("the help shows --%s", setting.Flag)
 		}
 	}
-	for _, part := range []string{"--config FILE", "A flag that is given beats the file", "-v, --v NUMBER", "--masquerade-all  "} {
+	for _, part := range []string{"--config FILE", "Flags override the file", "-v, --v NUMBER", "--masquerade-all  "} {
 		if !strings.Contains(strings.Join(strings.Fields(help), " "), strings.TrimSpace(part)) {
 			t.Errorf("the help lacks %q:\n%s", part, help)
 		}
@@ -186,7 +186,7 @@ func TestAFlagBeatsTheFile(t *testing.T) {
 		"nodePortAddresses": "::/0,0.0.0.0/0", "clientConnection.kubeconfig": "/of/file", "healthzBindAddress": "0.0.0.0:10256",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("in force (-want +got):\n%s", diff)
+		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"mode: nftables is programmed in every mode"}, both.messages); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
@@ -212,11 +212,11 @@ func TestAWrongFileIsAFailureAndNoMistakeInUsage(t *testing.T) {
 func TestExplainAndRenderTakeTheFileToo(t *testing.T) {
 	path := configFile(t, "hostnameOverride: node-a", "clusterCIDR: 10.244.0.0/16", "ipvs: {scheduler: lc}")
 	if got := proxyCommand(t, "render", "--manifests", state, "--config", path); !strings.Contains(got.stdout, "!= 10.244.0.0/16 masquerade") {
-		t.Errorf("render does not know the pods: %+v", got)
+		t.Errorf("render does not recognize pods: %+v", got)
 	}
 	got := proxyCommand(t, "explain", "shop/web", "--manifests", state, "--config", path)
 	if got.status != 0 || !strings.Contains(got.stdout, "on node-a\n") {
-		t.Errorf("explain does not know the node: %+v", got)
+		t.Errorf("explain does not use the node: %+v", got)
 	}
 }
 

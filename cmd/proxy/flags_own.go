@@ -26,7 +26,7 @@ var givesWay = map[string][]string{
 
 // vicinityFlags returns the daemon's flags for which kube-proxy's file has no field, by their fields in the
 // VicinityProxyConfiguration document. So every setting can be in a file. To add one, add a flag of run and a value in
-// flags_own_test.go, then run `go test ./cmd/proxy -update`.
+// flags_vicinity_test.go, then run `go test ./cmd/proxy -update`.
 func vicinityFlags() map[string]*pflag.Flag {
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)

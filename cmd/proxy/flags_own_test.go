@@ -55,7 +55,7 @@ func TestNoFlagIsAFlagOnly(t *testing.T) {
 	for field, flag := range vicinityFlags() {
 		value, known := otherValues[field]
 		if !known {
-			t.Errorf("no value to try is known of %s, the field of --%s", field, flag.Name)
+			t.Errorf("otherValues has no value for %s, the field of --%s", field, flag.Name)
 			continue
 		}
 		file := kubeProxysDocument + "---\n" + ownDocument + field + ": " + value + "\n"
@@ -95,25 +95,25 @@ func TestWhereTheClusterIsGivesWay(t *testing.T) {
 	}
 	flags, err := runWith(t, ownDocument+"logLevel: debug\nmanifests: /state\n", "-v", "2")
 	if err != nil || flags.logLevel != "" {
-		t.Errorf("with -v the level of the file is in force: %v", err)
+		t.Errorf("with -v the level of the file is used: %v", err)
 	}
 }
 
 // TestWhatIsWrongInOurOwnDocumentIsRejected with every error, and a suggestion for the field.
 func TestWhatIsWrongInOurOwnDocumentIsRejected(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
-		"a slip":                {"dnsTtl: 5s\n", "dnsTtl: unknown field; did you mean dnsTTL?"},
+		"a typo":                {"dnsTtl: 5s\n", "dnsTtl: unknown field; did you mean dnsTTL?"},
 		"the name of the flag":  {"default-max-load: 120%\n", "default-max-load: unknown field; did you mean defaultMaxLoad?"},
 		"a former name":         {"account: totals\n", "account: unknown field; did you mean trafficAccounting?"},
-		"another one":           {"unreachableNodes: watch\n", "unreachableNodes: unknown field; did you mean unreachableNodeMode?"},
+		"another former name":   {"unreachableNodes: watch\n", "unreachableNodes: unknown field; did you mean unreachableNodeMode?"},
 		"a field of kube-proxy": {"clusterCIDR: 10.0.0.0/8\n", "clusterCIDR: unknown field; it belongs in the"},
-		"nothing near":          {"frobnicate: x\n", "frobnicate: unknown field"},
+		"no similar name":       {"frobnicate: x\n", "frobnicate: unknown field"},
 		"a step":                {"check: true\n", "check: unknown field"},
 		"a number":              {"defaultMaxLoad: 120\n", "defaultMaxLoad: must be a string, not 120; quote it"},
-		"a text for a truth":    {"dnsEndpointPodNames: \"yes\"\n", "dnsEndpointPodNames: must be true or false"},
+		"a text for a boolean":  {"dnsEndpointPodNames: \"yes\"\n", "dnsEndpointPodNames: must be true or false"},
 		"a field twice":         {"dnsTTL: 5s\ndnsTTL: 6s\n", "dnsTTL: duplicate field"},
-		"a value":               {"dnsTTL: 5ms\n", "dnsTTL 5ms: want whole seconds, at most 1h0m0s"},
-		"no time":               {"dnsTTL: soon\n", `dnsTTL: time: invalid duration "soon"`},
+		"a value":               {"dnsTTL: 5ms\n", "dnsTTL 5ms: must be whole seconds, at most 1h0m0s"},
+		"not a duration":        {"dnsTTL: soon\n", `dnsTTL: time: invalid duration "soon"`},
 		"two values":            {"ownTables: always\nlogLevel: loud\n", "logLevel \"loud\" must be one of: debug, info, warn, error\nownTables"},
 	} {
 		_, err := runWith(t, kubeProxysDocument+"---\n"+ownDocument+test.text)

@@ -46,18 +46,18 @@ type runFlags struct {
 var serverSettings = []settingFlag{
 	{"healthz-bind-address", "healthzBindAddress", "`IP:PORT` that serves /healthz, /livez and /readyz"},
 	{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` that serves /metrics"},
-	{"bind-address-hard-fail", "bindAddressHardFail", "exit if another process has one of these addresses, instead of trying again"},
-	{"profiling", "enableProfiling", "serve /debug/pprof beside /metrics"},
+	{"bind-address-hard-fail", "bindAddressHardFail", "exit if another process uses one of these addresses, instead of retrying"},
+	{"profiling", "enableProfiling", "serve /debug/pprof next to /metrics"},
 	{
 		"sync-period", "nftables.syncPeriod",
-		"longest `TIME` between two attempts after a failure; a change that waits for twice as long makes the proxy unhealthy",
+		"maximum `TIME` between two attempts after a failure; a change that is pending for twice as long makes the proxy unhealthy",
 	},
 	{"log-format", "logging.format", "`FORMAT` of the log: text or json"},
-	{"v", "logging.verbosity", "`NUMBER` of kube-proxy's levels: 4 or more means --log-level debug, unless that is given"},
+	{"v", "logging.verbosity", "verbosity `NUMBER`, as in kube-proxy: 4 or more means --log-level debug, unless that is given"},
 	{
 		"oom-score-adj", "oomScoreAdj",
-		"`NUMBER` from -1000 to 1000: the proxy's oom_score_adj; the higher, the sooner the kernel ends it when memory is short " +
-			"(default: as it was started)",
+		"`NUMBER` from -1000 to 1000: the proxy's oom_score_adj; the higher, the sooner the kernel kills it when memory is short " +
+			"(default: inherited)",
 	},
 }
 
@@ -65,26 +65,26 @@ var serverSettings = []settingFlag{
 var conntrackSettings = []settingFlag{
 	{
 		"conntrack-max-per-core", "conntrack.maxPerCore",
-		"`NUMBER` of connections that the kernel tracks at least, for each core, up to 1048576. 0 leaves the kernel's own; a larger one " +
-			"is never lowered",
+		"`NUMBER` of connections per core that the kernel can track at least, up to 1048576 in total. 0 keeps the kernel's limit; a larger " +
+			"one is never lowered",
 	},
-	{"conntrack-min", "conntrack.min", "`NUMBER` of connections that the kernel tracks at least, however few cores there are"},
+	{"conntrack-min", "conntrack.min", "`NUMBER` of connections that the kernel can track at least, however few cores there are"},
 	{
 		"conntrack-tcp-timeout-established", "conntrack.tcpEstablishedTimeout",
-		"`TIME` after which an idle TCP connection is forgotten; 0 leaves the kernel's own",
+		"`TIME` after which conntrack removes an idle TCP connection; 0 keeps the kernel's value",
 	},
 	{
 		"conntrack-tcp-timeout-close-wait", "conntrack.tcpCloseWaitTimeout",
-		"`TIME` after which a TCP connection that one side has closed is forgotten; 0 leaves the kernel's own",
+		"`TIME` after which conntrack removes a TCP connection that one side has closed; 0 keeps the kernel's value",
 	},
 	{"conntrack-tcp-be-liberal", "conntrack.tcpBeLiberal", "track TCP packets outside of the window as part of their connection"},
 	{
 		"conntrack-udp-timeout", "conntrack.udpTimeout",
-		"`TIME` after which an unanswered UDP flow is forgotten; 0, the default, leaves the kernel's own",
+		"`TIME` after which conntrack removes an unreplied UDP flow; 0, the default, keeps the kernel's value",
 	},
 	{
 		"conntrack-udp-timeout-stream", "conntrack.udpStreamTimeout",
-		"`TIME` after which an idle UDP flow is forgotten; 0, the default, leaves the kernel's own",
+		"`TIME` after which conntrack removes an idle UDP flow; 0, the default, keeps the kernel's value",
 	},
 }
 
@@ -95,23 +95,23 @@ func daemonSettings() []settingFlag {
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags, "With --check, - is standard input. ", clientSettings, nodePortSettings, serverSettings, conntrackSettings)
-	flags.StringVar(&f.logLevel, "log-level", "", "least `LEVEL` that is logged: debug, info, warn or error (default: info, or what -v says)")
+	flags.StringVar(&f.logLevel, "log-level", "", "lowest `LEVEL` that is logged: debug, info, warn or error (default: info, or that of -v)")
 	flags.StringVar(&f.ownTables, "own-tables", "auto",
-		"`WHEN` to own our tables, so that no other program can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
+		"`WHEN` to own the tables, so that no other program can change them: auto, if the kernel keeps them after an exit (6.9+), or never")
 	flags.StringVar(&f.secureMetrics, "secure-metrics-bind-address", "",
-		"`IP:PORT` that serves /metrics and /demand over TLS to tokens that the API server allows to get them (default: nowhere)")
+		"`IP:PORT` that serves /metrics and /demand over TLS to tokens that the API server allows to get them (default: no server)")
 	flags.BoolVar(&f.nodeCondition, "node-condition", false,
-		"say on the Node when its Services work, as the condition vicinity.dev/ServicesReady; needs the right to patch nodes/status, and "+
-			"what bounds it: manifests/node-condition")
+		"report on the Node whether its Services work, as the condition vicinity.dev/ServicesReady; needs permission to patch nodes/status, "+
+			"and the policy that limits it: manifests/node-condition")
 	flags.StringVar(&f.unreachableNodes, "unreachable-node-mode", string(daemon.DemoteUnreachable),
-		"`MODE` of treating nodes that do not answer this one while others do: enforce, new connections leave their endpoints as long as "+
-			"others may serve; observe, they are logged and counted; off, no node is dialled")
+		"`MODE` of treating nodes that do not reply to this one while others do: enforce, new connections avoid their endpoints as long as "+
+			"others may serve; observe, they are logged and counted; off, no node is probed")
 	f.dns.register(flags)
 	f.xds.register(flags)
 	f.account.register(flags)
 	f.topology.register(flags)
 	flags.BoolVar(&f.initOnly, "init-only", false,
-		"write the kernel settings that --conntrack-... ask for, and exit: for an init container with more privileges than the proxy's")
+		"write the kernel settings of the --conntrack-... flags, and exit: for an init container with more privileges than the proxy's")
 	flags.BoolVar(&f.check, "check", false,
 		"print what would change for kube-proxy's file of --config on this node, change nothing, and exit: with status 2 if the proxy "+
 			"would not start")
@@ -166,10 +166,10 @@ func (f *runFlags) validateSecureMetrics() error {
 	case err != nil:
 		return fmt.Errorf("--secure-metrics-bind-address %q is not IP:PORT, such as 0.0.0.0:10449", f.secureMetrics)
 	case f.manifests != "":
-		return errors.New("--secure-metrics-bind-address needs an API server, which says who may read: --manifests has none")
+		return errors.New("--secure-metrics-bind-address needs an API server for authorization: --manifests has none")
 	case address.Port() != 0 &&
 		(f.secureMetrics == f.settings.MetricsBindAddress || f.secureMetrics == f.settings.HealthzBindAddress):
-		return fmt.Errorf("--secure-metrics-bind-address %s is that of another server: each needs its own", f.secureMetrics)
+		return fmt.Errorf("--secure-metrics-bind-address %s is the address of another server: each needs its own", f.secureMetrics)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (f *runFlags) validateSecureMetrics() error {
 // validateNodeCondition requires an API server, which has the Node.
 func (f *runFlags) validateNodeCondition() error {
 	if f.nodeCondition && f.manifests != "" {
-		return errors.New("--node-condition needs an API server, which has the Node: --manifests has none")
+		return errors.New("--node-condition needs an API server, to update the Node: --manifests has none")
 	}
 	return nil
 }

@@ -57,22 +57,22 @@ var connectionSettings = []settingFlag{
 	{"node", "hostnameOverride", "`NAME` of the node to act for (default: this machine's host name in lower case)"},
 	{
 		"bind-address", "bindAddress",
-		"`IP` of this node, which counts instead of the address of its family that the Node object names. Nothing is bound to it; an " +
-			"IPv6 one makes the default addresses of both servers IPv6 ones",
+		"`IP` of this node, used instead of the Node object's address of the same family. Nothing is bound to it; an IPv6 address makes " +
+			"the default addresses of both servers IPv6, too",
 	},
 	{
 		"kubeconfig", "clientConnection.kubeconfig",
-		"`FILE` that says how to reach the API server. Without it, --master and --manifests, the pod's service account does",
+		"`FILE` with the kubeconfig. Without it, --master and --manifests, the pod's service account is used",
 	},
-	{"kube-api-qps", "clientConnection.qps", "`NUMBER` of requests a second to the API server, in the long run"},
-	{"kube-api-burst", "clientConnection.burst", "`NUMBER` of requests at once to the API server"},
-	{"kube-api-content-type", "clientConnection.contentType", "`TYPE` of what is sent to the API server"},
+	{"kube-api-qps", "clientConnection.qps", "average `NUMBER` of requests per second to the API server"},
+	{"kube-api-burst", "clientConnection.burst", "maximum `NUMBER` of requests to the API server in a burst"},
+	{"kube-api-content-type", "clientConnection.contentType", "content `TYPE` of requests to the API server"},
 }
 
 // gateSettings select features. All commands that make decisions have them.
 var gateSettings = []settingFlag{{
 	"feature-gates", "featureGates",
-	"`GATES` of kube-proxy, comma-separated: AllowServiceExternalIPs=false serves no external IPs. A gate that no kube-proxy has is an error",
+	"`GATES` of kube-proxy, comma-separated: AllowServiceExternalIPs=false serves no external IPs. An unknown gate is an error",
 }}
 
 // register registers the flags. once is added to the help text of --manifests for commands that read it only once.
@@ -86,14 +86,14 @@ func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]s
 	}
 	flags.StringVar(&f.master, "master", "", "`URL` of the API server, instead of the one in the kubeconfig")
 	f.viewFlags.register(flags,
-		"`NAME` that Services must carry in the label service.kubernetes.io/service-proxy-name. Without it those that carry the label are "+
-			"left to others, as kube-proxy does",
-		"`PERCENT` of the mean load, 100% to 1000%, that no endpoint may expect to exceed: for Services with topology keys or "+
+		"`NAME` that Services must have in the label service.kubernetes.io/service-proxy-name. Without it those with the label are "+
+			"skipped, as in kube-proxy",
+		"load bound, in `PERCENT` of the mean load, 100% to 1000%: for Services with topology keys or "+
 			"trafficDistribution that have no "+policy.MaxLoadAnnotation+" of their own, and no topology-mode Auto. Without it they have no "+
-			"bound; with it the proxies follow where all nodes are. Give all proxies the same value",
-		"`SOURCE` of the demand for Services with a bound on the load that have neither "+policy.ClientsAnnotation+" nor "+
+			"bound; with it the proxies watch the topology of all nodes. Give all proxies the same value",
+		"`SOURCE` of the demand for Services with a load bound that have neither "+policy.ClientsAnnotation+" nor "+
 			policy.DemandSourceAnnotation+" of their own: "+policy.Measured+", which is the demand that the webhook measures and publishes. "+
-			"Without it, and until something is measured, all nodes ask alike, or as their labels say. Give all proxies the same value")
+			"Without it, and until there is a measurement, all nodes have equal demand, or that of their labels. Give all proxies the same value")
 }
 
 // viewFlags select the Services, and the defaults for Services without settings of their own.

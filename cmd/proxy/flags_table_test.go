@@ -116,7 +116,7 @@ func TestEveryVisibleFlagIsDocumentedOnce(t *testing.T) {
 		"--own-tables WHEN", "--node NAME",
 	} {
 		if count := strings.Count(table, "| `"+name+"`"); count != 1 {
-			t.Errorf("%s stands %d times in the table, want once", name, count)
+			t.Errorf("%s is in the table %d times, want once", name, count)
 		}
 	}
 	for _, hidden := range []string{"--ipvs-scheduler", "--cleanup"} {

@@ -14,13 +14,13 @@ var clientSettings = []settingFlag{
 	{
 		"detect-local-mode", "detectLocalMode",
 		"`MODE` of recognizing pods among clients: ClusterCIDR, by the addresses in --cluster-cidr; NodeCIDR, by those in this node's " +
-			"podCIDRs; BridgeInterface or InterfaceNamePrefix, by the link that their packets come in by. Connections to a ClusterIP that do " +
+			"podCIDRs; BridgeInterface or InterfaceNamePrefix, by the link on which their packets arrive. Connections to a ClusterIP that do " +
 			"not come from pods are masqueraded, and pods that dial an address whose externalTrafficPolicy is Local reach endpoints on all nodes",
 	},
 	{
 		"cluster-cidr", "clusterCIDR",
-		"`CIDR` of the pods, at most one per family, comma-separated, for mode ClusterCIDR alone. A family without one does not recognize " +
-			"pods: nothing to a ClusterIP is masqueraded, and pods count as clients outside",
+		"`CIDR` of the pods, at most one per family, comma-separated, for mode ClusterCIDR only. In a family without one, pods are not " +
+			"recognized: nothing to a ClusterIP is masqueraded, and pods count as clients outside",
 	},
 	{
 		"pod-bridge-interface", "detectLocal.bridgeInterface",
@@ -32,7 +32,7 @@ var clientSettings = []settingFlag{
 	},
 	{
 		"masquerade-all", "nftables.masqueradeAll",
-		"masquerade every connection to a ClusterIP, those of pods too; endpoints then see this node as the client",
+		"masquerade every connection to a ClusterIP, including those of pods; endpoints then see this node as the client",
 	},
 }
 
@@ -54,9 +54,9 @@ type tableFlags struct{ stateFlags }
 
 var nodePortSettings = []settingFlag{{
 	"nodeport-addresses", "nodePortAddresses",
-	"`ADDRESSES` of this node that serve node ports, comma-separated: primary for those that the Node object names, all, and CIDRs. " +
-		"Without primary, a family without a CIDR serves them on all addresses, so name both. localhost serves TCP on 127.0.0.1 and ::1, " +
-		"with the feature gate KubeProxyNFTablesLocalhostNodePorts alone",
+	"`ADDRESSES` of this node that serve node ports, comma-separated: primary for those that the Node object lists, all, and CIDRs. " +
+		"Without primary, a family without a CIDR serves them on all addresses, so give both. localhost serves TCP on 127.0.0.1 and ::1, " +
+		"only with the feature gate KubeProxyNFTablesLocalhostNodePorts",
 }}
 
 func (f *tableFlags) register(flags *pflag.FlagSet) {

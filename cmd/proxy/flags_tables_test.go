@@ -49,8 +49,8 @@ func TestPodsAreDistinguishedInOneWay(t *testing.T) {
 		"a cluster CIDR has no effect in NodeCIDR": {
 			"--detect-local-mode NodeCIDR --cluster-cidr 10.244.0.0/16", ruleset.LocalTraffic{PodCIDRs: true},
 		},
-		"so it is not judged there": {"--detect-local-mode NodeCIDR --cluster-cidr x", ruleset.LocalTraffic{PodCIDRs: true}},
-		"mode BridgeInterface":      {"--detect-local-mode BridgeInterface --pod-bridge-interface cni0", cni0},
+		"so it is not checked there": {"--detect-local-mode NodeCIDR --cluster-cidr x", ruleset.LocalTraffic{PodCIDRs: true}},
+		"mode BridgeInterface":       {"--detect-local-mode BridgeInterface --pod-bridge-interface cni0", cni0},
 		"nor in mode BridgeInterface": {
 			"--detect-local-mode BridgeInterface --pod-bridge-interface cni0 --cluster-cidr 10.244.0.0/16", cni0,
 		},
@@ -107,7 +107,7 @@ func TestAWrongWayToDistinguishPodsIsRejected(t *testing.T) {
 		"a prefix of 16 bytes":         {prefix("abcdefghijklmnop"), "has 16 bytes"},
 		"a slash":                      {bridge("a/b"), "cannot contain '/'"},
 		"a space":                      {bridge("a b"), "cannot contain ' '"},
-		"a line's end":                 {bridge("a\n"), `cannot contain '\n'`},
+		"a newline":                    {bridge("a\n"), `cannot contain '\n'`},
 		"a control character":          {bridge("a\x01"), `cannot contain '\x01'`},
 		"a colon, as an alias has":     {bridge("eth0:1"), "cannot contain ':'"},
 		"a wildcard, as nft writes it": {prefix("veth*"), "cannot contain '*'; give one name or name prefix, without wildcard"},
@@ -151,17 +151,17 @@ func TestWhereNodePortsAreServed(t *testing.T) {
 		want string // the CIDRs, and primary
 		err  string
 	}{
-		"by default on the primary addresses": {nil, "primary", ""},
-		"primary, in its own word":            {splitArgs(flag + " primary"), "primary", ""},
+		"on the primary addresses by default": {nil, "primary", ""},
+		"primary, if given":                   {splitArgs(flag + " primary"), "primary", ""},
 		"nothing means primary":               {[]string{flag, ""}, "primary", ""},
 		"CIDRs":                               {splitArgs(flag + " 192.0.2.0/24,2001:db8::/32"), "192.0.2.0/24,2001:db8::/32", ""},
 		"several of one family":               {splitArgs(flag + " 192.0.2.0/24,198.51.100.0/24"), "192.0.2.0/24,198.51.100.0/24", ""},
 		"all addresses":                       {splitArgs(flag + " 0.0.0.0/0,::/0"), "0.0.0.0/0,::/0", ""},
 		"the flag twice":                      {splitArgs(flag + " 192.0.2.0/24 " + flag + " ::/0"), "192.0.2.0/24,::/0", ""},
-		"spaces behind the comma":             {[]string{flag, "192.0.2.0/24, ::/0"}, "192.0.2.0/24,::/0", ""},
-		"bits behind the prefix":              {splitArgs(flag + " 192.0.2.7/24"), "192.0.2.0/24", ""},
-		"primary beside CIDRs":                {splitArgs(flag + " 192.0.2.0/24,primary,::/0"), "192.0.2.0/24,::/0,primary", ""},
-		"primary beside loopback":             {splitArgs(flag + " primary,localhost"), "127.0.0.0/8,::1/128,primary", ""},
+		"spaces after the comma":              {[]string{flag, "192.0.2.0/24, ::/0"}, "192.0.2.0/24,::/0", ""},
+		"bits after the prefix":               {splitArgs(flag + " 192.0.2.7/24"), "192.0.2.0/24", ""},
+		"primary and CIDRs":                   {splitArgs(flag + " 192.0.2.0/24,primary,::/0"), "192.0.2.0/24,::/0,primary", ""},
+		"primary and loopback":                {splitArgs(flag + " primary,localhost"), "127.0.0.0/8,::1/128,primary", ""},
 		"primary twice":                       {splitArgs(flag + " primary,primary"), "primary", ""},
 		"primary with a capital":              {splitArgs(flag + " Primary"), "", "write primary in lower case"},
 		"an IPv4 address":                     {splitArgs(flag + " 192.0.2.7"), "", "write 192.0.2.7/32"},

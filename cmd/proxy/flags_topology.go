@@ -19,19 +19,19 @@ type topologyFlags struct {
 
 func (f *topologyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.source, "node-topology-source", string(apiserver.AutoTopology),
-		"`SOURCE` of where other nodes are, if a Service asks for it: nodes, the metadata of every Node; slices, the TopologySlices that a "+
-			"webhook publishes; proxies, the EndpointSlices of --proxy-service, which know zones alone; auto, slices while they are "+
-			"published, else proxies while they are on nearly all nodes and no Service asks for more, and nodes otherwise")
+		"`SOURCE` of the topology of other nodes, if a Service needs it: nodes, the metadata of every Node; slices, the TopologySlices that "+
+			"a webhook publishes; proxies, the EndpointSlices of --proxy-service, which have only zones; auto, slices while they are "+
+			"published, else proxies while they are on nearly all nodes and no Service needs more, and nodes otherwise")
 	registerPublisher(flags, &f.namespace)
 	flags.StringVar(&f.proxies, "proxy-service", "kube-system/vicinity-proxy",
-		"`NAMESPACE/NAME` of the headless Service over the proxies' own pods; empty: there is none")
+		"`NAMESPACE/NAME` of the headless Service for the proxies' own pods; empty if there is none")
 }
 
 // registerPublisher registers the flag with the namespace of the publisher. Every command that decides as proxies do
 // has it.
 func registerPublisher(flags *pflag.FlagSet, namespace *string) {
 	flags.StringVar(namespace, "topology-namespace", "vicinity-system",
-		"`NAMESPACE` of the webhook that publishes TopologySlices and ServiceDemands, where its Leases say whether they still count")
+		"`NAMESPACE` of the webhook that publishes TopologySlices and ServiceDemands, and of its Leases, which keep them valid")
 }
 
 func (f *topologyFlags) Validate() error {
@@ -40,7 +40,7 @@ func (f *topologyFlags) Validate() error {
 		string(apiserver.AutoTopology), string(apiserver.SlicesTopology), string(apiserver.ProxiesTopology), string(apiserver.NodesTopology),
 	}
 	if !slices.Contains(sources, f.source) {
-		errs = append(errs, fmt.Errorf("--node-topology-source %q is none of %q", f.source, sources))
+		errs = append(errs, fmt.Errorf("--node-topology-source %q must be one of %q", f.source, sources))
 	}
 	service := f.proxyService()
 	if f.proxies != "" && (service.Namespace == "" || service.Name == "" || strings.Contains(service.Name, "/")) {

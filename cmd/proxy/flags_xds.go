@@ -22,8 +22,8 @@ type xdsFlags struct {
 
 func (f *xdsFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.bindAddress, "xds-bind-address", "",
-		"`ADDRESSES` that answer xDS, so that gRPC clients and Envoys on this node choose the endpoints that its kernel would, and go on to the "+
-			"next tier by themselves: IP:PORT, such as 0.0.0.0:18000, or unix:// and the path of a socket, or both with a comma (default: nowhere)")
+		"`ADDRESSES` that serve xDS, so that gRPC clients and Envoys on this node choose the endpoints that its kernel would, and fail over to "+
+			"the next tier themselves: IP:PORT, such as 0.0.0.0:18000, or unix:// and the path of a socket, or both with a comma (default: none)")
 }
 
 // Validate requires addresses that no other server uses.
@@ -38,12 +38,12 @@ func (f *xdsFlags) Validate(taken ...string) error {
 		parsed, err := netip.ParseAddrPort(address)
 		switch {
 		case isSocket && !filepath.IsAbs(path):
-			errs = append(errs, fmt.Errorf("--xds-bind-address %q: a socket's path begins with a slash, as in unix:///run/vicinity/xds.sock",
+			errs = append(errs, fmt.Errorf("--xds-bind-address %q: a socket's path must begin with a slash, as in unix:///run/vicinity/xds.sock",
 				address))
 		case !isSocket && err != nil:
 			errs = append(errs, fmt.Errorf("--xds-bind-address %q is neither IP:PORT, such as 0.0.0.0:18000, nor unix:// and a path", address))
 		case !isSocket && parsed.Port() != 0 && slices.Contains(taken, address), slices.Contains(f.addresses, address):
-			errs = append(errs, fmt.Errorf("--xds-bind-address %s is that of another server: each needs its own", address))
+			errs = append(errs, fmt.Errorf("--xds-bind-address %s is the address of another server: each needs its own", address))
 		default:
 			f.addresses = append(f.addresses, address)
 		}

@@ -25,49 +25,49 @@ func newFlows() *cobra.Command {
 	var like runFlags
 	command := &cobra.Command{
 		Use:   "flows [[NAMESPACE/]NAME] [flags]",
-		Short: "Print where the connections to Services go from this node, now: by endpoint, zone and topology key",
-		Long: `Read the kernel's connection table once and print where the connections go that this node leads to Services: 'explain' says
-where they may go, and this says where they do.
+		Short: "Print where this node's connections to Services go now, by endpoint, zone and topology key",
+		Long: `Read the kernel's connection table once and print where this node's connections to Services go: 'explain' prints where they
+may go, and 'flows' where they do.
 
-Without NAME there is a line for each Service that has connections: first those with most that nobody answers, then those with
+Without NAME there is a line for each Service that has connections: first those with the most unreplied ones, then those with the
 most to other zones. With NAME there is a line for each of its endpoints.
 
-UNANSWERED   dials that the endpoint has not answered. A few come and go; if they stay, the endpoint, its node or the way to it is
-             broken. One-way UDP is never answered.
-OPEN         connections that were answered and go on
-ENDING       connections that are over, which conntrack remembers for up to two minutes
+UNANSWERED   connections to which the endpoint has not replied. A few are normal; if they persist, the endpoint, its node or the
+             path to it is broken. One-way UDP never has a reply.
+OPEN         connections with a reply that have not ended
+ENDING       connections that have ended, which conntrack keeps for up to two minutes
 LOCALITY     where the endpoint is, seen from this node: same_node, same_zone, other_zone, or unknown
 TIER         why connections go there: the first topology key of the Service that the endpoint matches on this node, * for any
-             node, hint for hints of EndpointSlices, or none: nothing keeps connections near
-(gone)       it is no longer an endpoint of the Service; such connections last until their client ends them
-SENT         and RECEIVED: bytes of all of these connections, those that are ending included, as the client sees them, with IP
-             headers, if conntrack counts them
+             node, hint for hints of EndpointSlices, or none without any preference
+(gone)       no longer an endpoint of the Service; such connections last until their client ends them
+SENT         and RECEIVED: bytes of all of these connections, including those that have ended, from the client's point of view,
+             with IP headers, if conntrack counts them
 
-Connections are of the node that translates them: the client's, for pods. Those that pods of other nodes make to this one are
-seen there. What other programs translate is passed over, and so are node ports on loopback.
+A connection belongs to the node that translates it, which is the client's node for pods. Connections from pods of other nodes are
+listed there. Those that other programs translate are skipped, and so are node ports on loopback.
 
-The Services are read where the proxy of this node reads them, with the settings that it reports; all flags of 'proxy run' may be
-given instead, and no proxy need run. Outside of the proxy's pod the API server needs a --kubeconfig of yours. Nothing is kept,
-and nothing runs while nobody asks. Root (CAP_NET_ADMIN) is needed.
+The Services are read from the same source as by this node's proxy, with the settings that it reports; all flags of 'proxy run' may
+be given instead, and then no proxy needs to run. Outside of the proxy's pod, give a --kubeconfig of your own. Nothing is stored, and
+nothing runs after the command ends. Root (CAP_NET_ADMIN) is needed.
 
-Exit status: 1 if there is no answer, 2 if the command line is wrong, or what was asked about was refused or could not be read.`,
-		Example: `  # on a node: what do its connections wait for, and what crosses zones?
+Exit status: 1 if the command failed, 2 if the command line is wrong, or if a requested object is invalid or could not be read.`,
+		Example: `  # on a node: which connections are unreplied, and which cross zones?
   sudo proxy flows --kubeconfig admin.conf
 
-  # where do those of a Service go?
+  # where do those to a Service go?
   sudo proxy flows --kubeconfig admin.conf shop/web
 
-  # in the pod of a node, again and again
+  # in the pod of a node, repeatedly
   kubectl -n kube-system exec vicinity-proxy-x7k2p -- /proxy flows shop/web --watch
 
-  # the endpoints that leave dials unanswered
+  # the endpoints with unreplied connections
   proxy flows -o json | jq -r '.services[].endpoints[] | select(.unanswered > 0) | [.endpoint, .node, .unanswered] | @tsv'`,
 		Args:                  cli.MaxArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
 			query, malformed := flags.query(args, nil)
 			if malformed == nil && query.Port != "" {
-				malformed = errors.New("connections are listed for whole Services; leave the port out")
+				malformed = errors.New("connections are listed for whole Services; omit the port")
 			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
@@ -105,7 +105,7 @@ func (f *flowsFlags) Validate() error {
 		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
 	}
 	if f.isContinuous && f.output == "yaml" {
-		errs = append(errs, errors.New("--watch prints text, or with -o json one line each time; not YAML"))
+		errs = append(errs, errors.New("--watch prints text, or one line each time with -o json, but not YAML"))
 	}
 	return errors.Join(errs...)
 }
@@ -178,7 +178,7 @@ func (f *flowsFlags) print(to io.Writer, report *flows.Report, query explain.Que
 		sanitize.Fprintf(to, "%s\n", time.Now().Format(time.TimeOnly))
 	}
 	if len(report.Services) == 0 {
-		sanitize.Fprintf(to, "No connection of node %s goes to %s.\n", report.Node, requestedServices(query))
+		sanitize.Fprintf(to, "Node %s has no connection to %s.\n", report.Node, requestedServices(query))
 		return nil
 	}
 	err := flows.Text(to, report, query.Service.Name != "", f.top)

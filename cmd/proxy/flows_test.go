@@ -90,7 +90,7 @@ func dialIn(t *testing.T, namespace *netns.Namespace) net.Conn {
 func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	namespace, daemon := zonedNode(t)
-	if got := proxyIn(t, namespace, "flows", at); got.status != 0 || got.stdout != "No connection of node node-a goes to a Service.\n" {
+	if got := proxyIn(t, namespace, "flows", at); got.status != 0 || got.stdout != "Node node-a has no connection to a Service.\n" {
 		t.Errorf("without a connection: %+v", got)
 	}
 	dialIn(t, namespace)
@@ -101,7 +101,7 @@ func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	var err error
 	namespace.Do(func() { _, err = net.DialTimeout("tcp", "10.96.0.80:80", 50*time.Millisecond) })
 	if err == nil {
-		t.Fatal("it was answered")
+		t.Fatal("the connection was established")
 	}
 	for _, args := range [][]string{nil, {"shop/web"}, {"-n", "shop"}} {
 		got := proxyIn(t, namespace, append([]string{"flows", at, "-o", "json"}, args...)...)
@@ -131,7 +131,7 @@ func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 		t.Errorf("the text of a Service is\n%s", text)
 	}
 	if got := proxyIn(t, namespace, "flows", "shop/wbe", at); got.status != 1 || !strings.Contains(got.stderr, "shop/web") {
-		t.Errorf("of a Service that there is not: %+v", got)
+		t.Errorf("for a missing Service: %+v", got)
 	}
 	daemon.end(t)
 }

@@ -25,7 +25,7 @@ import (
 const forecastExamples = `  # what would a cluster gain? Nothing has to be installed in it
   kubectl get services,endpointslices,nodes,namespaces -A -o yaml | proxy forecast --manifests -
 
-  # the same, of the cluster that kubectl talks to, as one file to look at
+  # the same for kubectl's current cluster, as one HTML page
   proxy forecast -o html > forecast.html
 
   # what if a zone is evacuated while a Service is scaled up in another one?
@@ -38,7 +38,7 @@ const forecastExamples = `  # what would a cluster gain? Nothing has to be insta
   # anything is refused
   proxy forecast --manifests state --max-load 150% --min-in-zone 80% --max-refused 0
 
-  # by what was measured, and what it would cost
+  # with measured demand, and with the cost of traffic between zones
   promtool query instant -o json http://prometheus:9090 'sum by (node) (rate(requests_total[1h]))' > demand.json
   proxy forecast --demand demand.json
   promtool query instant -o json http://prometheus:9090 \
@@ -49,34 +49,34 @@ func newForecast() *cobra.Command {
 	var flags forecastFlags
 	command := &cobra.Command{
 		Use:   "forecast [[NAMESPACE/]NAME] [flags]",
-		Short: "Print where new connections go, over all nodes, and what other settings would make of that",
-		Long: `Print for each Service, and for all together, which share of new connections stays on the client's node, in its zone
-and in its region, how much the busiest endpoint expects compared with the mean, and what is refused: as the cluster is now, and
-side by side without any preference, with trafficDistribution, with topology-mode Auto, and with a bound on the load.
-Where connections are refused, or a setting has no effect, it says why, and how to fix it. Where another setting is
-better, it says why, and what to write. Shares are of all connections, refused ones included.
+		Short: "Forecast where new connections go, and the effect of other settings",
+		Long: `Print for each Service, and for all together, the share of new connections that stays on the client's node, in its zone
+and in its region, the load of the busiest endpoint relative to the mean, and the share that is refused: with the present settings, and
+side by side without any preference, with trafficDistribution, with topology-mode Auto, and with a load bound.
+Where connections are refused, or a setting has no effect, it prints the reason and the fix. Where another setting is
+better, it prints the reason and the change. Shares are of all connections, including refused ones.
 
 Nothing has to be installed. It works with kube-proxy or any other proxy in the cluster, reads Services, EndpointSlices,
-Nodes, and where they are ServiceDemands and the Lease that says whether they still count, and changes nothing. The
-hints that trafficDistribution and Auto would bring are computed by the EndpointSlice controller's own packages; where
-these leave it to chance which zone gives an endpoint to which, zones are taken by name.
+Nodes, and any ServiceDemands with the Lease that keeps them valid, and changes nothing. The hints for trafficDistribution
+and Auto are computed by the EndpointSlice controller's own packages; where these choose at random which zone gives an
+endpoint to which, zones are taken by name.
 
-It is about connections inside the cluster, to ClusterIPs and to headless Services. The latter follow topology keys where
-the node's DNS cache asks the proxy. It counts connections, not bytes. Each Node counts as one client, or as its label
-` + policy.DemandLabel + ` says; where a Service names its clients, they count, and where a ServiceDemand says what was
-measured, that (--demand-source), as long as proxies would plan with it. --demand takes what was measured in another way.
+It covers connections inside the cluster, to ClusterIPs and to headless Services. The latter follow topology keys if the
+node's DNS cache queries the proxy. It counts connections, not bytes. Each Node counts as one client, or as given by its label
+` + policy.DemandLabel + `, unless the Service names its clients, or a ServiceDemand has measured demand
+(--demand-source) with which proxies would plan. --demand uses demand that was measured in another way.
 
-Without NAME it is about the Services of all namespaces, or of the one of -n. NAME without NAMESPACE is in that of -n, or in
-the one of the kubeconfig's context.
+Without NAME it covers the Services of all namespaces, or of the namespace given by -n. NAME without NAMESPACE is in the
+namespace given by -n, or in that of the kubeconfig's context.
 
-What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after. They are made in the
-order in which they are written. Loads are multiples of the mean before in both: an endpoint that has to do the work of two
-expects 2.00. What the webhook would deny is an error.
-While Nodes are being evacuated, or would be, it lists the Services that have nothing else, and on which Nodes.
+What if? --without-nodes, --evacuate, --annotate and --scale, any number of times, show before and after. They are applied in
+the given order. Loads are multiples of the mean before in both: an endpoint that takes over the work of another one
+expects 2.00. A change that the webhook would deny is an error.
+While Nodes are being evacuated, or would be, it lists the Services that have no other endpoints, and on which Nodes.
 
-Exit status: 1 if a Service misses --max-load, --min-in-zone or --max-refused; 2 if the command line is wrong, if
-something cannot be read or is refused, so that the forecast lacks it, if there is no Service to judge, or if it is to be
-judged and --demand has only part of the demand.`,
+Exit status: 1 if a Service violates --max-load, --min-in-zone or --max-refused; 2 if the command line is wrong, if an
+object is invalid or cannot be read, so that the forecast lacks it, if there is no Service to check, or if limits are
+given and --demand has only part of the demand.`,
 		Example:               forecastExamples,
 		Args:                  cli.MaxArgs(1),
 		DisableFlagsInUseLine: true,
@@ -84,7 +84,7 @@ judged and --demand has only part of the demand.`,
 			flags.stdin = command.InOrStdin()
 			query, malformed := flags.query(args, flags.ofContext())
 			if query.Port != "" {
-				malformed = errors.New("a forecast is for whole Services; leave the port out")
+				malformed = errors.New("a forecast is for whole Services; omit the port")
 			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
@@ -107,7 +107,7 @@ func hasUnreadable(command *cobra.Command, err error) error {
 	return err
 }
 
-// unreadableError is why the input of a forecast could not be read.
+// unreadableError is the reason why the input of a command could not be read.
 type unreadableError struct{ error }
 
 func (e unreadableError) Unwrap() error { return e.error }
@@ -140,37 +140,37 @@ type forecastFlags struct {
 func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	f.kubectlFlags.register(flags)
 	f.namespaceFlags.register(flags)
-	f.viewFlags.register(flags, "`NAME` that Services must carry, as with 'run'",
+	f.viewFlags.register(flags, "`NAME` that Services must have in their label, as with 'run'",
 		"`PERCENT`, as with 'run': the bound of Services that have none",
 		"`SOURCE`, as with 'run': "+policy.Measured+", for Services with a bound that name neither clients nor a demand source")
 	registerPublisher(flags, &f.publisher)
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.DefaultLoadBound)},
-		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
+		"load bounds to compare, in `PERCENT` of the mean load, 100% to 1000%, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
-		"`FILE` with the demand of each node or zone (default: as --demand-source says, else one client per node): the result of an "+
-			"instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it, by node or zone. What is by Service, too, "+
-			"is the demand of that Service, and its weight in sums. Bounds are planned as the proxies plan them now, and, to "+
-			"compare, with this demand: as "+
+		"`FILE` with the demand of each node or zone (default: by --demand-source, else one client per node): the result of an "+
+			"instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it, by node or zone. A sample that also names "+
+			"a Service is demand on that Service, and part of its weight in sums. Bounds are planned as the proxies plan them now, and, for "+
+			"comparison, with this demand: as "+
 			"'120% measured'")
 	flags.StringVar(&f.clients, "demand-source", clientsMeasured,
-		"`SOURCE` of the demand of Services with a ServiceDemand: measured, as that says; or assumed, as if nobody had measured. "+
+		"`SOURCE` of the demand of Services with a ServiceDemand: measured, that of the ServiceDemand; or assumed, as if it did not exist. "+
 			"Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
 	flags.Func("price",
-		"`PRICE` of bytes between zones, such as 0.01/GB: print what each setting would cost in a month. Needs --demand in bytes a second "+
+		"`PRICE` of bytes between zones, such as 0.01/GB: print the monthly cost of each setting. Needs --demand in bytes per second "+
 			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])))",
 		func(text string) (err error) {
 			f.perGB, err = forecast.ParsePrice(text)
 			return err
 		})
-	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one file to look at")
-	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services that text shows; 0 for all")
+	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one page")
+	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services in text output; 0 for all")
 	f.gateFlags.register(flags)
-	whatIf(f, flags, "without-nodes", "what if the Nodes that a label `SELECTOR` chooses were gone, with what runs there?",
+	whatIf(f, flags, "without-nodes", "what if the Nodes that match a label `SELECTOR` were removed, with their endpoints?",
 		forecast.ParseWithoutNodes)
-	whatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that a label selector chooses, were being evacuated?", forecast.ParseEvacuate)
+	whatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that match a label selector, were being evacuated?", forecast.ParseEvacuate)
 	whatIf(f, flags, "annotate", "what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key "+
-		"trafficDistribution is the field; no value takes it away", forecast.ParseAnnotate)
-	whatIf(f, flags, "scale", "what if a Service had so many ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?", forecast.ParseScale)
+		"trafficDistribution is the field; an empty value removes it", forecast.ParseAnnotate)
+	whatIf(f, flags, "scale", "what if a Service had these ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?", forecast.ParseScale)
 }
 
 // whatIf registers a flag that adds a change.
@@ -187,7 +187,7 @@ func (f *forecastFlags) Validate() error {
 	errs := []error{f.kubectlFlags.Validate(), cli.Choice("output", f.output, "text", "json", "yaml", "html"),
 		cli.Choice("demand-source", f.clients, clientsMeasured, clientsAssumed), f.viewFlags.Validate()}
 	if f.perGB > 0 && f.demand == "" {
-		errs = append(errs, errors.New("--price needs --demand, which says how many bytes there are"))
+		errs = append(errs, errors.New("--price needs --demand, with the number of bytes"))
 	}
 	f.bound = nil
 	for _, text := range f.bounds {
@@ -203,7 +203,7 @@ func (f *forecastFlags) Validate() error {
 		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
 	}
 	if f.output == "html" && len(f.changes) > 0 {
-		errs = append(errs, errors.New("-o html shows one state, and no before and after; leave the what-ifs out"))
+		errs = append(errs, errors.New("-o html shows one state, and no before and after; omit the what-ifs"))
 	}
 	return errors.Join(errs...)
 }
@@ -324,7 +324,7 @@ func (f *forecastFlags) checkLimits(
 		err = cli.ExitError(exitUnread)
 	}
 	if err != nil {
-		sanitize.Fprintf(stderr, "proxy: the forecast lacks what could not be read: see the warnings above\n")
+		sanitize.Fprintf(stderr, "proxy: the forecast lacks objects that could not be read: see the warnings above\n")
 		return err
 	}
 	if none := len(report.Services) == 0; none && (f.isGate() || len(report.NotServed) == 0) {
@@ -332,12 +332,12 @@ func (f *forecastFlags) checkLimits(
 		return cli.ExitError(exitUnread)
 	}
 	if f.limits.MinNear != nil && report.NodesWithoutZone == report.Nodes {
-		sanitize.Fprintf(stderr, "proxy: --min-in-zone cannot be judged: no Node has the label %s\n", policy.Zone)
+		sanitize.Fprintf(stderr, "proxy: --min-in-zone cannot be checked: no Node has the label %s\n", policy.Zone)
 		return cli.ExitError(exitUnread)
 	}
 	if len(report.Incomplete) > 0 && f.isGate() {
 		for _, sentence := range report.Incomplete {
-			sanitize.Fprintf(stderr, "proxy: limits cannot be judged by part of the demand: %s\n", sentence)
+			sanitize.Fprintf(stderr, "proxy: limits cannot be checked with part of the demand: %s\n", sentence)
 		}
 		return cli.ExitError(exitUnread)
 	}

@@ -74,9 +74,9 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{" see below\n", noHints + "kube-controller-manager writes them within seconds"},
 			"PreferSameZone keeps",
 		},
-		"it is set, and nobody writes hints": {
+		"it is set, and no controller writes hints": {
 			[]string{noSetting, sameZone, "managed-by: endpointslice-controller.k8s.io", "managed-by: me"},
-			[]string{noHints + "Who writes these EndpointSlices writes no hints"}, "PreferSameZone keeps",
+			[]string{noHints + "The writer of these EndpointSlices sets no hints"}, "PreferSameZone keeps",
 		},
 		"it is set, and the slices were written before the Nodes had zones": {
 			[]string{noSetting, sameZone, ", zone: za", "", ", zone: zb", "", ", zone: zc", ""},
@@ -109,7 +109,7 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{"because the ready endpoint 10.244.1.1:80 has no hint. kube-controller-manager writes them within seconds"},
 			"PreferSameZone keeps",
 		},
-		"it is set, and a bound would be needed beside it": {
+		"it is set, and a bound would be needed, too": {
 			[]string{noSetting, sameZone, onC, onA},
 			[]string{noHints, "shop/web: A bound of 120% keeps 67 % in the zone", `vicinity.dev/max-load: "120%"`}, "    spec:",
 		},
@@ -125,7 +125,7 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{noAnnotations, "annotations: {vicinity.dev/topology-keys: 'zone, zone, *'}"},
 			[]string{" see below\n", `Duplicate value: "zone": is the same key as entry 1; list each key once [SVC004]`}, "keeps",
 		},
-		"keys that are ignored, where the webhook does not judge": {
+		"keys that are ignored, where the webhook does not check": {
 			[]string{noAnnotations, "labels: {vicinity.dev/admission: disabled}, annotations: {vicinity.dev/topology-keys: 'zone, zone, *'}"},
 			[]string{"The annotation vicinity.dev/topology-keys is ignored: entry 2 \"zone\" is the same key as entry 1"}, "keeps",
 		},
@@ -133,7 +133,7 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{noAnnotations, "annotations: {service.kubernetes.io/topology-mode: 'auto '}"},
 			[]string{`did you mean "Auto"? Other spellings are treated as Disabled [SVC008]`}, "keeps",
 		},
-		"another proxy's annotation, which is no hindrance": {
+		"another proxy's annotation, which has no effect": {
 			[]string{noAnnotations, "annotations: {openyurt.io/topologyKeys: kubernetes.io/hostname}"},
 			[]string{"is not read; use vicinity.dev/topology-keys [SVC033]", "shop/web: PreferSameZone keeps"}, "see below",
 		},
@@ -166,7 +166,7 @@ func TestExplainReportsASettingWithoutHints(t *testing.T) {
 	for text, want := range map[string]bool{noSetting: false, sameZone: true} {
 		got := proxyCommand(t, "explain", "--node", "na", "--manifests", threeWith(t, noSetting, text))
 		if has := strings.Contains(strings.Join(strings.Fields(got.stdout), " "), sentence); got.status != 0 || has != want {
-			t.Errorf("%s: told %v, want %v: status %d\n%s%s", text, has, want, got.status, got.stdout, got.stderr)
+			t.Errorf("%s: reported %v, want %v: status %d\n%s%s", text, has, want, got.status, got.stdout, got.stderr)
 		}
 	}
 	const sameNode = "ports: [{port: 80}], trafficDistribution: PreferSameNode}"
@@ -175,7 +175,7 @@ func TestExplainReportsASettingWithoutHints(t *testing.T) {
 		got := proxyCommand(t, "explain", "--node", "nb", "--manifests", state)
 		said := strings.Contains(strings.Join(strings.Fields(got.stdout), " "), noZone+". It has the label now. "+zoneIsKept)
 		if got.status != 0 || said != want {
-			t.Errorf("%s, without zones in slices: said %v, want %v: status %d\n%s%s", text, said, want, got.status, got.stdout, got.stderr)
+			t.Errorf("%s, without zones in slices: reported %v, want %v: status %d\n%s%s", text, said, want, got.status, got.stdout, got.stderr)
 		}
 	}
 }
@@ -290,13 +290,13 @@ func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 			"No Node has the label topology.kubernetes.io/zone, so it is unknown what stays in a zone.\n",
 		}},
 		"one Node without a zone": {[]string{", topology.kubernetes.io/zone: zc", ""}, 1, []string{
-			"In no zone, without the label topology.kubernetes.io/zone: 1 of 3 Nodes (nc).\n",
-			"22 % of the connections come from, or go to, what is in no known zone.\n",
+			"In no zone, because the label topology.kubernetes.io/zone is missing: 1 of 3 Nodes (nc).\n",
+			"22 % of the connections come from, or go to, an unknown zone.\n",
 		}},
 		"an empty zone is none": {[]string{", topology.kubernetes.io/zone: zc", `, topology.kubernetes.io/zone: ""`}, 1, []string{
-			"In no zone, without the label topology.kubernetes.io/zone: 1 of 3 Nodes (nc).\n",
+			"In no zone, because the label topology.kubernetes.io/zone is missing: 1 of 3 Nodes (nc).\n",
 		}},
-		"endpoints that are nowhere": {
+		"endpoints without nodes": {
 			[]string{", " + onA, "", ", nodeName: nb, zone: zb", "", ", " + onC, ""}, 0,
 			[]string{"now             0 %          -            -              -            0 %", "shop/web  3          - 1.00 "},
 		},

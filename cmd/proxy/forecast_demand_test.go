@@ -75,20 +75,20 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 		}
 		service := &report.Services[0]
 		if now := service.Outlooks[0]; service.DemandSource != want || now.PlannedWith != want || math.Abs(now.Busiest.Load-busiest) > 0.01 {
-			t.Errorf("%s: it is asked by %q and planned with %q: %+v", name, service.DemandSource, now.PlannedWith, now)
+			t.Errorf("%s: demand from %q, planned with %q: %+v", name, service.DemandSource, now.PlannedWith, now)
 		}
 		if notes := strings.Join(report.Notes, "\n"); strings.Contains(notes, string(servicedemand.NoneToPlan)) == c.isMeasured {
 			t.Errorf("%s: the notes are %q", name, notes)
 		}
-		if strings.Contains(report.Demand, "(shop/web), measured since 2026-11-27 08:00 UTC; of others each") != c.isMeasured {
-			t.Errorf("%s: it says %s", name, report.Demand)
+		if strings.Contains(report.Demand, "(shop/web), measured since 2026-11-27 08:00 UTC; for others each") != c.isMeasured {
+			t.Errorf("%s: the demand is described as %s", name, report.Demand)
 		}
-		if page := proxyCommand(t, "forecast", "--manifests", state).stdout; strings.Contains(page, "ask as ServiceDemands say") != c.isMeasured {
-			t.Errorf("%s: the heading is not about what is planned with: %s", name, page)
+		if page := proxyCommand(t, "forecast", "--manifests", state).stdout; strings.Contains(page, "is from ServiceDemands") != c.isMeasured {
+			t.Errorf("%s: the heading does not describe the demand: %s", name, page)
 		}
 		ports := explained(t, "--manifests", state, "--node", "node-a", "shop/web")
 		if ports[0].Load.DemandSource != want {
-			t.Errorf("%s: explain says %+v", name, ports)
+			t.Errorf("%s: explain has %+v", name, ports)
 		}
 		why := proxyCommand(t, "explain", "--manifests", state, "--node", "node-a", "shop/web", "--why", "10.244.1.1", "-o", "json")
 		share := 0.0
@@ -99,7 +99,7 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 		}
 		var explanations []forecast.EndpointExplanation
 		if err := json.Unmarshal([]byte(why.stdout), &explanations); err != nil || math.Abs(explanations[0].Share-share) > 0.001 {
-			t.Errorf("%s: --why says %+v, and explain %+v", name, explanations, ports[0].Cluster.Shares)
+			t.Errorf("%s: --why has %+v, and explain %+v", name, explanations, ports[0].Cluster.Shares)
 		}
 	}
 }
@@ -113,15 +113,15 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"in a dump": {measuredState(""), nil, []string{string(servicedemand.NoneToPlan), "The bound of shop/web is planned so",
+		"in a dump": {measuredState(""), nil, []string{string(servicedemand.NoneToPlan), "The bound of shop/web is planned with assumed demand",
 			"kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
-		"beside others": {measuredState("", other), nil, []string{string(servicedemand.NoneToPlan),
+		"next to others": {measuredState("", other), nil, []string{string(servicedemand.NoneToPlan),
 			"'forecast --demand FILE' compares"}},
 		"of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
 			"zone-b, demandPPM", "zone-y, demandPPM").
 			Replace(demandOfWeb)), nil, []string{string(servicedemand.NoneToPlan)}},
-		"as was asked for": {measuredState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
+		"as requested": {measuredState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
 	} {
 		args := []string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/demand-source=measured"}
 		got := proxyCommand(t, append(args, c.args...)...)
@@ -131,11 +131,11 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 		}
 		for _, want := range c.want {
 			if !strings.Contains(before, want) {
-				t.Errorf("%s: it does not say %q first:\n%s", name, want, got.stdout)
+				t.Errorf("%s: the output does not have %q first:\n%s", name, want, got.stdout)
 			}
 		}
 		if len(c.want) == 0 && strings.Contains(before, "ServiceDemand") {
-			t.Errorf("%s: it speaks of what does not matter:\n%s", name, got.stdout)
+			t.Errorf("%s: the output mentions ServiceDemands, which have no effect:\n%s", name, got.stdout)
 		}
 	}
 }
@@ -151,9 +151,9 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 		says string
 	}{
 		"ServiceDemands": {nil, map[string]string{"now": "measured", "120%": "labels", "120% measured": "measured"}, "measured",
-			"Nodes ask as ServiceDemands say of 1 of 1 Service (shop/web)"},
+			"Demand is from ServiceDemands for 1 of 1 Service (shop/web)"},
 		"a file": {[]string{"--demand", file}, map[string]string{"now": "measured", "120%": "labels", "120% measured": "measured"}, "file",
-			"Nodes ask as " + file + " says. ServiceDemands do not count for that"},
+			"Demand is from " + file + ". ServiceDemands do not affect it"},
 		"neither": {[]string{"--demand-source", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels",
 			"Each Node counts as one client"},
 	} {
@@ -165,7 +165,7 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 			}
 		}
 		if fmt.Sprint(planned) != fmt.Sprint(c.want) || report.Services[0].DemandSource != c.asks || !strings.HasPrefix(report.Demand, c.says) {
-			t.Errorf("%s: planned with %v, asked by %q: %s", name, planned, report.Services[0].DemandSource, report.Demand)
+			t.Errorf("%s: planned with %v, demand from %q: %s", name, planned, report.Services[0].DemandSource, report.Demand)
 		}
 	}
 }
@@ -187,18 +187,18 @@ func TestWhatWasMeasuredMakesAdvice(t *testing.T) {
 		"a bound": {measuredState("", demandOfWeb), withIt, []string{`vicinity.dev/demand-source: "measured"`}},
 		"one that names clients": {measuredState(`, vicinity.dev/clients: "shop/nothing,"`, demandOfWeb), withIt,
 			[]string{`vicinity.dev/demand-source: "measured"`}},
-		"one with clients that are nowhere": {measuredState(", vicinity.dev/clients: shop/nothing", demandOfWeb), withIt,
+		"one with clients without endpoints": {measuredState(", vicinity.dev/clients: shop/nothing", demandOfWeb), withIt,
 			[]string{`vicinity.dev/demand-source: "measured"`}},
-		"one that is planned so":        {measuredState(wantsMeasured, demandOfWeb), none, nil},
-		"one of which nothing is known": {measuredState(""), none, nil},
-		"no bound":                      {unbounded, newOne, []string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
+		"one that is planned so":      {measuredState(wantsMeasured, demandOfWeb), none, nil},
+		"one without measured demand": {measuredState(""), none, nil},
+		"no bound":                    {unbounded, newOne, []string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
 		"no bound, and nothing is measured": {
 			strings.Replace(unbounded, demandOfWeb, "", 1), "with a bound of 120% no endpoint expects", []string{`vicinity.dev/max-load: "120%"`},
 		},
 	} {
 		got := proxyCommand(t, "forecast", "--manifests", writeState(t, c.state))
 		if got.status != 0 || !strings.Contains(got.stdout, c.says) {
-			t.Errorf("%s: it does not say %q: %+v", name, c.says, got)
+			t.Errorf("%s: the output lacks %q: %+v", name, c.says, got)
 		}
 		_, advice, _ := strings.Cut(got.stdout, "annotations:")
 		for line := range strings.SplitSeq(strings.TrimSpace(advice), "\n") {

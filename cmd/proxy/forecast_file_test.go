@@ -68,19 +68,19 @@ func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
 		args  string
 		says  string // empty: nothing is missing
 	}{
-		"all of it":               {[]string{"na shop/web 1", "nb shop/web 1", "nc - 0"}, "", ""},
-		"one Node":                {[]string{"na - 1"}, "", "query.json lacks 2 of 3 Nodes (nb, nc): the forecast is without their connections."},
-		"a Node that is gone":     {[]string{"na - 1", "nb - 1", "nc - 1", "nd - 1"}, "", "25 % of the demand in "},
-		"a Service that is gone":  {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "", "75 % of the demand on Services in "},
-		"of another selection":    {[]string{"na shop/web 1", "nb ops/old 3", "nc - 1"}, "-n shop", ""},
-		"one of this selection":   {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "-n shop", "75 % of the demand on these Services in "},
-		"before and after a what": {[]string{"na - 1"}, "--evacuate za", "query.json lacks 2 of 3 Nodes"},
+		"all of it":              {[]string{"na shop/web 1", "nb shop/web 1", "nc - 0"}, "", ""},
+		"one Node":               {[]string{"na - 1"}, "", "query.json lacks 2 of 3 Nodes (nb, nc): the forecast does not include "},
+		"a Node that is gone":    {[]string{"na - 1", "nb - 1", "nc - 1", "nd - 1"}, "", "25 % of the demand in "},
+		"a Service that is gone": {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "", "75 % of the demand on Services in "},
+		"of another selection":   {[]string{"na shop/web 1", "nb ops/old 3", "nc - 1"}, "-n shop", ""},
+		"one of this selection":  {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "-n shop", "75 % of the demand on these Services in "},
+		"before and after":       {[]string{"na - 1"}, "--evacuate za", "query.json lacks 2 of 3 Nodes"},
 	} {
 		file := writeQuery(t, c.lines...)
 		args := append([]string{"forecast", "--manifests", state, "--demand", file}, splitArgs(c.args)...)
 		if got := proxyCommand(t, args...); got.status != 0 || c.says != "" && !strings.Contains(got.stdout, c.says) ||
-			c.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "left out")) {
-			t.Errorf("%s: it does not say %q: %+v", name, c.says, got)
+			c.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "omitted")) {
+			t.Errorf("%s: the output lacks %q: %+v", name, c.says, got)
 		}
 		var either struct { // Before and After exist only if something would be different
 			forecast.Report
@@ -88,12 +88,12 @@ func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
 		}
 		readForecast(t, &either, state, args[3:]...)
 		if missing := append(either.Incomplete, either.After.Incomplete...); (len(missing) > 0) != (c.says != "") {
-			t.Errorf("%s: what is missing is %q", name, missing)
+			t.Errorf("%s: missing parts: %q", name, missing)
 		}
 		for _, gate := range []string{"--max-load 10", "--min-in-zone 0", "--max-refused 1"} {
 			status, says := 0, ""
 			if c.says != "" {
-				status, says = 2, "proxy: limits cannot be judged by part of the demand: "
+				status, says = 2, "proxy: limits cannot be checked with part of the demand: "
 			}
 			if got := proxyCommand(t, append(args, splitArgs(gate)...)...); got.status != status || !strings.Contains(got.stderr, says) {
 				t.Errorf("%s: %s: status %d, %s; want %d", name, gate, got.status, got.stderr, status)
@@ -144,7 +144,7 @@ func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
 	headless := threeWith(t, noAnnotations, "annotations: {"+keys+", vicinity.dev/max-load: 120%}", "clusterIP: 10.96.0.10", "clusterIP: None")
 	service := forecastOf(t, headless, "--demand", file).Services[0]
 	at := slices.IndexFunc(service.Outlooks, func(o forecast.Projection) bool { return o.Setting == "120% measured" })
-	if at < 0 || service.Advice != nil || !strings.HasPrefix(service.Outlooks[at].Note, "nobody counts who dials a headless Service") {
+	if at < 0 || service.Advice != nil || !strings.HasPrefix(service.Outlooks[at].Note, "connections to a headless Service are not counted") {
 		t.Errorf("a headless Service is never planned with measured demand: %+v", service)
 	}
 }
@@ -157,7 +157,7 @@ func TestAPriceNeedsBytes(t *testing.T) {
 	}{
 		"without demand": {[]string{"--price", "0.01/GB"}, "--price needs --demand"},
 		"of no unit":     {[]string{"--price", "0.01", "--demand", silent}, `"0.01" is not a price of a gigabyte`},
-		"below nothing":  {[]string{"--price", "-1/GB", "--demand", silent}, `"-1/GB" is not a price of a gigabyte`},
+		"negative":       {[]string{"--price", "-1/GB", "--demand", silent}, `"-1/GB" is not a price of a gigabyte`},
 		"of no bytes":    {[]string{"--price", "0.01/GB", "--demand", silent}, "all weights are 0"},
 		"a folder":       {[]string{"--demand", t.TempDir()}, "is a directory"},
 	} {

@@ -16,7 +16,7 @@ func (f *gateFlags) register(flags *pflag.FlagSet) {
 		parse       func(string) (float64, error)
 	}{
 		{
-			"max-load", "exit with status 1 if an endpoint expects more than so many `TIMES` the mean, such as 1.5 or 150%; with what-ifs, " +
+			"max-load", "exit with status 1 if an endpoint expects more than this many `TIMES` the mean, such as 1.5 or 150%; with what-ifs, " +
 				"the mean before", &f.limits.MaxLoad, forecast.ParseLoad,
 		},
 		{

@@ -84,14 +84,14 @@ func TestForecastReportsClientsWithoutAlternatives(t *testing.T) {
 		{Service: "shop/outside", On: []string{}, Outside: []string{"a"}},
 	}
 	if diff := cmp.Diff(want, compared.After.OnlyEvacuated); diff != "" {
-		t.Errorf("who has nothing else (-want +got):\n%s", diff)
+		t.Errorf("Services without other endpoints (-want +got):\n%s", diff)
 	}
 	if before := compared.Before; before.EvacuatedNodes != 0 || before.OnlyEvacuated == nil || len(before.OnlyEvacuated) != 0 {
 		t.Errorf("before: %d Nodes, %v", before.EvacuatedNodes, before.OnlyEvacuated)
 	}
 	for args, want := range map[string]string{
 		"--evacuate za": `
-Evacuated: 1 Node. Nothing else is left for some clients of 4 Services. The endpoints there go on serving them:
+Evacuated: 1 Node. Some clients of 4 Services have no other endpoints. The endpoints there continue to serve them:
 
 SERVICE       OF ITS CONNECTIONS  NOTHING ELSE ON  FROM OUTSIDE, ON
 shop/alone    100 %               a, b             -
@@ -100,7 +100,7 @@ shop/inside   50 %                a                -
 shop/outside  0 %                 -                a
 `,
 		"--evacuate za --top 1":          "\nshop/alone  100 %               a, b             -\nand 3 more; --top 0 prints all\n",
-		"--evacuate za shop/free":        "\nEvacuated: 1 Node. shop/free does not depend on what runs there.\n",
+		"--evacuate za shop/free":        "\nEvacuated: 1 Node. shop/free does not depend on the endpoints there.\n",
 		"--evacuate zb shop/outside":     "\nshop/outside  0 %                 -                b\n",
 		"--annotate shop/free_a.b/c=yes": "\nNothing is different for any Service.\n",
 	} {
@@ -143,8 +143,8 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		status int
 		stderr string
 	}{
-		"nothing is demanded": {"", 0, `^$`},
-		"it is kept":          {"--max-load 3 --min-in-zone 0.3", 0, `^$`},
+		"no limits":       {"", 0, `^$`},
+		"limits are kept": {"--max-load 3 --min-in-zone 0.3", 0, `^$`},
 		"a load": {
 			"--max-load 1.5", 1,
 			`^proxy: shop/cart: 10.244.0.17:8080 expects 2.67 times the mean, and --max-load is 1.5\nproxy: shop/mail: .*\n$`,
@@ -153,7 +153,7 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"a share in percent": {
 			"--min-in-zone 80% shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-in-zone is 0.8\n$`,
 		},
-		"what is refused is not near": {
+		"refused connections are not in the zone": {
 			"--min-in-zone 0.7 shop/login", 1, `^proxy: shop/login: 67 % of its connections stay in the zone, and --min-in-zone is 0.7\n$`,
 		},
 		"refused connections": {
@@ -163,12 +163,12 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"refused connections, as a number": {"--max-refused 0.05", 1, `^proxy: shop/login: 33 % .*, and --max-refused is 5.0 %\n$`},
 		"as many are refused as may be":    {"--max-refused 34%", 0, `^$`},
 		"none is refused any more":         {"--max-refused 0 --scale shop/login=zone-c:1", 0, `^$`},
-		"a load beside what it was":        {"--max-load 1.4 shop/web --evacuate zone-b", 1, `^proxy: shop/web: .* expects 1.50 times the mean`},
+		"a load relative to that before":   {"--max-load 1.4 shop/web --evacuate zone-b", 1, `^proxy: shop/web: .* expects 1.50 times the mean`},
 		"an impossible part to be refused": {"--max-refused 101%", 2, `for "--max-refused" flag: must be from 0 to 1, or from 0% to 100%\n`},
 		"a part that is negative":          {"--max-refused -1%", 2, `for "--max-refused" flag: must be from 0 to 1`},
-		"a part that is no number":         {"--max-refused few", 2, `for "--max-refused" flag: it is neither a number nor a percentage`},
-		"a part that is empty":             {"--max-refused=", 2, `for "--max-refused" flag: it is neither a number nor a percentage`},
-		"a load that lacks its sign":       {"--max-load 120", 2, `for "--max-load" flag: it is so many times the mean; did you mean 120%\?`},
+		"a part that is no number":         {"--max-refused few", 2, `for "--max-refused" flag: must be a number or a percentage`},
+		"a part that is empty":             {"--max-refused=", 2, `for "--max-refused" flag: must be a number or a percentage`},
+		"a load that lacks its sign":       {"--max-load 120", 2, `for "--max-load" flag: it is a multiple of the mean; did you mean 120%\?`},
 		"no zone to evacuate":              {"--evacuate=", 2, `for "--evacuate" flag: the name of a zone, or a selector, is missing`},
 		"a share": {
 			"--min-in-zone 0.8 shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-in-zone is 0.8\n$`,
@@ -176,12 +176,12 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"after a change":     {"--min-in-zone 0.8 shop/api --annotate shop/api_trafficDistribution=PreferSameZone", 0, `^$`},
 		"an unknown Service": {"shop/wep", 2, `^proxy: service shop/wep not found; did you mean shop/web\?\n$`},
 		"an unknown zone": {
-			"--evacuate zone-x", 2, `^proxy: --evacuate zone-x: no Node is in that zone; there are zone-a, zone-b, zone-c\n$`,
+			"--evacuate zone-x", 2, `^proxy: --evacuate zone-x: no Node is in that zone; the zones are zone-a, zone-b, zone-c\n$`,
 		},
-		"no such Nodes":            {"--without-nodes a=b", 2, `chooses none of the Nodes: 9 in all`},
-		"all Nodes":                {"--without-nodes kubernetes.io/hostname", 2, `chooses all Nodes: 9`},
+		"no such Nodes":            {"--without-nodes a=b", 2, `matches none of the 9 Nodes`},
+		"all Nodes":                {"--without-nodes kubernetes.io/hostname", 2, `matches all 9 Nodes`},
 		"a Service to scale":       {"--scale shop/wep=zone-a:2", 2, `did you mean shop/web\?`},
-		"a zone to scale in":       {"--scale shop/web=zone-x:2", 2, `no Node is in that zone; there are zone-a`},
+		"a zone to scale in":       {"--scale shop/web=zone-x:2", 2, `no Node is in that zone; the zones are zone-a`},
 		"no endpoints":             {"--scale ops/billing=zone-a:2", 2, `has no EndpointSlice`},
 		"a missing folder":         {"--manifests missing", 2, `^proxy: load manifests: .*missing`},
 		"a missing demand":         {"--demand missing", 2, `^proxy: --demand: open missing`},
@@ -198,7 +198,7 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 				`write a percentage of the mean load, such as "120%" \[SVC011\]; ` +
 				`--annotate shop/web: .*: Forbidden: has nothing to bound; .* \[SVC012\]\n$`,
 		},
-		"a key that there is not":     {"--annotate shop/web_vicinity.dev/max-lod=120%", 2, `did you mean .*max-load.* \[SVC009\]\n$`},
+		"an unknown key":              {"--annotate shop/web_vicinity.dev/max-lod=120%", 2, `did you mean .*max-load.* \[SVC009\]\n$`},
 		"keys that contradict others": {"--annotate shop/web_vicinity.dev/topology-keys=*,a", 2, `\[SVC005\]\n$`},
 		"what a rule warns of": {
 			"--annotate shop/web_vicinity.dev/topology-keys=kubernetes.io/hostname", 0,
@@ -207,21 +207,21 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"two changes that need each other": {
 			"--annotate shop/web_vicinity.dev/max-load=150% --annotate shop/web_service.kubernetes.io/topology-mode=vicinity.dev/balanced", 0, `^$`,
 		},
-		"a distribution that there is not": {
+		"an unknown distribution": {
 			"--annotate shop/web_trafficDistribution=PreferSamZone", 2,
 			`is not a value of spec.trafficDistribution; did you mean PreferSameZone\?\n`,
 		},
 		"a wrong selector":     {"--without-nodes a==(", 2, `for "--without-nodes" flag: `},
 		"a port":               {"shop/web:http", 2, `a forecast is for whole Services`},
-		"two origins":          {"--context here", 2, `--manifests excludes --kubeconfig and --context`},
+		"two sources":          {"--context here", 2, `--manifests excludes --kubeconfig and --context`},
 		"a page of changes":    {"-o html --evacuate zone-a", 2, `-o html shows one state`},
 		"an impossible share":  {"--min-in-zone 80", 2, `for "--min-in-zone" flag: must be from 0 to 1, or from 0% to 100%; did you mean 80%\?`},
-		"a share that is none": {"--min-in-zone nan", 2, `for "--min-in-zone" flag: it is neither a number nor a percentage`},
-		"a load that is none":  {"--max-load nan", 2, `for "--max-load" flag: it is neither a number nor a percentage`},
-		"an endless load":      {"--max-load inf", 2, `for "--max-load" flag: it is neither a number nor a percentage`},
-		"a load below none":    {"--max-load -1", 2, `for "--max-load" flag: must be more than 0`},
+		"a share that is none": {"--min-in-zone nan", 2, `for "--min-in-zone" flag: must be a number or a percentage`},
+		"a load that is none":  {"--max-load nan", 2, `for "--max-load" flag: must be a number or a percentage`},
+		"an infinite load":     {"--max-load inf", 2, `for "--max-load" flag: must be a number or a percentage`},
+		"a negative load":      {"--max-load -1", 2, `for "--max-load" flag: must be more than 0`},
 		"no load":              {"--max-load 0", 2, `for "--max-load" flag: must be more than 0`},
-		"nothing to judge":     {"--max-load 2 ops/billing", 2, `there is no Service whose connections could be forecast`},
+		"nothing to check":     {"--max-load 2 ops/billing", 2, `there is no Service whose connections could be forecast`},
 		"nothing to forecast":  {"ops/billing", 0, `^$`},
 	} {
 		got := proxyCommand(t, spaced("forecast --manifests "+shop+" --top 1 "+test.args)...)
@@ -262,7 +262,7 @@ items:
 			t.Errorf("stderr lacks %q:\n%s", want, got.stderr)
 		}
 	}
-	if got.status != 2 || !strings.Contains(got.stdout, "shop/web") || !strings.Contains(got.stdout, "shop/bad: it is refused") {
+	if got.status != 2 || !strings.Contains(got.stdout, "shop/web") || !strings.Contains(got.stdout, "shop/bad: it is invalid") {
 		t.Errorf("status %d:\n%s", got.status, got.stdout)
 	}
 	got = proxyCommand(t, "forecast", "--manifests", t.TempDir())

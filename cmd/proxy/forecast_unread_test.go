@@ -93,7 +93,7 @@ func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 				t.Errorf("%s: %s: status %d, want %d; %s", name, command, got.status, want, got.stderr)
 			}
 			if want != 0 && !strings.Contains(got.stderr, "warning: ") {
-				t.Errorf("%s: %s does not say what is left out: %s", name, command, got.stderr)
+				t.Errorf("%s: %s does not report what is missing: %s", name, command, got.stderr)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 		text, want      string
 		forecast, other int // statuses
 	}{
-		"Endpoints beside slices": {checkedService + endpoints, "", 0, 0},
+		"Endpoints and slices": {checkedService + endpoints, "", 0, 0},
 		"Endpoints alone": {
 			without + endpoints, none + "Service (2), Node (1), v1 Endpoints (1, an old kind that is not read)\n", 2, 2,
 		},
@@ -167,12 +167,12 @@ func TestAMissIsLessThanWhatCouldNotBeRead(t *testing.T) {
 	folder := writeState(t, checkedService)
 	got := proxyCommand(t, splitArgs("forecast --max-load 0.5 --manifests "+folder)...)
 	if got.status != 1 {
-		t.Errorf("a miss: %+v", got)
+		t.Errorf("a violation: %+v", got)
 	}
 	succeed(t, os.WriteFile(filepath.Join(folder, "b.yaml"), []byte("{"), 0o600))
 	got = proxyCommand(t, splitArgs("forecast --max-load 0.5 --manifests "+folder)...)
 	if got.status != 2 || !strings.Contains(got.stderr, "times the mean, and --max-load is 0.5") {
-		t.Errorf("a miss, and a file that is no YAML: %+v", got)
+		t.Errorf("a violation, and a file that is not YAML: %+v", got)
 	}
 }
 

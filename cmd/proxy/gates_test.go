@@ -43,7 +43,7 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 		"off by a flag":                           {"--feature-gates AllowServiceExternalIPs=false", false},
 		"off by the second of two flags":          {"--feature-gates WinDSR=true --feature-gates AllowServiceExternalIPs=false", false},
 		"off by the file":                         {"--config " + off, false},
-		"off by the file, beside a flag":          {"--config " + off + " --feature-gates WinDSR=true,AllBeta=true", false},
+		"off by the file, with a flag":            {"--config " + off + " --feature-gates WinDSR=true,AllBeta=true", false},
 		"off by the file, on by a flag":           {"--config " + off + " --feature-gates AllowServiceExternalIPs=true", true},
 		"on by the file, off by a flag":           {"--config " + on + " --feature-gates AllowServiceExternalIPs=false", false},
 		"other gates of the file change nothing":  {"--config " + configFile(t, "featureGates: {AllBeta: false, WinDSR: true}"), true},
@@ -56,10 +56,10 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 				t.Errorf("render: served %v, want %v: %+v", served, test.served, rendered)
 			}
 			explained := proxyCommand(t, append(splitArgs("explain shop/dns"), args...)...)
-			why := `Left out of the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
+			why := `Ignored in the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
 			toldWhy := strings.Contains(strings.Join(strings.Fields(explained.stdout), " "), why)
 			if explained.status != 0 || toldWhy == test.served {
-				t.Errorf("explain says why not: %v: %+v", toldWhy, explained)
+				t.Errorf("explain has the reason: %v: %+v", toldWhy, explained)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 	wait.Until(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
 	ended := d.end(t)
 	if ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no effect here") {
-		t.Errorf("want a line in the log for each address, and no word of a setting without meaning: %+v", ended)
+		t.Errorf("want a line in the log for each address, and none about a setting without effect: %+v", ended)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestPagesAreClosedByTheirGates(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, page := d.get(t, at, "/statusz"); strings.Contains(page, "/flagz") {
-		t.Errorf("the page names one that is not there:\n%s", page)
+		t.Errorf("the page lists one that is disabled:\n%s", page)
 	}
 	node, exit := nodeStatusIn(t, namespace, "--metrics-bind-address", at)
 	if exit != 0 || !node.InSync || node.Proxy == nil {
@@ -135,8 +135,8 @@ func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 		"by a flag":                         {"--bind-address 192.0.2.2", "192.0.2.2"},
 		"by the file":                       {"--config " + configFile(t, "bindAddress: 192.0.2.3"), "192.0.2.3"},
 		"a flag beats the file":             {"--bind-address 192.0.2.2 --config " + configFile(t, "bindAddress: 192.0.2.3"), "192.0.2.2"},
-		"all addresses are none":            {"--bind-address 0.0.0.0", "192.0.2.1"},
-		"loopback is none":                  {"--bind-address 127.0.0.1", "192.0.2.1"},
+		"not all addresses":                 {"--bind-address 0.0.0.0", "192.0.2.1"},
+		"not loopback":                      {"--bind-address 127.0.0.1", "192.0.2.1"},
 		"of another family changes nothing": {"--bind-address 2001:db8::1", "192.0.2.1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 		})
 		got := statusIn(t, namespace)
 		if found := hostile.Found(got.stdout + got.stderr); found != "" {
-			t.Errorf("status beside it: %s", found)
+			t.Errorf("status of it: %s", found)
 		}
 		ended := d.end(t)
 		if found := hostile.Found(ended.stderr); found != "" || !strings.Contains(ended.stderr, hostile.Line) {

@@ -158,7 +158,7 @@ func TestAPodsResponseIsBounded(t *testing.T) {
 		t.Errorf("%d interruptions are kept", many)
 	}
 	if elsewhere.Load() > 0 {
-		t.Error("a pod chose who was asked next")
+		t.Error("a pod redirected the request to another server")
 	}
 	// The servers are in this process, too: what they write is allocated once, and included above.
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 64<<20 {
@@ -217,6 +217,6 @@ func TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal(t *testing.T) {
 		}
 	}))
 	if printed == 0 {
-		t.Error("nothing of what the proxy says is printed")
+		t.Error("nothing of the proxy's response is printed")
 	}
 }

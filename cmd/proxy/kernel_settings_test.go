@@ -23,11 +23,11 @@ func TestKernelSettingsAreHeld(t *testing.T) {
 	}
 	wait.Until(t, "forwarding that is off from the start", func() bool { return unmet("1") })
 	set(forwarding, "1")
-	wait.Until(t, "forwarding as wanted", func() bool { return unmet("0") })
+	wait.Until(t, "forwarding that is on", func() bool { return unmet("0") })
 	set(udpTimeout, "5")
 	set(forwarding, "0")
 	wait.Until(t, "forwarding that is off", func() bool { return unmet("1") })
-	wait.Until(t, "the timeout that was wanted", func() bool { return namespace.Exec("cat", "/proc/sys/"+udpTimeout) == "77\n" })
+	wait.Until(t, "the desired timeout", func() bool { return namespace.Exec("cat", "/proc/sys/"+udpTimeout) == "77\n" })
 	text := proxyIn(t, namespace, "status", "--metrics-bind-address", "127.0.0.1:10549").stdout
 	for _, sentence := range []string{
 		"net.netfilter.nf_conntrack_udp_timeout has the desired value; another program changed it, and it was restored once, last ",

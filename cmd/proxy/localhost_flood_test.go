@@ -54,11 +54,11 @@ func TestAFloodOnLoopback(t *testing.T) {
 		d.ends(t, ipv4)
 	}
 	if got := d.outcomes(t); got != (outcomes{forwarded: half, full: more}) {
-		t.Errorf("%+v, want %d forwarded, and %d that were too many", got, half, more)
+		t.Errorf("%+v, want %d forwarded, and %d over the limit", got, half, more)
 	}
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.process.Pid))
 	if err != nil || len(files) > int(limit.Max/2) {
-		t.Errorf("it has %d files open of %d that it may (%v)", len(files), limit.Max, err)
+		t.Errorf("it has %d files open, and the limit is %d (%v)", len(files), limit.Max, err)
 	}
 	t.Logf("%d connections: %d files, %s resident", half, len(files), d.resident(t))
 
@@ -107,7 +107,7 @@ func (d *daemonUnderTest) ends(t *testing.T, address string) {
 	defer func() { _ = connection.Close() }()
 	_ = connection.SetDeadline(time.Now().Add(waitTimeout))
 	if _, err := io.Copy(io.Discard, connection); err != nil && strings.Contains(err.Error(), "timeout") {
-		t.Errorf("a connection to %s goes on", address)
+		t.Errorf("a connection to %s stays open", address)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 				}
 			}
 			if !isRefused(t, namespace, "tcp", net.JoinHostPort(address, "30053")) {
-				t.Errorf("%s: %s takes TCP for nobody", test.title, address)
+				t.Errorf("%s: %s accepts TCP without an endpoint", test.title, address)
 			}
 		}
 		if got := d.rejected(t); fmt.Sprint(got) != fmt.Sprint(test.want) {

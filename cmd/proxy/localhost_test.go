@@ -86,7 +86,7 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	const listeners = "kubeproxy_nftables_localhost_nodeport_listeners"
 	wait.Until(t, "IPv4 is served", func() bool { return metric(listeners, `ip_family="IPv4"`) == "1" })
 	if _, findings := d.get(t, at, "/findings"); !strings.Contains(findings, "LocalhostNodePortNotServed") {
-		t.Errorf("a port that a stranger has is not told: %s", findings)
+		t.Errorf("a port that another process uses is not reported: %s", findings)
 	}
 	if failures := metric("kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total", `ip_family="IPv6"`); failures == "0" {
 		t.Error("no failure is counted")
@@ -149,6 +149,6 @@ func (d *daemonUnderTest) echoes(t *testing.T, connection net.Conn) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(connection, got); err != nil || string(got) != "ping" {
-		t.Errorf("got %q, %v, want what was said", got, err)
+		t.Errorf("got %q, %v, want what was sent", got, err)
 	}
 }

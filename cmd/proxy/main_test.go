@@ -49,7 +49,7 @@ func expectInOrder(t *testing.T, name, text string, parts []string) {
 	for _, part := range parts {
 		_, after, found := strings.Cut(rest, part)
 		if !found {
-			t.Errorf("%s: there is no %q, or before what is wanted first:\n%s", name, part, text)
+			t.Errorf("%s: %q is missing, or too early:\n%s", name, part, text)
 		}
 		rest = after
 	}
@@ -128,7 +128,7 @@ func TestSeveralMistakesAreReportedAtOnce(t *testing.T) {
 	}
 	for _, mistake := range []string{`"web"`, "--manifests", "--all-nodes", `"xml"`} {
 		if !strings.Contains(got.stderr, mistake) {
-			t.Errorf("nothing is said of %s:\n%s", mistake, got.stderr)
+			t.Errorf("%s is not reported:\n%s", mistake, got.stderr)
 		}
 	}
 	if lines := strings.Count(got.stderr, "proxy: "); lines != 4 {

@@ -78,7 +78,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 		},
 		"nothing":        {"forecast", "", 2, "in standard input, so nothing can be forecast; "},
 		"no manifests":   {"forecast", "a: [", 2, "<stdin>: line "},
-		"the daemon":     {"run --node n", checkedService, 2, "--manifests - can be read once, and 'run' follows what it reads"},
+		"the daemon":     {"run --node n", checkedService, 2, "--manifests - can be read only once, and 'run' watches its manifests"},
 		"with a context": {"explain --node n --kubeconfig x", checkedService, 2, "--manifests and --kubeconfig exclude each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,6 +128,6 @@ func TestTheDaemonFollowsAFile(t *testing.T) {
 	}
 	ended := daemon.end(t).stderr
 	if told := strings.Count(ended, "endpoints[0].brandNew"); told != 1 {
-		t.Errorf("the field is told %d times:\n%s", told, ended)
+		t.Errorf("the field is reported %d times:\n%s", told, ended)
 	}
 }

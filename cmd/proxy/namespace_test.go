@@ -30,7 +30,7 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 		{"forecast -n shop ops/logs", 2, "ops/logs is not in the namespace of --namespace, shop"},
 		{"forecast -n shpo", 2, "there is no Service in the namespace shpo of " + shop + "; did you mean shop?"},
 		{"explain --node node-a1 -n nowhere", 1, "there is no Service in the namespace nowhere of " + shop + "\n"},
-		{"forecast -n Shop", 2, `--namespace "Shop" is not a namespace's name`},
+		{"forecast -n Shop", 2, `--namespace "Shop" is not a valid namespace name`},
 		{"forecast -n shop carts", 2, "service shop/carts not found; did you mean shop/cart?"},
 		{"forecast cart", 2, "the namespace is missing, as in default/cart"}, // a folder has no context
 	} {

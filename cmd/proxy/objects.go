@@ -151,7 +151,7 @@ func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
 		return nil
 	}
 	if len(known) == 0 && f.manifests != "" {
-		consequence := fmt.Sprintf("no label of %q is known, and nothing is near it", f.node)
+		consequence := fmt.Sprintf("the labels of %q are unknown, and no endpoint is near it", f.node)
 		sanitize.Fprintf(stderr, "warning: %s\n", f.inventory.MissingKinds(f.origin(), consequence, convert.Nodes))
 		return nil
 	}

@@ -35,8 +35,8 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 		value string // of the series
 		exit  int
 	}{
-		"alone on the node":    {nil, "1", 1},
-		"beside another proxy": {[]string{"--service-proxy-name", "vicinity"}, "0", 0},
+		"alone on the node":     {nil, "1", 1},
+		"next to another proxy": {[]string{"--service-proxy-name", "vicinity"}, "0", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
@@ -46,13 +46,13 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 				giveToVicinity(t, folder)
 			}
 			d := startDaemon(t, namespace, append([]string{"--manifests", folder, "--own-tables", "never"}, test.args...)...)
-			wait.Until(t, "the metric says it", func() bool {
+			wait.Until(t, "the metric reports it", func() bool {
 				_, page := d.get(t, "127.0.0.1:10249", "/metrics")
 				return lineOf(page, series) == series+test.value+"\n"
 			})
 			_, page := d.get(t, "127.0.0.1:10256", "/livez")
 			if strings.Contains(page, "kube-proxy in nftables mode has rules") != (test.exit == 1) {
-				t.Errorf("/livez says %s", page)
+				t.Errorf("/livez has %s", page)
 			}
 			node, exit := nodeStatusIn(t, namespace)
 			others := len(node.Kernel.OtherProxies)
@@ -72,12 +72,12 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 				"delete daemonset kube-proxy",
 			} {
 				if strings.Contains(text.stdout, want) != (test.exit == 1) || text.status != test.exit {
-					t.Errorf("with a younger one: exit status %d, the text says or lacks %q:\n%s", text.status, want, text.stdout)
+					t.Errorf("with a younger one: exit status %d, the text wrongly has or lacks %q:\n%s", text.status, want, text.stdout)
 				}
 			}
 			ended := d.end(t)
 			if got := strings.Count(ended.stderr, "another service proxy is on this node"); got != test.exit {
-				t.Errorf("the log tells it %d times:\n%s", got, ended.stderr)
+				t.Errorf("the log reports it %d times:\n%s", got, ended.stderr)
 			}
 		})
 	}

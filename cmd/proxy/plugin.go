@@ -12,8 +12,8 @@ import (
 const pluginName = "kubectl-vicinity"
 
 func newPlugin() *cobra.Command {
-	root := cli.Root(pluginName, "Say where connections to Kubernetes Services go, why, and what if",
-		`Vicinity's commands for people, as a plugin of kubectl. They ask the cluster that kubectl talks to, with the user's own
+	root := cli.Root(pluginName, "Print where connections to Kubernetes Services go, why, and what other settings would change",
+		`Vicinity's commands for users, as a plugin of kubectl. They read kubectl's current cluster, with the user's own
 permissions, and change nothing. 'forecast' works with any proxy in the cluster.`,
 		newExplain(&explainFlags{stateFlags: stateFlags{asKubectl: true}}), newForecast(), newStatus(true), cli.NewVersion("proxy", thisBuild()),
 	)

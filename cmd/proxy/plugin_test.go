@@ -59,7 +59,7 @@ contexts: [{name: here, context: {cluster: a, user: me}}, {name: there, context:
 		asked[1].Store(0)
 		got := pluginCommand(t, splitArgs(test.args)...)
 		if first, second := asked[0].Load() > 0, asked[1].Load() > 0; first != test.first || second == test.first || got.status != test.status {
-			t.Errorf("%s: the first server is asked: %t, the second: %t; status %d, %s", test.args, first, second, got.status, got.stderr)
+			t.Errorf("%s: the first server is queried: %t, the second: %t; status %d, %s", test.args, first, second, got.status, got.stderr)
 		}
 	}
 	t.Setenv("KUBECONFIG", "")

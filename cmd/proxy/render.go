@@ -26,19 +26,19 @@ func newRender() *cobra.Command {
 		Long: `Print the tables that 'proxy run' with the same flags would put into the kernel of a node, as 'nft list ruleset' shows
 them. Neither root nor a kernel with nftables is needed.
 
-There are no interfaces to look at. The node is taken to have the addresses that its Node object names, and no others;
-'run' knows all that its interfaces have. Where --nodeport-addresses picks some of them, node ports are shown on these.
+Interfaces are not read. The node is assumed to have the addresses that its Node object lists, and no others; 'run' uses
+those of its interfaces. If --nodeport-addresses selects some of them, node ports are shown on these.
 
-What is left out of the manifests is reported on standard error; standard output holds nothing but the ruleset.
+Ignored parts of the manifests are reported on standard error; standard output has only the ruleset.
 
-Exit status: 1 if there is no ruleset, 2 if the command line is wrong, or an object was refused or could not be read: the
-ruleset lacks it.`,
+Exit status: 1 if there is no ruleset, 2 if the command line is wrong, or if an object is invalid or could not be read, so
+that the ruleset lacks it.`,
 		Example: `  proxy render --manifests state --node node-a1
 
-  # what a change of the manifests changes in the kernel
+  # what a change to the manifests changes in the kernel
   diff <(proxy render --manifests before --node node-a1) <(proxy render --manifests after --node node-a1)
 
-  # let nft check it, in a network namespace of its own
+  # let nft check it, in a new network namespace
   proxy render --manifests state --node node-a1 | sudo unshare --net nft -c -f -`,
 		Args:                  cli.MaxArgs(0),
 		DisableFlagsInUseLine: true,

@@ -11,7 +11,7 @@ func newRoot() *cobra.Command {
 		`Vicinity's service proxy. It runs once on every node and programs nftables, so that a connection to a
 Service reaches the nearest endpoint that the Service's owner allows.
 
-To see what it would do, no cluster and no root are needed, only Services, EndpointSlices and Nodes
+To see what it would do, neither a cluster nor root is needed, only Services, EndpointSlices and Nodes
 as 'kubectl get -o yaml' prints them, in a folder, in a file, or on standard input:
 
   kubectl get services,endpointslices,nodes -A -o yaml > all.yaml

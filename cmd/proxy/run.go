@@ -16,21 +16,21 @@ func newRun() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "run [flags]",
 		Short: "Program the kernel, and follow every change until stopped",
-		Long: `Take the state of the cluster from the API server, or from a folder or a file of manifests, program nftables in the current network
-namespace, and follow every change. One line on standard output says when the first sync is in the kernel; the log goes to
+		Long: `Read the state of the cluster from the API server, or from a folder or a file of manifests, program nftables in the current network
+namespace, and follow every change. One line on standard output reports when the first sync is in the kernel; the log goes to
 standard error.
 
-The configuration is kube-proxy's: its file, with --config, and its flags. A flag that is given beats the file. A setting that
-has no meaning here is accepted, and logged once. When the file or the kubeconfig changes, the proxy exits, to be
+The configuration is kube-proxy's: its file, with --config, and its flags. Flags override the file. A setting without an
+effect here is accepted, and logged once. When the file or the kubeconfig changes, the proxy exits, so that it is
 restarted.
 
-An invalid object is left out alone, and its last good version stays in force: the log says which, where and why,
-/healthz and /metrics count them. SIGTERM and Ctrl-C end the proxy and leave the rules, so that a restart
-disturbs nothing; 'proxy cleanup' removes them.
+An invalid object is ignored, and its last known good version stays active: the log has its name, its file and the
+reason, and /healthz and /metrics count such objects. SIGTERM and Ctrl-C end the proxy and keep the rules, so that a
+restart disrupts nothing; 'proxy cleanup' removes them.
 
-With --check nothing is programmed: it prints, line by line, what becomes of kube-proxy's file, which of kube-proxy's
+With --check nothing is programmed: it prints, line by line, the effect of kube-proxy's file, which of kube-proxy's
 defaults differ, what kube-proxy left on this node, and where node ports would be served. Exit status: 0 if the proxy would start, 2 if not.
-It asks the kernel what 'run' asks first, but writes no kernel setting, opens no port and makes no table.
+It reads what 'run' first reads from the kernel, but writes no kernel setting, opens no port and creates no table.
 
 Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 		Example: `  # in a pod, with the ConfigMap of kube-proxy
@@ -43,7 +43,7 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
   # without a cluster
   sudo proxy run --manifests state --node node-a1
 
-  # masquerade what comes from outside the pods' addresses
+  # masquerade connections from outside the pods' addresses
   sudo proxy run --manifests state --cluster-cidr 10.244.0.0/16,fd00:10:244::/56
 
   # is it healthy?
@@ -56,7 +56,7 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 				return cli.UsageError{Err: err}
 			}
 			if command.Flags().Changed("output") && !flags.check {
-				return cli.UsageError{Err: errors.New("--output is the format of --check, which is not given")}
+				return cli.UsageError{Err: errors.New("--output needs --check")}
 			}
 			if flags.stdin = command.InOrStdin(); flags.check {
 				return hasUnreadable(command,
@@ -86,7 +86,7 @@ func (f *runFlags) run(command *cobra.Command) error {
 		return daemon.Prepare(f.logger(command.ErrOrStderr()), &f.settings)
 	}
 	if f.manifests == stdinManifests {
-		return cli.UsageError{Err: errors.New("--manifests - can be read once, and 'run' follows what it reads: give a folder or a file; " +
+		return cli.UsageError{Err: errors.New("--manifests - can be read only once, and 'run' watches its manifests: give a folder or a file; " +
 			"'run --check', 'explain', 'forecast' and 'render' read once")}
 	}
 	log := f.logger(command.ErrOrStderr())

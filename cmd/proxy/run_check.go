@@ -23,7 +23,7 @@ const nodeTimeout = 15 * time.Second
 // runCheck prints what would change, without changing anything.
 func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, output string) error {
 	if flags.path == "" {
-		return cli.UsageError{Err: errors.New("--check needs --config FILE, kube-proxy's file: it says what would change for it")}
+		return cli.UsageError{Err: errors.New("--check needs --config FILE, kube-proxy's file, to print what would change for it")}
 	}
 	compared, err := config.Compare(flags.path)
 	if err != nil {
@@ -84,9 +84,9 @@ func (f *stateFlags) localNode(ctx context.Context, stderr io.Writer) (*model.No
 	node := change.Nodes[f.node]
 	switch {
 	case err != nil:
-		result.Effect, result.Do = err.Error(), "give --kubeconfig FILE of one that this node can use; the proxy's own must work where it runs"
+		result.Effect, result.Do = err.Error(), "give --kubeconfig FILE with one that works on this node; the proxy's own must work where it runs"
 	case node == nil:
-		result.Effect, result.Do = "there is none of this name in "+f.origin(), "--node says under which name this node is known"
+		result.Effect, result.Do = "there is no Node of this name in "+f.origin(), "give --node NAME with this node's name in the cluster"
 	default:
 		result.Outcome, result.Effect = config.Same, "names "+addresses(node)
 	}

@@ -177,7 +177,7 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 		"a file that is absent": {[]string{"--config", "/nowhere"}, 1, "", "open /nowhere"},
 		"no file":               {nil, 2, "", "--check needs --config FILE"},
 		"a flag that is wrong":  {[]string{"--config", file(), "--own-tables", "always"}, 2, "", "--own-tables"},
-		"an odd format":         {[]string{"--config", file(), "-o", "xml"}, 2, "", "--output"},
+		"an unknown format":     {[]string{"--config", file(), "-o", "xml"}, 2, "", "--output"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got outcome
@@ -186,7 +186,7 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, test)
 			}
 			if refused := string(config.Rejected) + ": "; strings.Contains(got.stdout, refused) != strings.Contains(test.stdout, refused) {
-				t.Errorf("it says what is refused: %v", refused)
+				t.Errorf("the text wrongly has or lacks %q", refused)
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 
 func TestRunHasNoOutputWithoutCheck(t *testing.T) {
 	got := proxyCommand(t, "run", "--manifests", t.TempDir(), "--node", "node-a", "-o", "json")
-	if got.status != 2 || !strings.Contains(got.stderr, "--output is the format of --check, which is not given") {
+	if got.status != 2 || !strings.Contains(got.stderr, "--output needs --check") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -28,11 +28,11 @@ func TestRunProgramsTheKernelAndKeepsTheRules(t *testing.T) {
 		}
 	}
 	if _, body := d.get(t, "127.0.0.1:10256", "/healthz"); strings.Contains(body, "shop") || !strings.Contains(body, `"refusedTotal": 1`) {
-		t.Errorf("/healthz names the refused Service, or does not count it:\n%s", body)
+		t.Errorf("/healthz names the invalid Service, or does not count it:\n%s", body)
 	}
 	const named = `"file":"refused.yaml","kind":"Service","namespace":"shop","name":"refused"`
 	if _, body := d.get(t, "127.0.0.1:10249", "/findings?code=Invalid"); !strings.Contains(body, named) {
-		t.Errorf("/findings does not name the refused Service:\n%s", body)
+		t.Errorf("/findings does not name the invalid Service:\n%s", body)
 	}
 	_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
 	for _, line := range []string{
@@ -47,10 +47,10 @@ func TestRunProgramsTheKernelAndKeepsTheRules(t *testing.T) {
 
 	ended := d.end(t)
 	if ended.status != 0 || !strings.Contains(ended.stderr, "the rules stay in the kernel") {
-		t.Errorf("the daemon ended with %+v, want 0 and a word on the rules", ended)
+		t.Errorf("the daemon ended with %+v, want 0 and a message about the rules", ended)
 	}
 	if got := rules(namespace); !strings.Contains(got, webElement) {
-		t.Errorf("the rules went with the daemon:\n%s", got)
+		t.Errorf("the rules were removed with the daemon:\n%s", got)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 		return strings.Contains(body, `vicinity_findings{reason="Invalid"} 2`)
 	})
 	if got := rules(namespace); !strings.Contains(got, ": 10.244.1.6 . 8080") {
-		t.Errorf("the last good version is no longer in force:\n%s", got)
+		t.Errorf("the last known good version is no longer active:\n%s", got)
 	}
 	rewrite(string(text))
 	wait.Until(t, "the old endpoint is back", func() bool { return strings.Contains(rules(namespace), webElement) })
@@ -120,7 +120,7 @@ func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
 
 	for _, want := range []outcome{
 		{stdout: "removed the IPv4 table \"vicinity\"\nremoved the IPv6 table \"vicinity\"\n"},
-		{stdout: "there was nothing to remove\n"},
+		{stdout: "nothing to remove\n"},
 	} {
 		var got outcome
 		namespace.Do(func() { got = proxyCommand(t, "cleanup") })

@@ -80,8 +80,8 @@ func (f *stateFlags) takeRunning(ctx context.Context) error {
 		f.file, err = config.ReadConfigz("/configz", page, vicinitySettings())
 	}
 	if err != nil {
-		return fmt.Errorf("ask the proxy at %s (version %s) for its settings: %w; the same version of this program can read them, "+
-			"and --config FILE names others", address, summary.Version, err)
+		return fmt.Errorf("read the settings of the proxy at %s (version %s): %w; use the same version of this program, or give "+
+			"other settings with --config FILE", address, summary.Version, err)
 	}
 	if node, isGiven := f.givenText("hostnameOverride"); isGiven && node != summary.Node {
 		f.file.Configuration.BindAddress = ""
@@ -103,16 +103,16 @@ func (f *stateFlags) outOfReach() error {
 	if f.manifests != "" || f.master != "" || f.all.Changed("kubeconfig") {
 		return nil
 	}
-	by := "its pod's service account"
+	by := "the service account of its pod"
 	if path := f.file.Configuration.ClientConnection.Kubeconfig; path != "" {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		by = fmt.Sprintf("%q, a file of its pod", path)
+		by = fmt.Sprintf("%q, a file in its pod", path)
 	} else if os.Getenv(inCluster) != "" {
 		return nil
 	}
-	return unreadableError{fmt.Errorf("the proxy on this node reaches the API server by %s, which is not here: run this in the pod (kubectl "+
+	return unreadableError{fmt.Errorf("the proxy on this node uses %s, which is not available here: run this command in the pod (kubectl "+
 		"-n kube-system exec POD -- /proxy ...), or give --kubeconfig FILE", by)}
 }
 
@@ -122,8 +122,8 @@ func (f *stateFlags) alone() error {
 	if f.running.summary != nil || f.path != "" || f.manifests != "" || f.master != "" || f.settings.Connection.Kubeconfig != "" {
 		return nil
 	}
-	return fmt.Errorf("no Vicinity proxy answers at %s: %w; if one runs on this node, --metrics-bind-address says where it answers; "+
-		"without one, give its settings: --config FILE, or the flags of 'proxy run' with --manifests PATH or --kubeconfig FILE",
+	return fmt.Errorf("no Vicinity proxy answers at %s: %w; if one runs on this node, give its address with --metrics-bind-address; "+
+		"otherwise give its settings: --config FILE, or the flags of 'proxy run' with --manifests PATH or --kubeconfig FILE",
 		f.running.address, f.running.why)
 }
 

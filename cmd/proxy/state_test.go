@@ -111,7 +111,7 @@ func TestExplainReportsWhatIsNotThere(t *testing.T) {
 	}{
 		"a mistyped Service": {"--node node-a shop/wbe", "proxy: service shop/wbe not found in testdata/state; did you mean shop/web?"},
 		"an unknown port":    {"--node node-a shop/web:https", "proxy: service shop/web has no port https; it has http 80/TCP"},
-		"a Service far from all": {
+		"a Service without a similar name": {
 			"--all-nodes kube-system/metrics", "proxy: service kube-system/metrics not found in testdata/state",
 		},
 	}
@@ -145,7 +145,7 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 				t.Errorf("stderr is not one line that begins with %q:\n%s", rejectionPage, got.stderr)
 			}
 			if strings.Contains(got.stdout, "warning") || !strings.Contains(got.stdout, "10.96.0.10") {
-				t.Errorf("stdout is not just the answer:\n%s", got.stdout)
+				t.Errorf("stdout has a warning, or lacks the output:\n%s", got.stdout)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 		}{
 			{"nobody", folder, `proxy: there is no Node "nobody" in ` + folder + "; --node chooses one of node-a, node-b\n", 1},
 			{"node-aa", folder, `proxy: there is no Node "node-aa" in ` + folder + "; did you mean node-a?\n", 1},
-			{"nobody", without, "warning: there is no Node in " + without + `, so no label of "nobody" is known, and nothing is near it; ` +
+			{"nobody", without, "warning: there is no Node in " + without + `, so the labels of "nobody" are unknown, and no endpoint is near it; ` +
 				"'kubectl get nodes -o yaml' prints Nodes; found: EndpointSlice (1), Service (1)\n", 0},
 		} {
 			got := proxyCommand(t, append(splitArgs(command), "--node", test.node, "--manifests", test.folder)...)
@@ -211,7 +211,7 @@ func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	}
 	got = proxyCommand(t, "explain", "--all-nodes", "--manifests", empty)
 	if got.status != 1 || !strings.Contains(got.stderr, "there is no Node in") {
-		t.Errorf("all nodes of none: exit status %d, stderr %q", got.status, got.stderr)
+		t.Errorf("all nodes, without Nodes: exit status %d, stderr %q", got.status, got.stderr)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
 			"endpoints, and clients connect to them without a proxy"},
 		"shop/away": {1, "service shop/away: it is of type ExternalName: DNS sends its clients to billing.example.com, without a proxy"},
 		"shop/new":  {1, "service shop/new: it has no ClusterIP yet, so no client can connect to it"},
-		"shop/bad":  {2, "proxy: service shop/bad is refused: see the warning above"},
+		"shop/bad":  {2, "proxy: service shop/bad is invalid: see the warning above"},
 	} {
 		for _, why := range []string{"", " --why node-a"} {
 			got := proxyCommand(t, append(splitArgs("explain --node node-a "+args+why), "--manifests", folder)...)

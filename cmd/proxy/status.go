@@ -24,31 +24,31 @@ func newStatus(everywhere bool) *cobra.Command {
 	nodes := clusterStatusFlags{allNodes: everywhere}
 	command := &cobra.Command{
 		Use:   "status [flags]",
-		Short: "Print whether the kernel of this node holds what it should, and how the proxy is doing",
-		Long: `Ask the proxy that runs on this node, at --metrics-bind-address: since when the kernel agrees with the cluster, what changed
-last and how long it took, what waits, is refused or contested, and whether the API server can be reached.
+		Short: "Print whether the kernel of this node is in sync, and the state of the proxy",
+		Long: `Query the proxy that runs on this node, at --metrics-bind-address: since when the kernel is in sync with the cluster, what
+changed last and how long it took, what is pending, rejected or in conflict, and whether the API server can be reached.
 
-Then compare what the kernel holds with what it should hold, element by element, chain by chain and rule by rule. Both are
-read again: the Services from where the proxy reads them, with the settings that it reports, and the kernel over another
+Then compare the actual state of the kernel with the desired state, element by element, chain by chain and rule by rule. Both
+are read independently: the Services from the proxy's source, with the settings that it reports, and the kernel over another
 connection. The proxy's own record of the kernel is not used. Which slot of a port an endpoint has depends on history and
-means nothing; only the number of its slots is compared. A difference counts if it is seen twice, a second apart, so
-that changes on their way do not count.
+does not matter; only the number of its slots is compared. A difference counts if it is found twice, a second apart, so
+that changes in progress do not count.
 
-All flags of 'proxy run' may be given; they override what the proxy reports, and are needed if no proxy answers. Outside of the
-proxy's pod the API server needs a --kubeconfig of yours.
+All flags of 'proxy run' may be given; they override what the proxy reports, and are needed if no proxy responds. Outside of
+the proxy's pod, give a --kubeconfig of your own.
 
-With --all-nodes the proxies of all Nodes are asked instead, through the API server, and their kernels are not compared:
-that needs to list Nodes, and in the proxy's namespace to list pods and to get pods/proxy.
+With --all-nodes it queries the proxies of all Nodes instead, through the API server, and does not compare their kernels:
+this needs permission to list Nodes, and in the proxy's namespace to list pods and to get pods/proxy.
 
-Rules of another service proxy that may answer first do not agree either, unless --service-proxy-name is set.
+Rules of another service proxy that may match first count as a difference, too, unless --service-proxy-name is set.
 
-For an object that is refused, the kernel should hold its last good version. Only the proxy can have seen that one, so it
-is asked for it. Refused objects are listed.
+For an invalid object, the kernel should have its last known good version, which only the proxy knows. Invalid objects
+are listed.
 
-Exit status: 0 if everything agrees, 1 if not, and 2 if all agrees but a refused object has no good version in force, or there
-is no Service at all; with --all-nodes 2 if all agree but one left objects out. Root (CAP_NET_ADMIN) is needed, except
-for --all-nodes.`,
-		Example: `  # on a node, where the kubeconfig of the proxy's pod is not
+Exit status: 0 if everything is in sync, 1 if not, and 2 if all is in sync but an invalid object has no known good version,
+or there is no Service at all; with --all-nodes 2 if all are in sync but one ignores invalid objects. Root (CAP_NET_ADMIN) is
+needed, except for --all-nodes.`,
+		Example: `  # on a node, which does not have the kubeconfig of the proxy's pod
   sudo proxy status --kubeconfig admin.conf
 
   # in the pod of a node
@@ -147,7 +147,7 @@ func fetchLastKnownGood(ctx context.Context, address string) ([]convert.Rejectio
 	case errors.Is(err, status.ErrNoPage):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("ask the proxy at %s what is in force of refused objects: %w", address, err)
+		return nil, fmt.Errorf("get the active versions of invalid objects from the proxy at %s: %w", address, err)
 	}
 	return *rejections, nil
 }

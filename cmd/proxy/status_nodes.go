@@ -22,7 +22,7 @@ type clusterStatusFlags struct {
 
 func (f *clusterStatusFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.allNodes, "all-nodes", f.allNodes,
-		"ask the proxies of all Nodes that run Linux through the API server, a line each, without comparing their kernels")
+		"query the proxies of all Nodes that run Linux through the API server, one line each, without comparing their kernels")
 	flags.StringVar(&f.context, "context", "", "with --all-nodes: `NAME` of the context in the kubeconfig (default: the current one)")
 	flags.StringVar(&f.Namespace, "proxy-namespace", "kube-system", "with --all-nodes: `NAMESPACE` of the proxy's pods")
 	flags.StringVar(&f.Selector, "proxy-selector", "app.kubernetes.io/name=vicinity-proxy", "with --all-nodes: `LABELS` of the proxy's pods")
@@ -42,7 +42,7 @@ func runClusterStatus(ctx context.Context, stdout, stderr io.Writer, kubeconfig 
 		return err
 	}
 	if len(nodes) == 0 {
-		return errors.New("there is no Node that runs Linux, so no proxy can be asked")
+		return errors.New("there is no Node that runs Linux, so there is no proxy to query")
 	}
 	if output == "text" {
 		err = clusterstatus.Text(stdout, nodes)

@@ -44,7 +44,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	// refuses waits until the proxy reports exactly the given invalid objects.
 	refuses := func(subjects ...string) {
 		t.Helper()
-		wait.Equal(t, "what the proxy refuses", fmt.Sprint(subjects), func() string {
+		wait.Equal(t, "the proxy's invalid objects", fmt.Sprint(subjects), func() string {
 			_, body := daemon.get(t, "127.0.0.1:10549", "/findings?last-known-good")
 			var rejections []convert.Rejection
 			if err := json.Unmarshal([]byte(body), &rejections); err != nil {
@@ -68,7 +68,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 		lists   []string // by 'status', in Kind name
 		undo    func()
 	}{
-		{"nothing is refused", nothing, nil, nil, nothing},
+		{"nothing is invalid", nothing, nil, nil, nothing},
 		{"a Service", change("port: 80,", "port: 70000,"), []string{"Service web"}, []string{"Service shop/web"}, nothing},
 		{
 			"a slice", change("addressType: IPv4", "addressType: ipv4"), []string{"EndpointSlice web-1"},
@@ -99,7 +99,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 		var lists []string
 		for _, invalid := range node.Invalid {
 			if lists = append(lists, invalid.Object); !invalid.ReportedByProxy || !invalid.HasLastKnownGood {
-				t.Errorf("%s: %+v; want one that the proxy refuses, too, with a version in force", step.title, invalid)
+				t.Errorf("%s: %+v; want one that the proxy reports, too, with a last known good version", step.title, invalid)
 			}
 		}
 		if exit != 0 || !node.InSync || len(node.Kernel.Differences) > 0 || !slices.Equal(lists, step.lists) {
@@ -107,7 +107,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 		}
 		text := statusIn(t, namespace, at).stdout
 		if says := strings.Contains(text, "; its last known good version is active, as expected\n"); says != (len(lists) > 0) {
-			t.Errorf("%s: the text says\n%s", step.title, text)
+			t.Errorf("%s: the text is\n%s", step.title, text)
 		}
 		step.undo()
 		write("shop.yaml", string(good))
@@ -126,6 +126,6 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	daemon.end(t)
 	alone := append([]string{"--node", "node-a"}, args...)
 	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || len(node.Kernel.Differences) == 0 || node.Invalid[0].ReportedByProxy {
-		t.Errorf("without a proxy nobody knows the last good version: exit status %d, %+v", exit, node)
+		t.Errorf("without a proxy the last known good version is unknown: exit status %d, %+v", exit, node)
 	}
 }

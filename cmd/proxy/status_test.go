@@ -134,7 +134,7 @@ func TestStatusOfNothingIsNoPass(t *testing.T) {
 		}
 		isLogged := strings.Contains(daemon.end(t).stderr, "EndpointSlices are missing")
 		if isLogged != (first == beta) {
-			t.Errorf("%s: the log of the daemon says so of EndpointSlices: %v", want, isLogged)
+			t.Errorf("%s: the daemon logs missing EndpointSlices: %v", want, isLogged)
 		}
 	}
 }

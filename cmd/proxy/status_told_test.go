@@ -168,10 +168,10 @@ func expectReported(t *testing.T, told, against string) {
 	node, exit := nodeStatusIn(t, namespace, at)
 	if exit != 0 || !node.InSync || node.Proxy == nil || node.Proxy.Services != node.Kernel.Services ||
 		node.Proxy.DNSServices != node.Kernel.DNSServices {
-		t.Errorf("told %s: exit status %d, %+v, %+v", told, exit, node.Proxy, node.Kernel)
+		t.Errorf("with %s: exit status %d, %+v, %+v", told, exit, node.Proxy, node.Kernel)
 	}
 	if got := proxyIn(t, namespace, "flows", at); got.status != 0 || got.stderr != "" {
-		t.Errorf("told %s: flows: %+v", told, got)
+		t.Errorf("with %s: flows: %+v", told, got)
 	}
 	expectExplained(t, namespace, at, line)
 	if against == "" {
@@ -184,7 +184,7 @@ func expectReported(t *testing.T, told, against string) {
 	}
 	node, _ = nodeStatusIn(t, namespace, append(splitArgs(at), splitArgs(against)...)...)
 	if node.Kernel.InSync && node.Proxy.Services == node.Kernel.Services && node.Proxy.DNSServices == node.Kernel.DNSServices {
-		t.Errorf("told %s, and %s makes no difference", told, against)
+		t.Errorf("with %s: %s makes no difference", told, against)
 	}
 }
 
@@ -206,7 +206,7 @@ func expectExplained(t *testing.T, namespace *netns.Namespace, at string, line [
 	}
 	want, got := proxyCommand(t, asTold...), proxyIn(t, namespace, "explain", at)
 	if want.stdout == "" || got != want {
-		t.Errorf("explain beside the daemon: %+v, want what %s prints: %+v", got, asTold, want)
+		t.Errorf("explain next to the daemon: %+v, want what %s prints: %+v", got, asTold, want)
 	}
 }
 
@@ -239,11 +239,11 @@ func TestWhatOnlyThePodHasIsNamed(t *testing.T) {
 	mine.write(t, "..other", kubeconfigOf("6444"))
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	log, _ := startFailingIn(t, namespace, at, "--own-tables", "never", "--kubeconfig", kubeconfig.path())
-	wait.Until(t, "it looks for the API server", func() bool { return strings.Contains(log(), "watch interrupted") })
+	wait.Until(t, "it tries to reach the API server", func() bool { return strings.Contains(log(), "watch interrupted") })
 	succeed(t, os.Remove(kubeconfig.path()))
 	for _, command := range []string{"status", "flows", "explain"} {
 		got := proxyIn(t, namespace, command, at)
-		want := fmt.Sprintf("the proxy on this node reaches the API server by %q, a file of its pod, which is not here: run this in the pod",
+		want := fmt.Sprintf("the proxy on this node uses %q, a file in its pod, which is not available here: run this command in the pod",
 			kubeconfig.path())
 		if got.status != 2 || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "or give --kubeconfig FILE") {
 			t.Errorf("%s: %+v", command, got)

@@ -21,52 +21,53 @@ const (
 	exitUnchecked = 2 // something could not be checked
 )
 
-const checkLong = `Judge the Services and Namespaces in files by the rules that the webhook has for new objects. No cluster is needed.
+const checkLong = `Check the Services and Namespaces in files against the webhook's rules for new objects. No cluster is needed.
 
-FILE is a YAML or JSON file, with several documents and Lists in it if need be; or - for standard input; or a folder, of which
-every .yaml, .yml and .json file is read, those in its subfolders too. Templates must be rendered first.
+FILE is a YAML or JSON file, which may have several documents and Lists; or - for standard input; or a folder, in which every
+.yaml, .yml and .json file is read, including those in subfolders. Templates must be rendered first.
 
-Files that hold no objects yet are skipped and counted: kustomizations, and what they name that is no resource; Helm charts (folders
-with Chart.yaml), of which Chart.yaml, values and templates/; JSON patches; and what --exclude matches. -v names them. The folders of each
-file and above it are asked, so that a file is the same whether its folder is given or its name. Patches of Services and Namespaces that a
-kustomization names or holds, and the annotations and labels that it gives to every object, are checked in part: an annotation or label
-that is wrong whatever the rest is. To check all of it, check what 'kubectl kustomize' and 'helm template' print.
+Files without complete objects are skipped and counted: kustomizations, and files that they name other than resources; of Helm charts
+(folders with Chart.yaml) Chart.yaml, values and templates/; JSON patches; and files that --exclude matches. -v lists them. The folder of
+each file and those above it are read, too, so that a file has the same role whether its folder or its name is given. Patches of Services
+and Namespaces that a kustomization names or contains, and the annotations and labels that it adds to every object, are checked in part:
+for annotations and labels that are wrong regardless of the rest. To check all of it, check the output of 'kubectl kustomize' and
+'helm template'.
 
-Each line of the output is one finding: where it is, the object, the field, what is wrong and how to mend it, the rule's id, and what
-follows from it. The rules are listed by 'webhook rules'. The last line, on standard error, counts.
+Each line of the output is one finding: its location, the object, the field, the problem and the fix, the rule's id, and the action.
+'webhook rules' lists the rules. The last line, on standard error, is a summary.
 
   deploy/web.yaml:7: Service shop/web: metadata.annotations[vicinity.dev/topology-keys]: ... [SVC003] (deny)
 
-A finding (error) is something that could not be checked: text that is no YAML, a field that is set twice or of the wrong type, or a
-field that API servers do not know and would drop, if it looks as though it were to say something of topology. What API servers refuse
-by themselves is not reported again.
+A finding (error) is something that could not be checked: text that is not YAML, a field that is set twice or has the wrong type, or an
+unknown field, which API servers would drop, if it looks like a topology setting. What API servers reject themselves is not reported
+again.
 
-If there are Nodes in the files, topology keys are compared with their labels. Objects of other kinds are skipped, as are those that
-carry the label vicinity.dev/admission: disabled, and Services of a Namespace in the files that carries it.
+If there are Nodes in the files, topology keys are compared with their labels. Objects of other kinds are skipped, and so are those that
+have the label vicinity.dev/admission: disabled, and Services of a Namespace in the files that has it.
 
 The exit status is 0 if nothing is denied, 1 if something is, and 2 if something could not be checked or the command line is wrong.
 
 -o json prints one document: "findings", each with file, line, kind, namespace, name, rule, action (deny, warn or error), path and
-message; "skipped", the files that were, each with file, role and reason; and "summary", with the numbers of objects checked and
-skipped, of patches, of those denied, of warnings, errors and filesSkipped. All of these fields are always there. A line is 0 if it
-is about a file as a whole, a rule is "" for an error.`
+message; "skipped", the skipped files, each with file, role and reason; and "summary", with the numbers of objects checked and
+skipped, of patches, of those denied, of warnings, errors and filesSkipped. All of these fields are always present. A line is 0 if
+the finding is about a file as a whole, a rule is "" for an error.`
 
 func newCheck() *cobra.Command {
 	var flags checkFlags
 	command := &cobra.Command{
 		Use:   "check -f FILE... [flags]",
-		Short: "Judge Services and Namespaces in files by the webhook's rules",
+		Short: "Check Services and Namespaces in files against the webhook's rules",
 		Long:  checkLong,
 		Example: `  # everything below a folder
   webhook check -f deploy/
 
-  # without values that are in no chart's folder
+  # without values files that are outside of a chart's folder
   webhook check -f deploy/ --exclude 'values*.yaml' --exclude 'deploy/**/testdata'
 
   # an overlay, as it would be applied
   kubectl kustomize deploy/prod | webhook check -f -
 
-  # a chart, as it would be installed, by the rules of a cluster
+  # a chart, as it would be installed, with a cluster's configuration
   helm template shop ./chart | webhook check --config config.yaml -f -
 
   # what a live cluster holds
@@ -112,13 +113,13 @@ func (f *checkFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&f.files, "filename", "f", nil,
 		"`FILE` or folder to check, or - for standard input. May be repeated; arguments without a flag are files too")
 	flags.StringArrayVar(&f.exclude, "exclude", nil,
-		"`GLOB` of files and folders to pass over: ?, * within a name, ** across folders, [a-z], {a,b}. It may begin at any folder of a path: "+
+		"`GLOB` of files and folders to skip: ?, * within a name, ** across folders, [a-z], {a,b}. It may begin at any folder of a path: "+
 			"'values*.yaml', 'overlays/dev', 'deploy/**/test'. May be repeated")
 	flags.StringVar(&f.config, "config", "",
-		"`FILE` with a TopologyAdmissionConfiguration, the one that the webhook has. Without it every rule has its own action")
+		"`FILE` with the webhook's TopologyAdmissionConfiguration. Without it every rule has its default action")
 	flags.BoolVar(&f.strict, "strict", false,
-		"deny what is warned of where a rule is stricter in strict mode, as the file's 'strict: true' does")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "name each file that is skipped, on standard error, and say why")
+		"deny instead of warning where a rule is stricter in strict mode, like 'strict: true' in the file")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "list each skipped file with the reason, on standard error")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text or json")
 }
 
@@ -126,15 +127,15 @@ func (f *checkFlags) register(flags *pflag.FlagSet) {
 func (f *checkFlags) Validate() error {
 	errs := []error{cli.Choice("output", f.output, "text", "json")}
 	if len(f.files) == 0 {
-		errs = append(errs, errors.New("-f FILE is required, the file to check; - is standard input"))
+		errs = append(errs, errors.New("-f FILE is required; - is standard input"))
 	}
 	for _, pattern := range f.exclude {
 		if !check.ValidGlob(pattern) {
-			errs = append(errs, fmt.Errorf("--exclude %q is not a pattern; write [ and { with their ends, or a \\ before them", pattern))
+			errs = append(errs, fmt.Errorf("--exclude %q is not a pattern; close [ and {, or escape them with \\", pattern))
 		}
 	}
 	if first := slices.Index(f.files, check.Stdin); first >= 0 && slices.Contains(f.files[first+1:], check.Stdin) {
-		errs = append(errs, errors.New("-f - is given twice, and standard input can be read once"))
+		errs = append(errs, errors.New("-f - is given twice, but standard input can be read only once"))
 	}
 	return errors.Join(errs...)
 }
@@ -174,7 +175,7 @@ func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) erro
 		err = found.WriteText(stdout, stderr, flags.verbose)
 	}
 	if err != nil {
-		return checkErrors(stderr, fmt.Errorf("writing the findings: %w", err))
+		return checkErrors(stderr, fmt.Errorf("write the findings: %w", err))
 	}
 	switch {
 	case found.Summary.Errors > 0:

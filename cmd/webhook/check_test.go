@@ -135,7 +135,7 @@ func TestEveryFindingHasItsLocationAndTheStatusFollows(t *testing.T) {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  selector: {a: b}\n  topologyKeys:\n  - rack\n", nil,
 			[]string{`a.yaml:6: Service web: spec.topologyKeys: ... [SVC032] (warn)`}, 0, "1 object checked, 0 denied, 1 warning",
 		},
-		"what guides teach": {
+		"an annotation from guides": {
 			"apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n" +
 				"    service.kubernetes.io/traffic-distribution: PreferClose\n", nil,
 			[]string{`a.yaml:6: Service web: metadata.annotations[service.kubernetes.io/traffic-distribution]: unknown annotation; ` +
@@ -163,15 +163,15 @@ func TestEveryFindingHasItsLocationAndTheStatusFollows(t *testing.T) {
 		"a client that is among the files": {
 			balancedText("shop/api") + "---\n" + serviceText("api", "*"), nil, nil, 0, "2 objects checked, 0 denied, 0 warnings",
 		},
-		"a client that is not, beside another Service of its Namespace": {
+		"a client that is not, with another Service of its Namespace": {
 			balancedText("shop/apo") + "---\n" + serviceText("api", "*"), nil,
 			[]string{`a.yaml:9: Service shop/web: metadata.annotations[vicinity.dev/clients]: ... [SVC038] (warn)`},
 			0, "2 objects checked, 0 denied, 1 warning",
 		},
-		"a client of whose Namespace there is nothing": {
+		"a client in a Namespace without objects": {
 			balancedText("other/api"), nil, nil, 0, "1 object checked, 0 denied, 0 warnings",
 		},
-		"a client beside whom there is only who names it": {
+		"a client in a Namespace with only the Service that names it": {
 			balancedText("shop/api"), nil, nil, 0, "1 object checked, 0 denied, 0 warnings",
 		},
 		"a bound that is none": {
@@ -205,7 +205,7 @@ func TestWhatCannotBeCheckedIsAnErrorWithItsLocation(t *testing.T) {
 			"a.yaml:5: Service web: metadata.trafficDistribution: unknown field, which API servers drop; did you mean spec.trafficDistribution?"},
 		"a setting that is no field": {service("", "  topologyMode: Auto\n"),
 			"a.yaml:7: Service web: spec.topologyMode: unknown field, which API servers drop; is it an annotation?"},
-		"an annotation that stands too far left": {service("  annotations:\n  vicinity.dev/topology-keys: a\n", ""),
+		"an annotation with too little indentation": {service("  annotations:\n  vicinity.dev/topology-keys: a\n", ""),
 			"a.yaml:6: Service web: metadata.vicinity.dev/topology-keys: unknown field, which API servers drop; " +
 				"did you mean metadata.annotations[vicinity.dev/topology-keys]?"},
 		"a field that is set twice": {service("  annotations: {a: b}\n  annotations: {c: d}\n", ""),
@@ -484,7 +484,7 @@ func TestAReportThatCannotBeWrittenIsNotTakenForADenial(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var stderr bytes.Buffer
 		status := cli.Run(t.Context(), newRoot(), []string{"check", "a.yaml", "-o", format}, strings.NewReader(""), fullDisk{}, &stderr)
-		if status != exitUnchecked || !strings.Contains(stderr.String(), "webhook: writing the findings: no space left on device") {
+		if status != exitUnchecked || !strings.Contains(stderr.String(), "webhook: write the findings: no space left on device") {
 			t.Errorf("%s: status %d, %s", format, status, stderr.String())
 		}
 	}

@@ -20,7 +20,7 @@ func (s *webhook) measureDemand(ctx context.Context) error {
 	}
 	identity, err := os.Hostname() // in a pod: the pod's name
 	if err != nil {
-		return fmt.Errorf("--measure-demand: finding a name for this replica: %w", err)
+		return fmt.Errorf("--measure-demand: get the name of this replica: %w", err)
 	}
 	namespace, name, _ := strings.Cut(s.flags.proxyService, "/")
 	return demand.Run(ctx, s.manager.GetConfig(), demand.Options{

@@ -48,51 +48,51 @@ type runFlags struct {
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config, "config", "",
-		"`FILE` with a TopologyAdmissionConfiguration, followed while running; none: every rule as 'webhook rules' lists it, and "+
-			"no defaults")
+		"`FILE` with a TopologyAdmissionConfiguration, reloaded when it changes; without it, rules are as 'webhook rules' lists them, "+
+			"and there are no defaults")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "",
-		"`FILE` that says how to reach the API server; none: as a pod does, by its ServiceAccount")
+		"`FILE` with the kubeconfig; without it, the pod's ServiceAccount is used")
 	flags.StringVar(&f.webhookAddress, "webhook-bind-address", ":9443", "`[IP]:PORT` that serves admission reviews over HTTPS")
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "`[IP]:PORT` that serves /healthz and /readyz; 0 for none")
 	flags.StringVar(&f.metricAddress, "metrics-bind-address", ":8080",
 		"`[IP]:PORT` that serves /metrics, without authentication; 0 for none")
 	flags.StringVar(&f.namespace, "namespace", "vicinity-system", "`NAMESPACE` of the webhook, whose Services are given no defaults")
 	flags.StringVar(&f.service, "service", "vicinity-webhook",
-		"`NAME` of the Service through which API servers call the webhook; the certificate is for it")
+		"`NAME` of the Service through which API servers call the webhook; the certificate is issued for it")
 	flags.StringVar(&f.secret, "secret", "vicinity-webhook-tls",
 		"`NAME` of the Secret in which the replicas keep their certificate, with --cert-source=self-signed")
 	flags.StringVar(&f.mutating, "mutating-webhook-configuration", "vicinity-webhook",
-		"`NAME` of the MutatingWebhookConfiguration whose caBundle is kept, with --cert-source=self-signed")
+		"`NAME` of the MutatingWebhookConfiguration whose caBundle is kept up to date, with --cert-source=self-signed")
 	flags.StringVar(&f.validating, "validating-webhook-configuration", "vicinity-webhook",
-		"`NAME` of the ValidatingWebhookConfiguration whose caBundle is kept, with --cert-source=self-signed")
+		"`NAME` of the ValidatingWebhookConfiguration whose caBundle is kept up to date, with --cert-source=self-signed")
 	flags.StringVar(&f.certSource, "cert-source", selfMade,
-		"`SOURCE` of the certificate: self-signed, made and renewed here, and trusted by the configurations; files, of --tls-cert-file "+
+		"`SOURCE` of the certificate: self-signed, created, renewed and put into the configurations here; files, of --tls-cert-file "+
 			"and --tls-private-key-file, renewed and trusted by other means")
 	flags.StringVar(&f.certFile, "tls-cert-file", "",
-		"`FILE` with the certificate, and those between it and its CA behind it; followed while running")
+		"`FILE` with the certificate, followed by intermediate certificates; reloaded when it changes")
 	flags.StringVar(&f.keyFile, "tls-private-key-file", "", "`FILE` with its key")
-	flags.StringVar(&f.minTLSVersion, "tls-min-version", "VersionTLS13", "least `VERSION` of TLS: VersionTLS12 or VersionTLS13")
+	flags.StringVar(&f.minTLSVersion, "tls-min-version", "VersionTLS13", "minimum `VERSION` of TLS: VersionTLS12 or VersionTLS13")
 	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", server.DefaultShutdownDelay,
-		"`TIME` for which all requests are still answered after SIGTERM, while the cluster's proxies learn that this pod leaves")
+		"`TIME` for which all requests are still served after SIGTERM, until the cluster's proxies have removed this pod")
 	flags.BoolVar(&f.publishTopology, "publish-topology", false,
-		"also say in TopologySlices where nodes are, which proxies of large clusters read; one replica at a time does. It needs the "+
-			"component topology-slices of the manifests")
+		"also publish the topology of nodes in TopologySlices, which proxies of large clusters read; one replica at a time does. It needs "+
+			"the component topology-slices of the manifests")
 	flags.BoolVar(&f.measureDemand, "measure-demand", false,
-		"also ask all proxies what clients ask of Services whose load is bounded, say where it is not as assumed, and publish it of "+
-			"Services whose owners want that; one replica at a time does. It needs the component demand of the manifests")
+		"also poll all proxies for the demand on load-bounded Services, report where it differs from the assumed one, and publish it for "+
+			"Services that are set to measured demand; one replica at a time does. It needs the component demand of the manifests")
 	flags.StringVar(&f.demandAccount, "demand-service-account", "vicinity-demand-reader",
-		"`NAME` of the ServiceAccount in --namespace whose token is shown to the proxies, with --measure-demand")
+		"`NAME` of the ServiceAccount in --namespace whose token authenticates to the proxies, with --measure-demand")
 	flags.Uint16Var(&f.demandPort, "demand-port", 10449, "`PORT` at which proxies serve /demand: that of their --secure-metrics-bind-address")
 	flags.StringVar(&f.defaultDemandSource, "default-demand-source", "",
-		"`SOURCE` of the demand for Services whose load is bounded and that name neither one nor clients. The only value is measured: what "+
-			"is asked of them is published. Give the proxies' flag of that name the same value. It needs --measure-demand")
+		"`SOURCE` of the demand for load-bounded Services that name neither one nor clients. The only value is measured: their measured "+
+			"demand is published. Give the proxies' flag of that name the same value. It needs --measure-demand")
 	flags.StringVar(&f.proxyService, "proxy-service", "kube-system/vicinity-proxy",
-		"`NAMESPACE/NAME` of the Service whose EndpointSlices say where the proxies are, with --measure-demand")
+		"`NAMESPACE/NAME` of the Service whose EndpointSlices list the proxies, with --measure-demand")
 	f.limits = server.DefaultLimits()
 	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight,
-		"`NUMBER` of reviews that are worked on at the same moment; others are refused, to be sent again after a second")
+		"maximum `NUMBER` of concurrent reviews; others are rejected, to be retried after a second")
 	flags.StringVar(&f.logLevel, "log-level", "info",
-		"least `LEVEL` that is logged: debug, info, warn or error. info has a line for each request that is denied")
+		"lowest `LEVEL` that is logged: debug, info, warn or error. info has a line for each request that is denied")
 	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
 }
 
@@ -132,10 +132,10 @@ func (f *runFlags) check() error {
 		wrong("--shutdown-delay %s is negative", f.shutdownDelay)
 	}
 	if f.limits.InFlight < 1 {
-		wrong("--max-in-flight %d would refuse every review", f.limits.InFlight)
+		wrong("--max-in-flight %d would reject every review", f.limits.InFlight)
 	}
 	if err := f.level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		wrong("--log-level %q is none of debug, info, warn, error", f.logLevel)
+		wrong("--log-level %q must be one of: debug, info, warn, error", f.logLevel)
 	}
 	if f.logFormat != "text" && f.logFormat != "json" {
 		wrong("--log-format %q is neither text nor json", f.logFormat)

@@ -16,7 +16,7 @@ func (s *webhook) publishTopology(ctx context.Context) error {
 	}
 	identity, err := os.Hostname() // in a pod: the pod's name
 	if err != nil {
-		return fmt.Errorf("--publish-topology: finding a name for this replica: %w", err)
+		return fmt.Errorf("--publish-topology: get the name of this replica: %w", err)
 	}
 	return topologypublisher.Run(ctx, s.manager.GetConfig(), topologypublisher.Options{
 		Namespace: s.flags.namespace, Identity: identity, DefaultKeys: s.settings.defaultKeys,

@@ -9,7 +9,7 @@ import (
 func newRoot() *cobra.Command {
 	return cli.Root("webhook", "Report mistakes in the topology settings of Services where they are made",
 		`Vicinity's admission webhook. API servers accept almost every mistake in the topology settings of a Service, and the
-Service then behaves as if the setting were not there. This says what is wrong, and how to mend it.
+Service then behaves as if the setting were not there. The webhook reports the problem and the fix.
 
 The rules need no cluster. For files, in a pipeline or before a commit:
 

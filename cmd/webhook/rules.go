@@ -16,14 +16,14 @@ func newRules() *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use:   "rules [-o FORMAT]",
-		Short: "Print every rule, and what follows when it is broken",
-		Long: `Print every rule: its id, the kind of object that can break it, what follows by default, what follows in strict mode, and
-what is wrong then. The id is part of every message and metric, and never changes its meaning.
+		Short: "Print every rule, and the action when it is violated",
+		Long: `Print every rule: its id, the kind of object that can violate it, the action by default, the action in strict mode, and the
+problem. The id is part of every message and metric, and never changes its meaning.
 
-The configuration file changes what follows: deny, warn or off for each id.
+The configuration file changes the action: deny, warn or off for each id.
 
 Rules of EndpointSlices and Nodes are those of the policies in manifests/webhook-cel. No webhook is called for such objects, because a
-webhook that does not answer would hold them up, and with them the way to itself.`,
+webhook that does not respond would block them, and with them the path to itself.`,
 		Example: `  webhook rules
   webhook rules -o json | jq -r '.[] | select(.default == "deny") | .id'`,
 		Args:                  cli.MaxArgs(0),

@@ -112,7 +112,7 @@ func (s *webhook) newManager(connection kube.Connection) (manager.Manager, error
 		MapperProvider:         cache.Mapper,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("preparing to serve: %w", err)
+		return nil, fmt.Errorf("create the manager: %w", err)
 	}
 	return made, nil
 }
@@ -183,7 +183,7 @@ func (s *webhook) addProbes() error {
 // synced returns an error that names the kinds that are not cached yet.
 func (s *webhook) synced() error {
 	if !s.cluster.HasSynced() {
-		return errors.New("the Namespaces and Nodes of the cluster are not known yet")
+		return errors.New("the Namespaces and Nodes of the cluster are not cached yet")
 	}
 	return nil
 }

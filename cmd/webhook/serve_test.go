@@ -33,7 +33,7 @@ current-context: away
 type uncertified struct{ certs.Source }
 
 func (uncertified) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return nil, errors.New("it is still being made")
+	return nil, errors.New("the certificate is not created yet")
 }
 
 // lockedBuffer is a log with several concurrent writers.
@@ -82,9 +82,9 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- cli.RunAll(ctx, s.runManager, s.https.Start) }()
-	wait.Until(t, "it listens", func() bool { return strings.Contains(s.https.Ready().Error(), "still being made") })
+	wait.Until(t, "it listens", func() bool { return strings.Contains(s.https.Ready().Error(), "not created yet") })
 	if s.synced() == nil {
-		t.Error("it knows a cluster of which it has listed nothing")
+		t.Error("the cluster counts as synced before it was listed")
 	}
 	for range 2 {
 		if s.ready() == nil {
@@ -100,7 +100,7 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *
 	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
-	if count := strings.Count(log.String(), "it is still being made"); count != 1 {
-		t.Errorf("the log says %d times why it is not ready: %s", count, log.String())
+	if count := strings.Count(log.String(), "the certificate is not created yet"); count != 1 {
+		t.Errorf("the log has %d reasons why it is not ready, want 1: %s", count, log.String())
 	}
 }

@@ -178,7 +178,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	_, rounds := one.last()
 	t.Logf("the bound holds after at most %d rounds", rounds)
 	said := c.explain(t, 2)
-	for _, want := range []string{"Zones ask as measured at ", "6 of 6 nodes heard: zone-b ", "would get 2."} {
+	for _, want := range []string{"Demand was measured at ", "reports from 6 of 6 nodes: zone-b ", "would get 2."} {
 		if !strings.Contains(said, want) {
 			t.Errorf("explain lacks %q:\n%s", want, said)
 		}

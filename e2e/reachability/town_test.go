@@ -285,7 +285,7 @@ func (s *town) expectExplained(on *fabric.Node, endpoint netip.Addr) {
 	said, err := s.nodes[0].Run(exec.Command(s.program, "explain", "default/web", "--node", s.nodes[0].Name, "--manifests", s.manifests,
 		"--why", endpoint.String()))
 	if err != nil || !strings.Contains(said, "which has not replied to this node since") ||
-		!strings.Contains(said, "bring "+on.Name+" back, so that it answers "+s.nodes[0].Name) {
+		!strings.Contains(said, "make "+on.Name+" reachable from "+s.nodes[0].Name) {
 		s.t.Errorf("explain --why %s printed: %s (%v)", endpoint, said, err)
 	}
 }

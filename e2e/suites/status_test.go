@@ -57,8 +57,8 @@ var _ = Describe("The status of a node", func() {
 		name := service.Namespace + "/" + service.Name
 		proxy := kube.proxyPods(ctx)[0]
 		for command, want := range map[string]string{
-			"flows":           "^(SERVICE +UNANSWERED|No connection of node " + proxy.Spec.NodeName + " goes to a Service)",
-			"flows " + name:   "No connection of node " + proxy.Spec.NodeName + " goes to service " + name,
+			"flows":           "^(SERVICE +UNANSWERED|Node " + proxy.Spec.NodeName + " has no connection to a Service)",
+			"flows " + name:   "Node " + proxy.Spec.NodeName + " has no connection to service " + name,
 			"explain " + name: name + " tcp 80/TCP IPv4 on " + proxy.Spec.NodeName,
 		} {
 			Eventually(func(g Gomega) {
@@ -73,11 +73,11 @@ var _ = Describe("The status of a node", func() {
 			args := strings.Fields(command)
 			if isInFile {
 				said := kube.runOnNode(ctx, &proxy, fmt.Sprintf("without-files-%d", i), 2, args...)
-				Expect(said).To(ContainSubstring("which is not here: run this in the pod"))
+				Expect(said).To(ContainSubstring("which is not available here: run this command in the pod"))
 				args = append(args, "--kubeconfig=/elsewhere/kubeconfig.conf")
 			}
 			said := kube.runOnNode(ctx, &proxy, fmt.Sprintf("on-node-%d", i), 0, args...)
-			Expect(said).To(Or(ContainSubstring("has the desired state"), ContainSubstring("goes to service "+name)))
+			Expect(said).To(Or(ContainSubstring("has the desired state"), ContainSubstring("has no connection to service "+name)))
 		}
 	})
 })

@@ -53,7 +53,7 @@ func TestAHealthCheckCountsTheReadyEndpointsOfThisNode(t *testing.T) {
 		endpoints []model.SliceEndpoint
 		want      *explain.HealthCheck
 	}{
-		"no one asks":                    {0, []model.SliceEndpoint{here}, nil},
+		"no health check port":           {0, []model.SliceEndpoint{here}, nil},
 		"one is here":                    {32000, []model.SliceEndpoint{here, there}, &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1}},
 		"none is here":                   {32000, []model.SliceEndpoint{there}, &explain.HealthCheck{NodePort: 32000}},
 		"the one here is not ready":      {32000, []model.SliceEndpoint{unready}, &explain.HealthCheck{NodePort: 32000}},

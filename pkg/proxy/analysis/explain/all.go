@@ -94,20 +94,20 @@ func (p *PortReport) addAlike(others []string, group selection.Group) {
 	}
 	var but []string
 	for _, key := range group.Shared {
-		but = append(but, "by its own "+sharedBy(key, "as many"))
+		but = append(but, "by its own "+sharedBy(key, "equally many"))
 	}
 	for _, key := range group.Unshared {
 		but = append(but, "by its own "+sharedBy(key, "no"))
 	}
 	if group.OnNode {
-		but = append(but, "by the endpoints on the node itself, of which each has as many")
+		but = append(but, "by the endpoints on the node itself, of which each has equally many")
 	}
 	p.Alike = &Alike{Nodes: others}
 	if len(but) > 0 {
 		p.Alike.But = "Each decides " + strings.Join(but, ", and ") + "."
 	}
 	if p.Load != nil && len(p.Cluster.Endpoints) > 1 {
-		p.Alike.But = strings.TrimSpace(p.Alike.But + " Each rounds the same parts to slots of its own.")
+		p.Alike.But = strings.TrimSpace(p.Alike.But + " Each rounds the same shares to its own slots.")
 	}
 }
 

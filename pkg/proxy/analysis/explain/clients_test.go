@@ -25,7 +25,7 @@ func TestTrafficIsShownForTheClientsThatTheProxyDistinguishes(t *testing.T) {
 			"inside", "cluster", "keptForPods", "New connections from pods and this node" + anywhere + "a pod's own address, or one of this node.",
 		}
 		withPods = brief{
-			"outside", "local", "kept", "New connections from outside (which includes pods, because nobody knows them)" + here,
+			"outside", "local", "kept", "New connections from outside (which includes pods, because no CIDR is known)" + here,
 		}
 		nodeAlone = brief{
 			"inside", "cluster", "masqueraded", "New connections from this node" + anywhere + "an address of this node.",
@@ -33,7 +33,7 @@ func TestTrafficIsShownForTheClientsThatTheProxyDistinguishes(t *testing.T) {
 		masqueraded = brief{"everybody", "cluster", "masqueraded", clusterIP + ", which see an address of this node instead of the client's."}
 	)
 	unknown := func(family model.Family) map[model.Family]string {
-		return map[model.Family]string{family: "nobody knows them"}
+		return map[model.Family]string{family: "no CIDR is known"}
 	}
 	tests := map[string]struct {
 		clients explain.Clients

@@ -60,7 +60,6 @@ func group(excluded []Excluded) []Excluded {
 }
 
 // count returns the first few sentences, each with the number of its endpoints, and one number for all other sentences.
-// other sentences.
 func count(excluded []Excluded) []Excluded {
 	var counted []Excluded
 	numbers, at, others := []int{}, map[string]int{}, 0
@@ -78,7 +77,7 @@ func count(excluded []Excluded) []Excluded {
 		}
 	}
 	if others > 0 {
-		counted = append(counted, Excluded{fmt.Sprintf("%d more", others), excluded[0].Reason, "Likewise, with other values."})
+		counted = append(counted, Excluded{fmt.Sprintf("%d more", others), excluded[0].Reason, "The same, with other values."})
 	}
 	return counted
 }

@@ -26,13 +26,13 @@ func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads
 	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))
 	})
-	l.Demand = fmt.Sprintf("Zones ask as measured at %s, %s a minute, %d of %s heard: %s.",
+	l.Demand = fmt.Sprintf("Demand was measured at %s, %s per minute, with reports from %d of %s: %s.",
 		m.ObservedAt.UTC().Format("2006-01-02 15:04 UTC"), sanitize.Count(m.ConnectionsPerMinute, "connection"), m.NodesReporting,
 		sanitize.Count(m.NodesTotal, "node"), parts(zones, m.Zones))
 	busiest := m.AssumedBusiest()
 	gives := m.AssumedLoads[busiest]
 	l.AssumedWouldGive = float64(gives) / 1000
-	l.Assumed = fmt.Sprintf("%s, zones would ask %s: planned so, %s would get %s times the mean.",
+	l.Assumed = fmt.Sprintf("%s, the demand of zones would be %s: planned with it, %s would get %s times the mean.",
 		defaultDemandText(topology.Clients, loads.Clients), parts(zones, m.AssumedZones),
 		EndpointName(decision.Endpoints[busiest].Addr), times(gives))
 }
@@ -42,13 +42,13 @@ func defaultDemandText(clients []string, ready int) string {
 	names := strings.Join(clients, " and ")
 	switch {
 	case len(clients) == 0:
-		return "If each Node asked alike, or as its labels say"
+		return "If each Node had the same demand, or that of its labels"
 	case ready == 0:
-		return "No endpoint of " + names + " is ready on a Node; if each Node asked alike"
+		return "No endpoint of " + names + " is ready on a Node; if each Node had the same demand"
 	case ready == 1:
-		return "If only the one ready endpoint of " + names + " asked"
+		return "If the one ready endpoint of " + names + " were the only client"
 	}
-	return "If each ready endpoint of " + names + " asked alike"
+	return "If each ready endpoint of " + names + " had the same demand"
 }
 
 // roundedParts rounds parts of 1.
@@ -87,7 +87,7 @@ func parts(zones []string, asks map[string]float64) string {
 // percent formats a part of 1 as package selection does.
 func percent(part float64) string { return selection.FractionOf(part).String() }
 
-// whyDefaultDemand says that the default demand is used, and why if the Service has the setting "measured".
+// whyDefaultDemand states that the default demand is used, and why if the Service has the setting "measured".
 func whyDefaultDemand(cluster *model.Cluster, service *model.Service) string {
 	if !service.Topology.Measured {
 		return "Demand is assumed."
@@ -102,7 +102,7 @@ func demandDescription(clients []string, ready int) string {
 	case len(clients) == 0:
 		return "Each Node counts as one client, unless its labels say otherwise."
 	case ready == 0:
-		return "No endpoint of " + names + " is ready on a Node, so that each Node counts as one client."
+		return "No endpoint of " + names + " is ready on a Node, so each Node counts as one client."
 	case ready == 1:
 		return "The only client is the one ready endpoint of " + names + "."
 	}

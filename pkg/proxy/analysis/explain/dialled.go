@@ -85,10 +85,10 @@ func (d dialled) undefined(cluster *model.Cluster, holders []model.ObjectName) *
 			subject, addr, service.Name, portList(service))
 	} else {
 		port.Outcome = outcomeNames[selection.Drop]
-		port.Message = fmt.Sprintf("%s get no answer, because %s is in the ServiceCIDR %s and is the ClusterIP of no Service that this "+
-			"proxy serves: it drops what no other program has translated.", subject, addr, ranges[within])
+		port.Message = fmt.Sprintf("%s are dropped, because %s is in the ServiceCIDR %s and is the ClusterIP of no Service that this "+
+			"proxy serves, unless another program has translated them.", subject, addr, ranges[within])
 	}
-	port.Message += " If the node has the address itself, the proxy has no part in them."
+	port.Message += " If the node has the address itself, the proxy does not handle them."
 	port.Traffic = []Traffic{{
 		To: toAddress, From: fromAll, Frontends: []string{port.Address}, Outcome: port.Outcome, Message: port.Message,
 	}}

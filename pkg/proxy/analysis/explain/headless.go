@@ -74,18 +74,18 @@ func (n headlessNames) explain(port *PortReport, decision selection.Decision) {
 
 // outcome returns the DNS response to this node's clients, as a code and a sentence.
 func (n headlessNames) outcome(decision selection.Decision) (outcome, message string) {
-	const where = "If this node's DNS cache asks the proxy (--dns-bind-address), clients are told of "
+	const where = "If this node's DNS cache queries the proxy (--dns-bind-address), clients get "
 	switch chosen := decision.Selection.Cluster; {
 	case len(chosen.Endpoints) == 1:
 		return outcomeServed, where + "one endpoint."
 	case chosen.Slots != nil:
 		return outcomeServed, fmt.Sprintf(
-			"%s%d endpoints. Each comes first as often as its slots say, which is as far as DNS can keep a bound on the load.",
+			"%s%d endpoints. Each comes first in proportion to its slots, which is how far DNS can keep a load bound.",
 			where, len(chosen.Endpoints))
 	case len(chosen.Endpoints) > 0:
 		return outcomeServed, fmt.Sprintf("%s%d endpoints, beginning with a random one.", where, len(chosen.Endpoints))
 	case n.isReady:
-		return outcomeEmpty, where + "no endpoint, but that the name exists."
+		return outcomeEmpty, where + "an empty response, because the name exists."
 	}
-	return outcomeRejected, "The proxy refuses to answer, so that the cluster's DNS says what it says: no endpoint is ready."
+	return outcomeRejected, "The proxy refuses the query, so that the cluster's DNS responds: no endpoint is ready."
 }

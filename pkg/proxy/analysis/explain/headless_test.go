@@ -29,10 +29,10 @@ func TestWhatDNSAnswersIsExplained(t *testing.T) {
 			"web.default.svc answer 10.0.0.1 -10.0.0.2 OtherTopologyValue -10.0.0.3 NotReady",
 			"_http._tcp.web.default.svc answer 10.0.0.1:8080 -10.0.0.2:8080 OtherTopologyValue -10.0.0.3:8080 NotReady",
 		}},
-		"nobody in its zone": {db(zone), []model.SliceEndpoint{there}, []string{
+		"no endpoint in its zone": {db(zone), []model.SliceEndpoint{there}, []string{
 			"web.default.svc empty -10.0.0.2 OtherTopologyValue", "_http._tcp.web.default.svc empty -10.0.0.2:8080 OtherTopologyValue",
 		}},
-		"nobody is ready": {db("*"), []model.SliceEndpoint{unready, terminating}, []string{
+		"no endpoint is ready": {db("*"), []model.SliceEndpoint{unready, terminating}, []string{
 			"web.default.svc refuse -10.0.0.3 NotReady -10.0.0.4 NotReady",
 			"_http._tcp.web.default.svc refuse -10.0.0.3:8080 NotReady -10.0.0.4:8080 NotReady",
 		}},
@@ -56,7 +56,7 @@ func TestWhatDNSAnswersIsExplained(t *testing.T) {
 			var page strings.Builder
 			const begin = "default/web IPv4 on node-a\n  DNS        web.default.svc\n"
 			if err := write("text")(&page, ports); err != nil || !strings.HasPrefix(page.String(), begin) {
-				t.Errorf("the text begins otherwise (%v):\n%s", err, page.String())
+				t.Errorf("the text does not begin with the name (%v):\n%s", err, page.String())
 			}
 		})
 	}

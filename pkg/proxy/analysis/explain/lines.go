@@ -53,7 +53,7 @@ func sourceLines(allowed []string) []string {
 	if len(allowed) == 0 {
 		return nil
 	}
-	const sentence = "Only clients in these ranges may dial a LoadBalancerIP; all others, be they pods or this node, get no answer there."
+	const sentence = "Only clients in these ranges may dial a LoadBalancerIP; connections of all others, including pods and this node, are dropped."
 	return append([]string{sentence}, allowed...)
 }
 
@@ -95,9 +95,9 @@ func healthLines(check *HealthCheck) []string {
 	}
 	answer := "that " + sanitize.CountOf(check.LocalEndpoints, "endpoint on this node is", "endpoints on this node are") + " ready."
 	if check.LocalEndpoints == 0 {
-		answer = "to send nothing here: no endpoint on this node is ready."
+		answer = "that this node gets no connections: no endpoint on it is ready."
 	}
-	return []string{fmt.Sprintf("Load balancers that ask on port %d are told %s", check.NodePort, answer)}
+	return []string{fmt.Sprintf("The health check on port %d reports %s", check.NodePort, answer)}
 }
 
 // choiceLines returns the tier, if there is one, then the reason, then how connections are split, then the endpoints,

@@ -42,14 +42,14 @@ func (c Clients) notServed(decision selection.Decision, addr netip.Addr) (outcom
 	refuse := outcomeNames[selection.Refuse]
 	switch served, isServed := c.NodePorts.Loopback(decision.Family); {
 	case !c.NodePorts.Localhost:
-		return outcomeUnserved, "meet no rule of the proxy: only what listens there answers. Node ports are served there with the feature " +
-			"gate KubeProxyNFTablesLocalhostNodePorts and localhost in nodePortAddresses, over TCP alone"
+		return outcomeUnserved, "match no rule of the proxy: another program may serve them. Node ports are served there with the feature " +
+			"gate KubeProxyNFTablesLocalhostNodePorts and localhost in nodePortAddresses, over TCP only"
 	case decision.Port.Protocol != model.TCP:
-		return refuse, "are refused and counted, because the proxy serves TCP alone on loopback"
+		return refuse, "are refused and counted, because the proxy serves only TCP on loopback"
 	case !isServed:
 		return refuse, fmt.Sprintf("are refused and counted, because nodePortAddresses names no %s loopback address", decision.Family)
 	case addr != served:
-		return outcomeUnserved, fmt.Sprintf("meet no rule of the proxy, which listens on %s alone: only what listens there answers", served)
+		return outcomeUnserved, fmt.Sprintf("match no rule of the proxy, which listens only on %s: another program may serve them", served)
 	}
 	return "", ""
 }

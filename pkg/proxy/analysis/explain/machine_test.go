@@ -63,13 +63,13 @@ func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
 		object any
 		want   []string
 	}{
-		"a frontend":                   {first("frontends"), []string{"address", "kind"}},
-		"a lost frontend":              {first("lost"), []string{"address", "kind", "message", "owner", "reason"}},
-		"traffic to the ClusterIP":     {first("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "to"}},
-		"external traffic":             {last("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "source", "to"}},
-		"a choice":                     {port["cluster"], []string{"endpoints", "message", "reason", "shares", "slots", "tier"}},
-		"an endpoint that is left out": {first("excluded"), []string{"endpoint", "message", "reason"}},
-		"a health check":               {port["healthCheck"], []string{"localEndpoints", "nodePort"}},
+		"a frontend":               {first("frontends"), []string{"address", "kind"}},
+		"a lost frontend":          {first("lost"), []string{"address", "kind", "message", "owner", "reason"}},
+		"traffic to the ClusterIP": {first("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "to"}},
+		"external traffic":         {last("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "source", "to"}},
+		"a choice":                 {port["cluster"], []string{"endpoints", "message", "reason", "shares", "slots", "tier"}},
+		"an excluded endpoint":     {first("excluded"), []string{"endpoint", "message", "reason"}},
+		"a health check":           {port["healthCheck"], []string{"localEndpoints", "nodePort"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

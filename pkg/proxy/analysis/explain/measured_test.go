@@ -48,7 +48,7 @@ func TestExplainReportsWhoseDemandItIs(t *testing.T) {
 		Zones:      map[string]uint32{"zone-a": 100_000, "zone-b": 900_000},
 		ObservedAt: time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC), NodesReporting: 198, NodesTotal: 200, ConnectionsPerMinute: 30_012,
 	}}
-	const measured = "Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: " +
+	const measured = "Demand was measured at 2026-11-27 14:02 UTC, 30012 connections per minute, with reports from 198 of 200 nodes: " +
 		"zone-b 90 %, zone-a 10 %."
 	const each = " Each Node counts as one client, unless its labels say otherwise."
 	for name, c := range map[string]struct {
@@ -59,21 +59,21 @@ func TestExplainReportsWhoseDemandItIs(t *testing.T) {
 		demand, assumed string
 	}{
 		"measured": {model.DemandActive, demands, nil, "measured", measured,
-			"If each Node asked alike, or as its labels say, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get " +
-				"1.80 times the mean."},
-		"measured, clients are named": {model.DemandActive, demands, []string{"default/three"}, "measured", measured,
-			"If each ready endpoint of default/three asked alike, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
-				"would get 1.88 times the mean."},
-		"measured, one client is ready": {model.DemandActive, demands, []string{"default/one"}, "measured", measured,
-			"If only the one ready endpoint of default/one asked, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
-				"would get 1.88 times the mean."},
-		"measured, no client is ready": {model.DemandActive, demands, []string{"default/none"}, "measured", measured,
-			"No endpoint of default/none is ready on a Node; if each Node asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, " +
+			"If each Node had the same demand, or that of its labels, the demand of zones would be zone-b 50 %, zone-a 50 %: planned with it, " +
 				"10.244.98.0:8080 would get 1.80 times the mean."},
-		"nothing of it": {model.DemandActive, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
-		"old":           {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
-		"nobody":        {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
-		"not read":      {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
+		"measured, clients are named": {model.DemandActive, demands, []string{"default/three"}, "measured", measured,
+			"If each ready endpoint of default/three had the same demand, the demand of zones would be zone-b 0 %, zone-a 100 %: planned with " +
+				"it, 10.244.98.0:8080 would get 1.88 times the mean."},
+		"measured, one client is ready": {model.DemandActive, demands, []string{"default/one"}, "measured", measured,
+			"If the one ready endpoint of default/one were the only client, the demand of zones would be zone-b 0 %, zone-a 100 %: planned " +
+				"with it, 10.244.98.0:8080 would get 1.88 times the mean."},
+		"measured, no client is ready": {model.DemandActive, demands, []string{"default/none"}, "measured", measured,
+			"No endpoint of default/none is ready on a Node; if each Node had the same demand, the demand of zones would be zone-b 50 %, " +
+				"zone-a 50 %: planned with it, 10.244.98.0:8080 would get 1.80 times the mean."},
+		"no demand":    {model.DemandActive, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
+		"stale":        {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
+		"no publisher": {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
+		"not read":     {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := shop(c.clients...)
@@ -81,7 +81,7 @@ func TestExplainReportsWhoseDemandItIs(t *testing.T) {
 			port := one(t, cluster)
 			load := port.Load
 			if load == nil || load.Demand != c.demand || load.Assumed != c.assumed || load.DemandSource != c.source {
-				t.Fatalf("it says %+v, want\n%s\n%s", load, c.demand, c.assumed)
+				t.Fatalf("the load is %+v, want\n%s\n%s", load, c.demand, c.assumed)
 			}
 			isMeasured := c.source == "measured"
 			if (load.Measured != nil) != isMeasured || (load.AssumedWouldGive >= 1.8) != isMeasured {

@@ -13,7 +13,7 @@ import (
 func NotFound(cluster *model.Cluster, query Query, origin string) error {
 	if query.Dialled.IsValid() {
 		return fmt.Errorf("no Service in %s is reached at %s: it is neither a ClusterIP or external address with that port, nor a node port "+
-			"on loopback or on an address that the Node names; the proxy has no part in a connection there", origin, query.Dialled)
+			"on loopback or on an address that the Node lists; the proxy does not handle connections there", origin, query.Dialled)
 	}
 	if query.Service.Name == "" {
 		return NoNamespace(query.Service.Namespace, cluster.ServiceNames(), origin)

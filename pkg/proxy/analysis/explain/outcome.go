@@ -47,7 +47,7 @@ func (p trafficPath) predicate(endpoints int, outcome selection.Outcome) string 
 	case outcome == selection.Refuse:
 		return "are refused at once, because no endpoint may be used."
 	case outcome == selection.Drop:
-		return fmt.Sprintf("get no answer, because %s is Local and every usable endpoint is on another node.", p.policy)
+		return fmt.Sprintf("are dropped, because %s is Local and every usable endpoint is on another node.", p.policy)
 	case seen == "" && endpoints == 1:
 		return fmt.Sprintf("go to one endpoint%s.", here)
 	case seen == "":

@@ -203,6 +203,6 @@ type UnusedSlice struct {
 type HealthCheck struct {
 	NodePort int `json:"nodePort"`
 	// LocalEndpoints is the number of addresses on this node that have a ready endpoint of any port of the Service, in
-	// this family. If it is zero, load balancers are told to send nothing here.
+	// this family. If it is zero, the health check fails, and load balancers send nothing here.
 	LocalEndpoints int `json:"localEndpoints"`
 }

@@ -195,11 +195,11 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 			},
 			message: "Without the bound 10.244.1.0:8080 would expect 2.00 times the mean load; with it no endpoint expects more than 1.50 times.",
 		},
-		"nobody is": {
+		"none is": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, demand: alike,
 			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
 		},
-		"the clients are here alone": {
+		"all clients are on this node": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 2, clients: []string{"default/api", "default/none"},
 			message: "Without the bound 2 endpoints would expect more than it allows, 10.244.1.0:8080 the most: 2.50 times the mean load; with it " +
 				"no endpoint expects more than 1.50 times.",
@@ -208,9 +208,9 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 		"no client is ready": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, clients: []string{"default/none"},
 			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
-			demand:  "Demand is assumed. No endpoint of default/none is ready on a Node, so that each Node counts as one client.", warnings: 1,
+			demand:  "Demand is assumed. No endpoint of default/none is ready on a Node, so each Node counts as one client.", warnings: 1,
 		},
-		"there is nobody": {
+		"no usable endpoint": {
 			keys: []policy.Key{"example.com/rack"}, nearby: 1, load: map[string]explain.EndpointLoad{},
 		},
 	} {
@@ -235,7 +235,7 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 				t.Fatalf("the load is %+v", port.Load)
 			}
 			if port.Load.Message != test.message || port.Load.Demand != test.demand || len(port.Warnings) != test.warnings {
-				t.Errorf("it says\n%s\n%s\n%q\nwant\n%s\n%s\nand %d warnings", port.Load.Message, port.Load.Demand, port.Warnings,
+				t.Errorf("got\n%s\n%s\n%q\nwant\n%s\n%s\nand %d warnings", port.Load.Message, port.Load.Demand, port.Warnings,
 					test.message, test.demand, test.warnings)
 			}
 			if diff := cmp.Diff(test.load, port.Load.Endpoints); test.load != nil && diff != "" {

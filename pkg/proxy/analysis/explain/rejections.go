@@ -27,12 +27,12 @@ func rejectionLines(rejection *Rejection) []string {
 	if rejection == nil {
 		return nil
 	}
-	inForce := "Nothing of this Service is in force on this node"
+	inForce := "No version of this Service is applied on this node"
 	if rejection.HasApplied {
-		inForce = "An earlier version of this Service is in force on this node"
+		inForce = "An earlier version of this Service is applied on this node"
 	}
 	return []string{
-		fmt.Sprintf("%s: the kernel refuses this one since %s, %s so far.",
+		fmt.Sprintf("%s: the kernel has rejected this one since %s, %s so far.",
 			inForce, rejection.Since.UTC().Format(time.RFC3339), sanitize.Count(rejection.Tries, "time")),
 		rejection.Message,
 	}

@@ -21,14 +21,14 @@ func TestARejectedServiceReportsThatTheKernelDiffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []string{
-		"  refused    An earlier version of this Service is in force on this node: the kernel refuses this one since 1970-01-01T00:00:00Z, " +
+		"  rejected   An earlier version of this Service is applied on this node: the kernel has rejected this one since 1970-01-01T00:00:00Z, " +
 			"3 times so far.\n             add map ip vicinity long: file name too long\n",
 		"",
-		"  refused    Nothing of this Service is in force on this node: the kernel refuses this one since 1970-01-01T00:00:00Z, " +
+		"  rejected   No version of this Service is applied on this node: the kernel has rejected this one since 1970-01-01T00:00:00Z, " +
 			"1 time so far.\n             add chain ip vicinity long: file name too long\n",
 	} {
 		block := strings.Split(page.String(), "\n\n")[i] + "\n"
-		if strings.Contains(block, "refused  ") != (want != "") || !strings.Contains(block, want) {
+		if strings.Contains(block, "rejected  ") != (want != "") || !strings.Contains(block, want) {
 			t.Errorf("port %d is explained as\n%swant it to contain\n%s", i, block, want)
 		}
 	}

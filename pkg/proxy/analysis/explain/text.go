@@ -17,7 +17,7 @@ func writePort(page *bytes.Buffer, port PortReport) {
 	if port.Alike != nil && port.Alike.But != "" {
 		writeLines(page, "alike", []string{port.Alike.But})
 	}
-	writeLines(page, "refused", rejectionLines(port.Rejected))
+	writeLines(page, "rejected", rejectionLines(port.Rejected))
 	if port.Address != "" {
 		writeLines(page, toAddress, []string{withCode(port.Message, port.Outcome)})
 		return

@@ -83,7 +83,7 @@ func splitPort() explain.PortReport {
 		},
 		Slots: map[string]int{"10.244.1.5:8080": 28, "10.244.1.16:8080": 4},
 	}
-	port.Load = &explain.Load{Message: "Without the bound somebody would expect more.", Demand: "Each Node counts as one client."}
+	port.Load = &explain.Load{Message: "Without the bound one endpoint would expect more.", Demand: "Each Node counts as one client."}
 	return port
 }
 
@@ -91,7 +91,7 @@ func splitPort() explain.PortReport {
 func lostPort() explain.PortReport {
 	port := emptyPort()
 	port.Frontends, port.Traffic = nil, nil
-	port.Outcome, port.Message = "lost", "Nobody reaches this port."
+	port.Outcome, port.Message = "lost", "This port cannot be reached."
 	port.Warnings = []string{"[fd00:10:96::a]:53/UDP belongs to default/older."}
 	return port
 }

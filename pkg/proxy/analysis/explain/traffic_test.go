@@ -33,7 +33,7 @@ func TestTheOutcomeIsWhatADialledClusterIPDoes(t *testing.T) {
 		},
 		"a Local policy with endpoints only elsewhere drops": {
 			clusterOf(webSlice(elsewhere), local()), "drop",
-			"New connections to the ClusterIP get no answer, because internalTrafficPolicy is Local and every usable endpoint is on another node.",
+			"New connections to the ClusterIP are dropped, because internalTrafficPolicy is Local and every usable endpoint is on another node.",
 		},
 		"no usable endpoint at all refuses": {
 			clusterOf(webSlice(endpoint("10.244.1.5", "node-a", false)), web()),
@@ -164,7 +164,7 @@ func TestTrafficIsShownInSentences(t *testing.T) {
 		}},
 		"externalTrafficPolicy Local, and no endpoint here": {true, []model.SliceEndpoint{elsewhere}, []string{
 			"New connections to the ClusterIP go to one endpoint.",
-			"New connections from outside get no answer, because externalTrafficPolicy is Local and every usable endpoint is on another node.",
+			"New connections from outside are dropped, because externalTrafficPolicy is Local and every usable endpoint is on another node.",
 			"New connections from pods and this node go to one endpoint, which sees a pod's own address, or one of this node.",
 		}},
 		"no endpoint at all": {true, nil, []string{

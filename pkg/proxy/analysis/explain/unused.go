@@ -54,11 +54,11 @@ func (s serviceSlices) explain(port *PortReport, decision selection.Decision) {
 	port.UnusedSlices, more = s.unused(decision)
 	if more > 0 {
 		port.Warnings = append(port.Warnings,
-			sanitize.CountOf(more, "more EndpointSlice does", "more EndpointSlices do")+" nothing for this port.")
+			sanitize.CountOf(more, "more EndpointSlice has", "more EndpointSlices have")+" no effect on this port.")
 	}
 	if s.skipped > 0 {
 		port.Warnings = append(port.Warnings, fmt.Sprintf(
-			"%s left out: those of a Service can list %d ports in sum.",
+			"%s skipped: those of a Service can list at most %d ports in total.",
 			sanitize.CountOf(s.skipped, "EndpointSlice is", "EndpointSlices are"), model.MaxOffers))
 	}
 	if len(s.slices)+s.skipped == 0 {
@@ -102,9 +102,9 @@ func whyUnused(slice *model.EndpointSlice, decision selection.Decision, families
 	case count == 0: // an empty slice needs no explanation
 		return UnusedSlice{}
 	case slice.IsHeadless && !decision.Service.IsHeadless:
-		return because(sliceOfHeadless, "%s, but the label service.kubernetes.io/headless, with which no proxy reads it", endpoints)
+		return because(sliceOfHeadless, "%s, but the label service.kubernetes.io/headless, so no proxy reads it", endpoints)
 	case slice.FQDNCount > 0:
-		return because(sliceOfNames, "%s, but by name (addressType FQDN), and a proxy sends connections to addresses alone", endpoints)
+		return because(sliceOfNames, "%s, but by name (addressType FQDN), and a proxy sends connections only to addresses", endpoints)
 	case !slices.Contains(families, family):
 		return because(sliceOfOtherFamily, "%s, but the Service has no %s address, only %s",
 			sanitize.Count(count, family+" endpoint"), family, strings.Join(families, " and "))
@@ -124,10 +124,10 @@ func whyUnused(slice *model.EndpointSlice, decision selection.Decision, families
 		return UnusedSlice{}
 	case 1:
 		return because(LaterAddresses, "an endpoint with more than one address, and only the first one is used; "+
-			"another endpoint is an entry of its own")
+			"another endpoint needs an entry of its own")
 	}
 	return because(LaterAddresses, "%d endpoints with more than one address, and only the first one of each is used; "+
-		"another endpoint is an entry of its own", slice.MultiAddressCount)
+		"another endpoint needs an entry of its own", slice.MultiAddressCount)
 }
 
 // familiesOf returns the families in which EndpointSlices can serve a Service.

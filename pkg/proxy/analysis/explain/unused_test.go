@@ -49,14 +49,14 @@ func TestAnUnusedSliceReportsWhy(t *testing.T) {
 	}{
 		"all serve":          {two, []*model.EndpointSlice{offering("all", "http", "metrics")}, nil},
 		"a slice for a port": {two, []*model.EndpointSlice{offering("one", "http"), offering("other", "metrics")}, nil},
-		"nobody serves one of the ports": {two, []*model.EndpointSlice{offering("one", "http")},
+		"no slice serves one of the ports": {two, []*model.EndpointSlice{offering("one", "http")},
 			[]string{"metrics IPv4 default/one SliceOfOtherPorts"}},
-		"a slice that serves no port beside one that does": {
+		"a slice that serves no port next to one that does": {
 			two, []*model.EndpointSlice{offering("good", "http", "metrics"), offering("bad", "web")},
 			[]string{"http IPv4 default/bad SliceOfOtherPorts", "metrics IPv4 default/bad SliceOfOtherPorts"}},
 		"no ports":         {nil, []*model.EndpointSlice{offering("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
 		"the other family": {nil, []*model.EndpointSlice{inIPv6(offering("six", "http"))}, []string{"http IPv4 default/six SliceOfOtherFamily"}},
-		"a family is told where it is decided": {dual, []*model.EndpointSlice{offering("four", "http"), inIPv6(offering("six", "web"))},
+		"a family is reported where it is decided": {dual, []*model.EndpointSlice{offering("four", "http"), inIPv6(offering("six", "web"))},
 			[]string{"http IPv6 default/six SliceOfOtherPorts"}},
 		"later addresses": {dual, []*model.EndpointSlice{crowded}, []string{"http IPv4 default/crowded LaterAddresses"}},
 		"names": {nil, []*model.EndpointSlice{offering("good", "http"), names},
@@ -94,9 +94,9 @@ func TestManyUnusedSlicesAreCounted(t *testing.T) {
 		cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}})
 	}
 	got := one(t, cluster)
-	want := []string{"5 more EndpointSlices do nothing for this port."}
+	want := []string{"5 more EndpointSlices have no effect on this port."}
 	if diff := cmp.Diff(want, got.Warnings); diff != "" || len(got.UnusedSlices) != 20 {
-		t.Errorf("%d are told; warnings (-want +got):\n%s", len(got.UnusedSlices), diff)
+		t.Errorf("%d are reported; warnings (-want +got):\n%s", len(got.UnusedSlices), diff)
 	}
 }
 
@@ -111,9 +111,9 @@ func TestSlicesThatListTooManyPortsAreCounted(t *testing.T) {
 		cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}})
 	}
 	got := one(t, cluster)
-	want := []string{"2 EndpointSlices are left out: those of a Service can list 65536 ports in sum."}
+	want := []string{"2 EndpointSlices are skipped: those of a Service can list at most 65536 ports in total."}
 	if diff := cmp.Diff(want, got.Warnings); diff != "" || len(got.UnusedSlices) != 4 {
-		t.Errorf("%d are told; warnings (-want +got):\n%s", len(got.UnusedSlices), diff)
+		t.Errorf("%d are reported; warnings (-want +got):\n%s", len(got.UnusedSlices), diff)
 	}
 }
 
@@ -162,16 +162,16 @@ func TestWhyASliceIsNotUsedNamesWhatItHasAndWhatIsMissing(t *testing.T) {
 		"no ports": {of(model.IPv4, 3, 0, nil), named, "SliceWithoutPorts",
 			"EndpointSlice t/web-1 has 3 endpoints, but no ports, which does not mean every port."},
 		"names": {byName, named, "SliceOfNames", "EndpointSlice t/web-1 has 1 endpoint, " +
-			"but by name (addressType FQDN), and a proxy sends connections to addresses alone."},
+			"but by name (addressType FQDN), and a proxy sends connections only to addresses."},
 		"the other family": {of(model.IPv6, 2, 0, ports(named)), named, "SliceOfOtherFamily",
 			"EndpointSlice t/web-1 has 2 IPv6 endpoints, but the Service has no IPv6 address, only IPv4."},
 		"two addresses in one endpoint": {of(model.IPv4, 2, 1, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
-			"an endpoint with more than one address, and only the first one is used; another endpoint is an entry of its own."},
+			"an endpoint with more than one address, and only the first one is used; another endpoint needs an entry of its own."},
 		"two addresses in each": {of(model.IPv4, 2, 2, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
-			"2 endpoints with more than one address, and only the first one of each is used; another endpoint is an entry of its own."},
+			"2 endpoints with more than one address, and only the first one of each is used; another endpoint needs an entry of its own."},
 		"a label for others": {forOthers, named,
 			"SliceOfHeadless", "EndpointSlice t/web-1 has 1 endpoint, but the label service.kubernetes.io/headless, " +
-				"with which no proxy reads it."},
+				"so no proxy reads it."},
 		"nothing to miss": {of(model.IPv4, 0, 0, nil), named, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,8 +26,8 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	}
 	for _, client := range service.Clients() {
 		if len(cluster.SlicesOf(client)) == 0 {
-			list = append(list, fmt.Sprintf("The annotation %s names %s, and no endpoint of it is known: it may be written wrong, have no pods, or "+
-				"be headless without topology keys, which no proxy follows.", policy.ClientsAnnotation, client))
+			list = append(list, fmt.Sprintf("The annotation %s names %s, which has no known endpoint: it may be misspelled, have no pods, or "+
+				"be headless without topology keys, which no proxy watches.", policy.ClientsAnnotation, client))
 		}
 	}
 	for _, frontend := range lost {
@@ -35,11 +35,11 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	}
 	if len(service.SourceRanges) > 0 && owns(decision, model.LoadBalancerIP) &&
 		len(decision.Sources) == 0 {
-		list = append(list, fmt.Sprintf("The LoadBalancerIPs are open to everybody over %s, because loadBalancerSourceRanges has no %s range.",
+		list = append(list, fmt.Sprintf("The LoadBalancerIPs are open to all clients over %s, because loadBalancerSourceRanges has no %s range.",
 			decision.Family, decision.Family))
 	}
 	if decision.Skipped > 0 {
-		list = append(list, sanitize.CountOf(decision.Skipped, "endpoint is", "endpoints are")+" left out: "+selection.TooManyEndpoints)
+		list = append(list, sanitize.CountOf(decision.Skipped, "endpoint is", "endpoints are")+" skipped: "+selection.TooManyEndpoints)
 	}
 	for _, finding := range decision.Findings() {
 		switch finding.Code {
@@ -68,7 +68,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 // partSentence describes which part of an object has no effect.
 func partSentence(finding model.Finding, object string) string {
 	if finding.Code == model.PartiallyIgnored {
-		return "Left out of the " + object + ": " + finding.Sentence()
+		return "Ignored in the " + object + ": " + finding.Sentence()
 	}
 	return finding.Sentence()
 }

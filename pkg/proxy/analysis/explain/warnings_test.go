@@ -18,7 +18,7 @@ func TestWarnings(t *testing.T) {
 		change func(*model.Service)
 		want   []string
 	}{
-		"nothing to warn of": {func(*model.Service) {}, nil},
+		"no warnings": {func(*model.Service) {}, nil},
 		"an ignored annotation": {
 			func(service *model.Service) {
 				service.Findings = []model.Finding{{
@@ -27,11 +27,11 @@ func TestWarnings(t *testing.T) {
 			},
 			[]string{"The annotation vicinity.dev/topology-keys is ignored: the key * is not the last one"},
 		},
-		"parts of the object that were left out": {
+		"ignored parts of the object": {
 			func(service *model.Service) { service.Findings = skipped("one thing.", "another.") },
-			[]string{"Left out of the Service: one thing.", "Left out of the Service: another."},
+			[]string{"Ignored in the Service: one thing.", "Ignored in the Service: another."},
 		},
-		"what is found with another code": {
+		"a finding with another code": {
 			func(service *model.Service) {
 				service.Findings = []model.Finding{{Code: "Other", Field: "spec.a", Reason: "It is odd."}}
 			},
@@ -40,7 +40,7 @@ func TestWarnings(t *testing.T) {
 		"source ranges of this family": {func(service *model.Service) { service.SourceRanges = prefixes("203.0.113.0/24") }, nil},
 		"source ranges of the other family only": {
 			func(service *model.Service) { service.SourceRanges = prefixes("2001:db8::/32") },
-			[]string{"The LoadBalancerIPs are open to everybody over IPv4, because loadBalancerSourceRanges has no IPv4 range."},
+			[]string{"The LoadBalancerIPs are open to all clients over IPv4, because loadBalancerSourceRanges has no IPv4 range."},
 		},
 		"source ranges of the other family, and no load balancer here": {func(service *model.Service) {
 			service.SourceRanges, service.LoadBalancerIPs = prefixes("2001:db8::/32"), nil
@@ -64,7 +64,7 @@ func TestSkippedEndpointsOfTheFamilyAreAWarning(t *testing.T) {
 	other.Name.Name, other.Family, other.Findings = "web-2", model.IPv6, skipped("endpoints[0]: why.")
 	cluster := clusterOf(slice, web())
 	cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{other.Name: other}})
-	want := []string{"Left out of the EndpointSlice default/web-1: endpoints[1]: why."}
+	want := []string{"Ignored in the EndpointSlice default/web-1: endpoints[1]: why."}
 	if diff := cmp.Diff(want, one(t, cluster).Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

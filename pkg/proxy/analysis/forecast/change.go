@@ -68,10 +68,10 @@ func (w WithoutNodes) apply(c *Cluster, rehinted map[model.ObjectName]bool) erro
 		}
 	}
 	if len(gone) == 0 {
-		return fmt.Errorf("--without-nodes %s chooses none of the Nodes: %d in all", w.Selector, len(c.nodes))
+		return fmt.Errorf("--without-nodes %s matches none of the %d Nodes", w.Selector, len(c.nodes))
 	}
 	if len(gone) == len(c.nodes) {
-		return fmt.Errorf("--without-nodes %s chooses all Nodes: %d", w.Selector, len(c.nodes))
+		return fmt.Errorf("--without-nodes %s matches all %d Nodes", w.Selector, len(c.nodes))
 	}
 	c.nodes = slices.DeleteFunc(c.nodes, func(node *corev1.Node) bool { return gone[node.Name] })
 	for _, service := range c.services {
@@ -134,7 +134,7 @@ func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 	case c.label(isChosen, policy.EvacuateLabel, "true") > 0:
 		return nil
 	case e.Selector != nil:
-		return fmt.Errorf("--evacuate %s chooses none of the Nodes: %d in all", e.Selector, len(c.nodes))
+		return fmt.Errorf("--evacuate %s matches none of the %d Nodes", e.Selector, len(c.nodes))
 	}
 	return fmt.Errorf("--evacuate %s: no Node is in that zone; %s", e.Zone, c.zonesText())
 }
@@ -150,7 +150,7 @@ func (c *Cluster) zonesText() string {
 	if len(zones) == 0 {
 		return "no Node has the label " + string(policy.Zone)
 	}
-	return "there are " + strings.Join(slices.Sorted(maps.Keys(zones)), ", ")
+	return "the zones are " + strings.Join(slices.Sorted(maps.Keys(zones)), ", ")
 }
 
 // TrafficDistribution is the key of an Annotate that sets the field spec.trafficDistribution.

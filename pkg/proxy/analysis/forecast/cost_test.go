@@ -57,12 +57,12 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 
 func TestWhatHasNoBytesHasNoPrice(t *testing.T) {
 	for name, text := range map[string]string{
-		"weights":       "{zone-a: 1}",
-		"nothing":       "[]",
-		"zero":          `[{"metric": {"node": "a"}, "value": [0, "0"]}]`,
-		"below nothing": `[{"metric": {"node": "a"}, "value": [0, "-1"]}]`,
-		"no number":     `[{"metric": {"node": "a"}, "value": [0, "NaN"]}]`,
-		"a word":        `[{"metric": {"node": "a"}, "value": [0, "x"]}]`,
+		"weights":   "{zone-a: 1}",
+		"nothing":   "[]",
+		"zero":      `[{"metric": {"node": "a"}, "value": [0, "0"]}]`,
+		"negative":  `[{"metric": {"node": "a"}, "value": [0, "-1"]}]`,
+		"no number": `[{"metric": {"node": "a"}, "value": [0, "NaN"]}]`,
+		"a word":    `[{"metric": {"node": "a"}, "value": [0, "x"]}]`,
 	} {
 		samples, err := ParseSamples([]byte(text))
 		if err == nil {

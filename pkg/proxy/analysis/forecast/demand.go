@@ -29,7 +29,7 @@ func weightsOf(samples []Sample) (Weights, error) {
 		}
 	}
 	if len(weights) == 0 {
-		return nil, errors.New("the query found nothing")
+		return nil, errors.New("the query has no results")
 	}
 	return weights, nil
 }
@@ -123,7 +123,7 @@ func ParseSamples(text []byte) ([]Sample, error) {
 		case answer.Status != "success":
 			return nil, fmt.Errorf("the query failed: %s", sanitize.Truncate(answer.Error))
 		case answer.Data.ResultType != "vector":
-			return nil, fmt.Errorf("the result is a %s; ask an instant query, whose result is a vector", sanitize.Truncate(answer.Data.ResultType))
+			return nil, fmt.Errorf("the result is a %s; use an instant query, whose result is a vector", sanitize.Truncate(answer.Data.ResultType))
 		}
 		result = answer.Data.Result
 	}
@@ -141,7 +141,7 @@ func ParseSamples(text []byte) ([]Sample, error) {
 }
 
 var errNoQuery = errors.New(
-	"it is not the result of an instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it",
+	"not the result of an instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it",
 )
 
 // nameLabels are the labels of a sample that may name a node or a zone; the first that it has is used. Our PodMonitor

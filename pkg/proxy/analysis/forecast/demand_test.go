@@ -20,7 +20,7 @@ import (
 )
 
 func TestWeightsAreReadFromQueries(t *testing.T) {
-	const none = "it is not the result of an instant query"
+	const none = "not the result of an instant query"
 	for name, test := range map[string]struct {
 		text string
 		want Weights
@@ -36,9 +36,9 @@ func TestWeightsAreReadFromQueries(t *testing.T) {
 				`{"metric":{"topology_kubernetes_io_zone":"zone-b","pod":"b"},"value":[1763900000,"2"]}]`,
 			Weights{"zone-b": 3}, "",
 		},
-		"a matrix":           {`{"status":"success","data":{"resultType":"matrix","result":[]}}`, nil, "ask an instant query"},
+		"a matrix":           {`{"status":"success","data":{"resultType":"matrix","result":[]}}`, nil, "use an instant query"},
 		"a query that fails": {`{"status":"error","error":"parse error"}`, nil, "the query failed: parse error"},
-		"nothing found":      {`[]`, nil, "the query found nothing"},
+		"nothing found":      {`[]`, nil, "the query has no results"},
 		"no label":           {`[{"metric":{"pod":"a"},"value":[1,"2"]}]`, nil, "sample 1 has none of the labels node, zone"},
 		"no number":          {`[{"metric":{"node":"a"},"value":[1,"x"]}]`, nil, "sample 1: x is not a number"},
 		"not a number":       {`[{"metric":{"node":"a"},"value":[1,"NaN"]}]`, nil, "a: NaN is not a weight"},
@@ -88,15 +88,15 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if got, err = of(Weights{"a": 5e-324}); err != nil || got["a1"] != 0.5 {
-		t.Errorf("the least number there is, for two nodes: %v, %v", got, err)
+		t.Errorf("the smallest number, for two nodes: %v, %v", got, err)
 	}
 	if got, err = of(Weights{"a": 1, "x": 1}); err != nil || got["a1"] != 0.5 {
-		t.Errorf("beside the demand of a node that is gone: %v, %v", got, err)
+		t.Errorf("with demand of an unknown node: %v, %v", got, err)
 	}
 	cluster.nodes = append(cluster.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
 	for _, bad := range []Weights{{"b": 1}, {"x": 1}, {"": 1}, {"a": 0}, {"a": 0, "x": 1}, {"a": 1e308, "c1": 1e308}} {
 		if got, err := of(bad); err == nil {
-			t.Errorf("%v is a demand: %v", bad, got)
+			t.Errorf("%v is accepted: %v", bad, got)
 		}
 	}
 }
@@ -136,11 +136,11 @@ func TestAServiceHasTheDemandThatWasMeasured(t *testing.T) {
 	}
 	report, rejected := Compute(cluster, Options{Now: time.Now(), Bounds: []uint64{120}, Demand: demand})
 	if len(rejected) > 0 || len(report.Services) != 2 {
-		t.Fatalf("%+v, refused: %v", report, rejected)
+		t.Fatalf("%+v, rejected: %v", report, rejected)
 	}
 	other, web := &report.Services[0], &report.Services[1]
 	if got := other.projection(Now).Zone; math.Abs(got-3./40) > 1e-6 {
-		t.Errorf("%v of shop/other stay in the zone, of all that was measured 3 of 40 are asked there", got)
+		t.Errorf("%v of shop/other stay in the zone, but 3 of 40 of the measured demand is there", got)
 	}
 	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% measured": 1.2} {
 		if got := web.projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
@@ -149,7 +149,7 @@ func TestAServiceHasTheDemandThatWasMeasured(t *testing.T) {
 	}
 	// Without a measurement there is nothing to compare.
 	if report, _ := Compute(cluster, Options{Now: time.Now(), Bounds: []uint64{120}}); len(report.Settings) != 6 {
-		t.Errorf("a bound is planned with what nobody measured")
+		t.Errorf("a bound is planned with measured demand although there is none")
 	}
 }
 
@@ -186,7 +186,7 @@ func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 	} {
 		report, rejected := Compute(c.cluster, Options{Now: time.Now(), Bounds: []uint64{120}})
 		if len(rejected) > 0 || len(report.Services) != 1 {
-			t.Fatalf("%s: %+v, refused: %v", name, report, rejected)
+			t.Fatalf("%s: %+v, rejected: %v", name, report, rejected)
 		}
 		for setting, want := range c.want {
 			if got := report.Services[0].projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
@@ -194,9 +194,9 @@ func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 			}
 		}
 		_, has := c.want["120% measured"]
-		says := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "planned with what was measured") })
+		says := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "planned with measured demand") })
 		if (report.Services[0].projection("120% measured") != nil) != has || says != has {
-			t.Errorf("%s: it compares with what was measured: %t, and says %q", name, !has, report.Notes)
+			t.Errorf("%s: it compares with measured demand: %t, and the notes are %q", name, !has, report.Notes)
 		}
 	}
 }

@@ -65,13 +65,13 @@ func (p *printer) onlyEvacuated(report *Report, most int) {
 	case report.EvacuatedNodes == 0 || len(report.Services) == 0:
 		return
 	case len(report.OnlyEvacuated) == 0 && report.Service != "":
-		p.f("\nEvacuated: %s. %s does not depend on what runs there.\n", nodes, report.Service)
+		p.f("\nEvacuated: %s. %s does not depend on the endpoints there.\n", nodes, report.Service)
 		return
 	case len(report.OnlyEvacuated) == 0:
-		p.f("\nEvacuated: %s. No Service%s depends on what runs there.\n", nodes, report.ofNamespace())
+		p.f("\nEvacuated: %s. No Service%s depends on the endpoints there.\n", nodes, report.ofNamespace())
 		return
 	}
-	p.f("\nEvacuated: %s. Nothing else is left for some clients of %s. The endpoints there go on serving them:\n\n",
+	p.f("\nEvacuated: %s. Some clients of %s have no other endpoints. The endpoints there continue to serve them:\n\n",
 		nodes, sanitize.Count(len(report.OnlyEvacuated), "Service"))
 	list := slices.SortedStableFunc(slices.Values(report.OnlyEvacuated), func(a, b OnlyEvacuated) int {
 		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(len(b.Outside), len(a.Outside)))

@@ -59,7 +59,7 @@ func explained(t *testing.T, objects convert.Objects, service model.ObjectName, 
 		cluster.Apply(state)
 		ports := explain.Clients{}.Ports(cluster, explain.Query{Service: service})
 		if len(ports) == 0 {
-			t.Fatalf("explain knows no %s", service)
+			t.Fatalf("explain lacks %s", service)
 		}
 		port, asked := &ports[0], asks(node.Name)
 		choice := &port.Cluster
@@ -106,7 +106,7 @@ func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 			service := &report.Services[i]
 			compared[compare(t, seed, objects, service)]++
 			if listed := shareOfEvacuated(report, service.Service); listed != service.Outlooks[0].evacuated {
-				t.Errorf("seed %d, %s: the list says %v, want %v", seed, service.Service, listed, service.Outlooks[0].evacuated)
+				t.Errorf("seed %d, %s: the list has %v, want %v", seed, service.Service, listed, service.Outlooks[0].evacuated)
 			} else if listed > 0 {
 				compared["only evacuated"]++
 			}

@@ -205,7 +205,7 @@ func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
 	f.rejected = append(f.rejected, problems(convert.Services, object, errs)...)
 	switch {
 	case len(errs) > 0:
-		return nil, "it is refused"
+		return nil, "it is invalid"
 	case read != nil:
 		return read, ""
 	case object.Spec.ClusterIP != corev1.ClusterIPNone || object.Spec.Type == corev1.ServiceTypeExternalName ||
@@ -217,7 +217,7 @@ func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
 	read, errs = convert.Service(withKeys, f.view)
 	f.rejected = append(f.rejected, problems(convert.Services, object, errs)...)
 	if read == nil {
-		return nil, "it is refused"
+		return nil, "it is invalid"
 	}
 	read.Topology = policy.Topology{}
 	return read, ""
@@ -242,13 +242,13 @@ func (f *forecaster) equivalentSetting(
 	case read.InternalTrafficLocal:
 		return "internalTrafficPolicy: Local keeps connections on the node, whatever else is set", Now
 	case setting.needsHints() && read.IsHeadless:
-		return "DNS follows topology keys, and no hints", None
+		return "DNS follows topology keys, but not hints", None
 	case setting.needsHints() && (len(object.Spec.Selector) == 0 || !slices.ContainsFunc(written, isWrittenByController)):
 		return "no controller writes hints into the EndpointSlices of this Service", None
 	case setting.isMeasured && read.IsHeadless:
-		return "nobody counts who dials a headless Service, so a bound on it is planned with assumed demand", policy.FormatMaxLoad(setting.bound)
+		return "connections to a headless Service are not counted, so a bound is planned with assumed demand", policy.FormatMaxLoad(setting.bound)
 	case setting.bound > 0 && read.ExternalTrafficLocal:
-		return "a bound has no effect beside externalTrafficPolicy: Local", Now
+		return "a bound has no effect with externalTrafficPolicy: Local", Now
 	}
 	return "", ""
 }

@@ -35,7 +35,7 @@ func (r *Report) Violations(limits Limits) []string {
 	return sentences
 }
 
-// unknownZonesText says that the zones of a part are unknown.
+// unknownZonesText states which part has unknown zones; it is empty if there is none.
 func unknownZonesText(part float64) string {
 	if part == 0 {
 		return ""
@@ -52,7 +52,7 @@ func ParseLoad(text string) (float64, error) {
 	case times <= 0:
 		return 0, errors.New("must be more than 0")
 	case times >= suspiciousLoad && !strings.HasSuffix(text, "%"):
-		return 0, fmt.Errorf("it is so many times the mean; did you mean %s%%?", text)
+		return 0, fmt.Errorf("it is a multiple of the mean; did you mean %s%%?", text)
 	}
 	return times, nil
 }
@@ -79,7 +79,7 @@ func parseNumber(text string) (float64, error) {
 	digits, isPercent := strings.CutSuffix(text, "%")
 	number, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
-		return 0, errors.New("it is neither a number nor a percentage")
+		return 0, errors.New("must be a number or a percentage")
 	}
 	if isPercent {
 		number /= 100

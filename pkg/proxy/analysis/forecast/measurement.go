@@ -126,11 +126,11 @@ func (m *Measurement) missingParts() (sentences []string) {
 		}
 	}
 	if len(missing) > 0 {
-		sentences = append(sentences, fmt.Sprintf("%s lacks %d of %d Nodes (%s): the forecast is without their connections. For a Node that "+
-			"opens none, the value is 0.", m.from, len(missing), len(m.locations.linux), explain.ListOrCount(missing)))
+		sentences = append(sentences, fmt.Sprintf("%s lacks %d of %d Nodes (%s): the forecast does not include their connections. For a Node "+
+			"without connections, the value is 0.", m.from, len(missing), len(m.locations.linux), explain.ListOrCount(missing)))
 	}
 	if len(m.unknown) > 0 {
-		sentences = append(sentences, fmt.Sprintf("%s of the demand in %s is left out, because there is no Node and no zone of this name: %s.",
+		sentences = append(sentences, fmt.Sprintf("%s of the demand in %s is omitted, because there is no Node and no zone of this name: %s.",
 			percent(explain.Rounded(m.unknownPart)), m.from, explain.ListOrCount(m.unknown)))
 	}
 	return sentences
@@ -162,7 +162,7 @@ func (m *Measurement) missingServices(query explain.Query, forecast []Service) (
 	if query != (explain.Query{}) {
 		whose = "these Services in"
 	}
-	return []string{fmt.Sprintf("%s of the demand on %s %s is left out, because they do not exist or are not served: %s.",
+	return []string{fmt.Sprintf("%s of the demand on %s %s is omitted, because they do not exist or are not served: %s.",
 		percent(explain.Rounded(left/all)), whose, m.from, explain.ListOrCount(names))}
 }
 
@@ -245,12 +245,12 @@ func (f *forecaster) demandText(services []Service) string {
 	case f.demand != nil:
 		says := f.demand.text(services)
 		if len(measured) > 0 {
-			says += fmt.Sprintf(" ServiceDemands do not count for that; bounds with %s: %s are planned with them, as the proxies do.",
+			says += fmt.Sprintf(" ServiceDemands do not affect it; bounds with %s: %s are planned with them, as the proxies do.",
 				policy.DemandSourceAnnotation, policy.Measured)
 		}
 		return says
 	case len(measured) > 0:
-		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of %s (%s), measured since %s; of others e%s", len(measured),
+		return fmt.Sprintf("Demand is from ServiceDemands for %d of %s (%s), measured since %s; for others e%s", len(measured),
 			sanitize.Count(len(services), "Service"), explain.ListOrCount(measured), oldest.UTC().Format("2006-01-02 15:04 UTC"), assumed)
 	}
 	return "E" + assumed
@@ -265,13 +265,13 @@ func (m *Measurement) text(services []Service) string {
 	}
 	switch others := len(services) - len(measured); {
 	case len(m.byService) == 0:
-		return fmt.Sprintf("Nodes ask as %s says.", m.from)
+		return fmt.Sprintf("Demand is from %s.", m.from)
 	case len(measured) == 0:
-		return fmt.Sprintf("%s has no demand on single ones of these: Nodes ask as it says of all Services together.", m.from)
+		return fmt.Sprintf("%s has no demand on any of these Services: its demand on all Services together is used.", m.from)
 	case others == 0:
-		return fmt.Sprintf("Nodes ask as %s says of each Service. In sums, Services are weighted by that demand.", m.from)
+		return fmt.Sprintf("Demand is from %s, for each Service. In sums, Services are weighted by that demand.", m.from)
 	default:
-		return fmt.Sprintf("Nodes ask as %s says: of %s as it says of each, and of %s as of all together. In sums, Services are weighted by "+
-			"their own demand there; those others have none.", m.from, explain.ListOrCount(measured), sanitize.Count(others, "other"))
+		return fmt.Sprintf("Demand is from %s: for %s that on each, and for %s that on all Services together. In sums, Services are weighted "+
+			"by their own demand there; those others have none.", m.from, explain.ListOrCount(measured), sanitize.Count(others, "other"))
 	}
 }

@@ -173,7 +173,7 @@ func TestTotalsAreWeightedByDemand(t *testing.T) {
 	}
 	services = services[1:2]
 	if diff := cmp.Diff([]float64{1}, weights()); diff != "" {
-		t.Errorf("nothing was measured of it (-want +got):\n%s", diff)
+		t.Errorf("without measured demand on it (-want +got):\n%s", diff)
 	}
 	f.demand = nil
 	services = []Service{{Service: "shop/api"}, {Service: "shop/web"}}
@@ -191,7 +191,7 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 		node.Name, node.Labels = fmt.Sprint("node-", i), map[string]string{string(policy.Zone): zone}
 		cluster.nodes = append(cluster.nodes, node)
 	}
-	const zero = ": the forecast is without their connections. For a Node that opens none, the value is 0."
+	const zero = ": the forecast does not include their connections. For a Node without connections, the value is 0."
 	for name, c := range map[string]struct {
 		all       Weights
 		byService map[string]Weights
@@ -206,19 +206,19 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 			"demand.json lacks 5 of 6 Nodes (node-0, node-1, node-2 and 2 more)" + zero,
 		}},
 		"names of nothing here": {Weights{"a": 1, "b": 1, "node-4": 1, "node-5": 0, "node-9": 1}, nil, explain.Query{}, []string{
-			"25 % of the demand in demand.json is left out, because there is no Node and no zone of this name: node-9.",
+			"25 % of the demand in demand.json is omitted, because there is no Node and no zone of this name: node-9.",
 		}},
 		"Services": {
 			Weights{"a": 6, "b": 2, "node-4": 0, "node-5": 0},
 			map[string]Weights{"shop/web": {"a": 5}, "shop/gone": {"a": 1}, "ops/gone": {"b": 2}, "ops/silent": {"b": 0}}, explain.Query{}, []string{
-				"38 % of the demand on Services in demand.json is left out, because they do not exist or are not served: ops/gone, shop/gone.",
+				"38 % of the demand on Services in demand.json is omitted, because they do not exist or are not served: ops/gone, shop/gone.",
 			},
 		},
 		"Services of a selection": {
 			Weights{"a": 6, "b": 2, "node-4": 0, "node-5": 0},
 			map[string]Weights{"shop/web": {"a": 4}, "shop/gone": {"a": 2}, "ops/gone": {"b": 2}},
 			explain.Query{Service: model.ObjectName{Namespace: "shop"}}, []string{
-				"33 % of the demand on these Services in demand.json is left out, because they do not exist or are not served: shop/gone.",
+				"33 % of the demand on these Services in demand.json is omitted, because they do not exist or are not served: shop/gone.",
 			},
 		},
 	} {
@@ -257,7 +257,7 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 			if isMissed := now.PlannedWith != "" && !now.keeps(bound); isMissed {
 				missed++
 				if !slices.ContainsFunc(service.Causes, func(c Problem) bool { return c.Code == boundMissed }) {
-					t.Errorf("seed %d: %s misses its bound, and nothing says why", seed, service.Service)
+					t.Errorf("seed %d: %s misses its bound, and no cause is reported", seed, service.Service)
 				}
 				if then := service.asMeasured; service.Advice == nil && then != nil && then.keeps(bound) && then.Refused <= now.Refused {
 					t.Errorf("seed %d: %s misses its bound, and what keeps it is not advised: %+v", seed, service.Service, then)
@@ -274,7 +274,7 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 			if service.Advice.Setting == policy.Measured {
 				promised = service.asMeasured
 				if row := service.projection("120%" + measured); row != nil && row.Note == "" && bound == 120 && row.Shares != promised.Shares {
-					t.Errorf("seed %d: %s: it promises %+v, and the row says %+v", seed, service.Service, promised, row)
+					t.Errorf("seed %d: %s: the advice promises %+v, and the row has %+v", seed, service.Service, promised, row)
 				}
 			}
 			if strings.Contains(service.Advice.Set, policy.DemandSourceAnnotation) {

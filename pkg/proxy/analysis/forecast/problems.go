@@ -80,7 +80,7 @@ func (f *forecaster) boundMissed(s *Service, read *model.Service) []Problem {
 	case !slices.Contains(read.Topology.Keys, policy.AnyNode):
 		why = "its topology keys allow some clients no other endpoints"
 	default:
-		why = "the endpoints that are left cannot keep it"
+		why = "the remaining endpoints cannot keep it"
 	}
 	return []Problem{{Code: boundMissed, Sentence: fmt.Sprintf("%s expects %s times the mean, more than its bound of %s allows: %s.",
 		now.Busiest.Endpoint, times(now.Busiest.Load), policy.FormatMaxLoad(bound), why)}}
@@ -152,7 +152,7 @@ func toPorts(service *model.Service, portions []endpointGroup, at int) string {
 func (f *forecaster) missingHintsReason(object *corev1.Service, read *model.Service) string {
 	written := f.slicesOf[nameOf(object)]
 	if !slices.ContainsFunc(written, isWrittenByController) {
-		return "Who writes these EndpointSlices writes no hints; the EndpointSlice controller of Kubernetes does."
+		return "The writer of these EndpointSlices sets no hints; the EndpointSlice controller of Kubernetes does."
 	}
 	hinted, whyNone := f.controllers.hint(object, written)
 	converted, _ := f.slicesIn(hinted)
@@ -160,7 +160,7 @@ func (f *forecaster) missingHintsReason(object *corev1.Service, read *model.Serv
 	lacking := slices.IndexFunc(portions, func(p endpointGroup) bool { return selection.MissingHints(read, p.endpoints) != "" })
 	if lacking < 0 {
 		return "kube-controller-manager writes them within seconds: it may be older than the setting, or have the feature gate off, " +
-			"or what is read here was printed before the Service had the setting."
+			"or these objects were read before the Service had the setting."
 	}
 	sentence := "kube-controller-manager writes none"
 	if whyNone != "" {
@@ -182,7 +182,7 @@ func (r *Report) addHintNotes() {
 	}
 	if without > 1 {
 		r.Notes = append(r.Notes,
-			fmt.Sprintf("%d Services have a setting that works through hints in EndpointSlices, and there are none, or too few.", without))
+			fmt.Sprintf("%d Services have a setting that works through hints in EndpointSlices, but there are none, or too few.", without))
 	}
 }
 
@@ -196,7 +196,7 @@ func (r *Report) addLabelNotes(nodes []model.Node) {
 		}
 	}
 	if slices.Sort(others); len(others) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("Clients on Nodes that do not run Linux (label %s) follow another proxy, and are not "+
+		r.Notes = append(r.Notes, fmt.Sprintf("Clients on Nodes that do not run Linux (label %s) use another proxy, and are not "+
 			"counted here: %d of %s (%s).", policy.OSLabel, len(others), sanitize.Count(len(nodes), "Node"), explain.ListOrCount(others)))
 	}
 	for _, label := range []struct {
@@ -215,7 +215,7 @@ func (r *Report) addLabelNotes(nodes []model.Node) {
 			r.Notes = append(r.Notes, fmt.Sprintf("No Node has the label %s, so it is unknown what stays in a %s.", label.key, label.what))
 		case len(names) > 0:
 			slices.Sort(names)
-			r.Notes = append(r.Notes, fmt.Sprintf("In no %s, without the label %s: %d of %s (%s).",
+			r.Notes = append(r.Notes, fmt.Sprintf("In no %s, because the label %s is missing: %d of %s (%s).",
 				label.what, label.key, len(names), sanitize.Count(len(nodes), "Node"), explain.ListOrCount(names)))
 		}
 	}

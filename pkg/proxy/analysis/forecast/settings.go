@@ -47,10 +47,10 @@ func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 
 // demandNote explains settings that are planned with measured demand. Proxies do not know the content of a file.
 func (s Setting) demandNote(byFile bool) string {
-	note := fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %s. %q is planned with assumed demand, as "+
+	note := fmt.Sprintf("%q is a bound that is planned with measured demand, as with %s: %s. %q is planned with assumed demand, as "+
 		"without that annotation.", s.Name, policy.DemandSourceAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
 	if byFile {
-		note += " Proxies know nothing of the file of --demand: they need ServiceDemands with that demand, by zone, which come from the " +
+		note += " Proxies do not read the file of --demand: they need ServiceDemands with that demand, by zone, which come from the " +
 			"component demand of the webhook's manifests."
 	}
 	return note

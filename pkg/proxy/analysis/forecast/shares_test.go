@@ -30,7 +30,7 @@ func TestAllSharesMakeOne(t *testing.T) {
 				t.Errorf("seed %d: %s: %v in all: %+v", seed, what, sum, *s)
 			}
 			if s.Node > s.Zone+1e-7 || s.Zone > s.Region+1e-7 || s.Region > 1-s.Refused+1e-7 {
-				t.Errorf("seed %d: %s: what is nearer is more: %+v", seed, what, *s)
+				t.Errorf("seed %d: %s: a smaller area has a larger share: %+v", seed, what, *s)
 			}
 			for _, part := range s.parts() {
 				if math.Signbit(*part) {
@@ -150,7 +150,7 @@ func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 		}
 	}
 	if followed["PreferSameZone"] < 20 || followed["120%"] < 30 || taken < 5 {
-		t.Errorf("followed: %v; %d took something away", followed, taken)
+		t.Errorf("followed: %v; %d removed a setting", followed, taken)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 			}
 			compared++
 			if ratio := (1 - now.Refused) / (1 - then.Refused); !isAbout(sum(now.Loads)/sum(then.Loads), ratio) {
-				t.Errorf("seed %d: %s: loads %v, then %v, and what is answered grows by %v",
+				t.Errorf("seed %d: %s: loads %v, then %v, and the served connections grow by a factor of %v",
 					seed, was.Services[i].Service, then.Loads, now.Loads, ratio)
 			}
 			for e := range now.Loads {

@@ -44,10 +44,10 @@ func (w *whyQuery) steps(decision selection.Decision, endpoint *model.PortEndpoi
 			delete(c.demotions, model.DemotionKey{Node: endpoint.Node, Reason: model.Unreachable})
 			return nil
 		})
-		add(answers, 1, false, "bring %s back, so that it answers %s", endpoint.Node, w.node)
+		add(answers, 1, false, "make %s reachable from %s", endpoint.Node, w.node)
 	case endpoint.Demotion != nil:
 		label := endpoint.Demotion.Reason.Label()
-		add(setLabel(endpoint.Node, label, ""), 1, false, "take the label %s from %s", label, endpoint.Node)
+		add(setLabel(endpoint.Node, label, ""), 1, false, "remove the label %s from %s", label, endpoint.Node)
 	}
 	w.labelSteps(decision, endpoint, add)
 	w.settingSteps(decision, add)
@@ -149,7 +149,7 @@ func (w *whyQuery) hintStep(add addFunc) {
 			c.slicesOf[w.service] = endpointsIn(c.slicesOf[w.service], func(e *discoveryv1.Endpoint) { e.Hints = nil })
 			return nil
 		})
-		add(without, len(names), false, "take the hints out of EndpointSlice %s", strings.Join(names, ", "))
+		add(without, len(names), false, "remove the hints from EndpointSlice %s", strings.Join(names, ", "))
 	}
 }
 

@@ -149,7 +149,7 @@ func (r *Report) whole() string {
 func (p *printer) notes(report *Report) {
 	notes := slices.Concat(report.Incomplete, report.Notes)
 	if unknown := report.Settings[0].UnknownZones; unknown > 0 && report.NodesWithoutZone < report.Nodes {
-		notes = append(notes, fmt.Sprintf("%s of the connections come from, or go to, what is in no known zone.", percent(unknown)))
+		notes = append(notes, fmt.Sprintf("%s of the connections come from, or go to, an unknown zone.", percent(unknown)))
 	}
 	for i, note := range notes {
 		if i == 0 {
@@ -178,8 +178,8 @@ func (s *Service) hasSuggestions() int {
 }
 
 func (p *printer) services(report *Report, most int) {
-	p.f("\nEach Service: what stays in the zone, and the busiest endpoint, times the mean. Those come first of which most is " +
-		"refused, then those for which something can be done, then those of which most leaves the zone now.\n\n")
+	p.f("\nEach Service: the share that stays in the zone, and the load of the busiest endpoint, times the mean. Those with the largest " +
+		"refused share come first, then those with suggestions, then those with the largest share that leaves the zone now.\n\n")
 	services := sorted(report.Services)
 	p.table(func(line func(...string)) {
 		head := []string{"SERVICE", "ENDPOINTS"}
@@ -364,7 +364,7 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	})
 	p.more(len(different), most)
 	if same := len(after.Services) - len(different); same > 0 {
-		p.f("\n%s as before.\n", sanitize.Count(same, "other Service"))
+		p.f("\n%s unchanged.\n", sanitize.Count(same, "other Service"))
 	}
 	p.newlyRefused(different, most)
 	return p.err

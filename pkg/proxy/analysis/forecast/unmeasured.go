@@ -32,7 +32,7 @@ func (f *forecaster) unmeasuredNote() string {
 				"manifests measures and publishes them."
 		}
 	}
-	return fmt.Sprintf("%s%s %s planned so in spite of %s: %s. To see what it would be with numbers of your own: without what-ifs, "+
-		"'forecast --demand FILE' compares a bound with one that is planned as FILE says.",
+	return fmt.Sprintf("%s%s %s planned with assumed demand in spite of %s: %s. To plan with numbers of your own: without what-ifs, "+
+		"'forecast --demand FILE' compares a bound with one that is planned with FILE.",
 		f.assumed, next, bounds, policy.DemandSourceAnnotation, policy.Measured)
 }

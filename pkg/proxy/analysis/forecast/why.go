@@ -70,7 +70,7 @@ func (c Cluster) ExplainEndpoint(node string, query explain.Query, target string
 	}
 	read, errs := convert.Service(service, c.view)
 	if len(errs) > 0 {
-		return nil, nil, fmt.Errorf("service %s is refused: %w", query.Service, errs.ToAggregate())
+		return nil, nil, fmt.Errorf("service %s is invalid: %w", query.Service, errs.ToAggregate())
 	}
 	explanations, err := c.reasons(node, query, target, now)
 	_, _, rejected := c.nodeState(now)

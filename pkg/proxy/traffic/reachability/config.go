@@ -3,8 +3,8 @@ package reachability
 import "time"
 
 const (
-	// minAge is how long a connection must stay unreplied to count.
-	minAge = 400 * time.Millisecond
+	// MinAge is how long a connection must stay unreplied to count.
+	MinAge = 400 * time.Millisecond
 	// timeout is how long a node has to reply; shortTimeout applies if the last reply of each of its ports took less than
 	// fastRTT.
 	timeout, shortTimeout, fastRTT = 2 * time.Second, time.Second, 100 * time.Millisecond
@@ -28,8 +28,11 @@ const (
 	kubeletEvery = time.Minute
 	// baselineWithin is the longest time until a node is probed for the first time. In small clusters it is baselineEach
 	// per node, but at least a second. So even if all proxies start at once, no node is probed more often than in the
-	// largest cluster. baselineEvery is the interval of later probes while nothing is wrong.
-	baselineWithin, baselineEach, baselineEvery = time.Minute, time.Minute / 5000, time.Hour
+	// largest cluster. baselineEvery is the interval of later probes while nothing is wrong. A missing or slow baseline is
+	// recorded again after baselineRetry, and each time after twice the time: a node or a proxy that has just started
+	// replies slowly, and suspicions of slow nodes take twice as long.
+	baselineWithin, baselineEach = time.Minute, time.Minute / 5000
+	baselineEvery, baselineRetry = time.Hour, 10 * time.Second
 	// maxBaselineBurst limits the nodes that are probed per second to record their baseline.
 	maxBaselineBurst = 128
 	// ejectedEvery is the interval of probes of an ejected node, if the budget allows. repliedEvery is how often the

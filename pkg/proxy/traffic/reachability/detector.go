@@ -22,8 +22,7 @@ type Detector struct {
 	names     []string         // node names, sorted
 	active    map[string]*node // suspected or ejected nodes
 	servers   []server
-	firstSeen map[Flow]time.Time // when each unreplied connection was first seen
-	suspects  map[string]int     // number of suspicious connections, by node that is not suspected yet
+	suspects  map[string]int // number of suspicious connections, by node that is not suspected yet
 	controls  controls
 	isolation *time.Time // since when this node is isolated; nil if it is not
 	inFlight  map[uint64]inFlight
@@ -151,29 +150,15 @@ func (d *Detector) removeNode(n *node) {
 	}
 }
 
-// ReportUnreplied records all unreplied connections of a scan, and the nodes whose link-layer address neighbour
-// discovery does not find. A connection that was first seen at least minAge ago makes the node of its endpoint
-// suspicious.
-func (d *Detector) ReportUnreplied(now time.Time, flows []Flow, notFound []string) {
+// ReportUnreplied records which nodes a scan found: each once for a connection that stays unreplied for MinAge, and once
+// if neighbour discovery does not find its link-layer address.
+func (d *Detector) ReportUnreplied(nodes []string) {
 	clear(d.suspects)
-	firstSeen := make(map[Flow]time.Time, len(flows))
-	for _, flow := range flows {
-		first, isOld := d.firstSeen[flow]
-		if !isOld {
-			first = now
-		}
-		if firstSeen[flow] = first; now.Sub(first) >= minAge {
-			d.suspects[flow.Node]++
+	for _, name := range nodes {
+		if n := d.nodes[name]; n != nil && n.suspicion == nil && n.ejection == nil && n.best() != NoReply {
+			d.suspects[name]++
 		}
 	}
-	d.firstSeen = firstSeen
-	for _, name := range notFound {
-		d.suspects[name]++
-	}
-	maps.DeleteFunc(d.suspects, func(name string, _ int) bool {
-		n := d.nodes[name]
-		return n == nil || n.suspicion != nil || n.ejection != nil || n.best() == NoReply
-	})
 }
 
 // ReportProbe records the result of a probe and its round-trip time. Every probe must get a result.
@@ -197,17 +182,14 @@ func (d *Detector) ReportProbe(now time.Time, id uint64, result ProbeResult, rtt
 	case n.ejection != nil:
 	case result != NoReply:
 		n.recordReply(now, probe.port, result, rtt)
-		if n.onlyKubelet { // the other ports may be closed for good, or the node was unreachable for a moment
-			n.nextBaseline = now
-		}
 		if n.suspicion != nil {
 			d.conclude(now, n, Replied)
 		}
 	case n.suspicion != nil && n.suspicion == probe.suspicion:
 		n.suspicion.unreplied++
-	case probe.isBaseline && n.best() == NoReply:
-		n.nextBaseline = now.Add(min(baselineWithin<<n.baselineTries, baselineEvery))
-		n.baselineTries = min(n.baselineTries+1, 6)
+	}
+	if n != nil && n.ejection == nil && (result != NoReply || n.best() == NoReply) {
+		n.retryBaseline(now, len(d.nodes))
 	}
 }
 

@@ -386,7 +386,7 @@ func TestOneClientIsNoProof(t *testing.T) {
 func TestANodeThatTheLinkDoesNotFind(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.nodes[0].up = until(w.now)
-	w.detector.ReportUnreplied(w.clock(), nil, []string{"n0", "absent"})
+	w.detector.ReportUnreplied([]string{"n0", "absent"})
 	w.step()
 	w.run(1200 * time.Millisecond)
 	if at, out := w.out["n0"]; !out || len(w.outs) != 1 {

@@ -117,18 +117,15 @@ func (l *model) do(what byte) {
 	}
 }
 
-// scan reports connections to the nodes whose bits are set in a mask.
+// scan reports a connection to each node whose bit is set in a mask.
 func (l *model) scan(mask byte) {
-	var flows []reachability.Flow
+	var nodes []string
 	for i := range 5 {
 		if mask&(1<<i) != 0 {
-			flows = append(flows, reachability.Flow{
-				ID: uint32(i), Client: netip.AddrFrom4([4]byte{10, 0, 0, byte(l.now.Minute())}), Node: fmt.Sprintf("n%d", i),
-				Endpoint: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), 80),
-			})
+			nodes = append(nodes, fmt.Sprintf("n%d", i))
 		}
 	}
-	l.detector.ReportUnreplied(l.now, flows, nil)
+	l.detector.ReportUnreplied(nodes)
 }
 
 // setTargets adds or removes a node, or changes its address.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/fnv"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -35,7 +36,7 @@ type node struct {
 	baselines     [kubeletPort]baseline
 	lastReply     time.Time
 	nextBaseline  time.Time
-	baselineTries int // consecutive baseline probes without a reply
+	baselineTries int // how often it was recorded again because it was slow or missing
 	suspicion     *suspicion
 	lastSuspicion time.Time // when the last suspicion began
 	lastKubelet   time.Time // when its kubelet was probed
@@ -108,17 +109,26 @@ func (n *node) maySuspect(now time.Time) bool {
 
 // isFast reports whether all ports that used to reply did so within fastRTT.
 func (n *node) isFast() bool {
-	for _, baseline := range n.baselines {
-		if baseline.result != NoReply && baseline.rtt >= fastRTT {
-			return false
-		}
+	return n.best() != NoReply && !slices.ContainsFunc(n.baselines[:], func(b baseline) bool { return b.rtt >= fastRTT })
+}
+
+// retryBaseline sets when a baseline that is missing or slow is recorded again, in a cluster with this many nodes: at
+// once if only the kubelet replied, because the node may have been unreachable for a moment, else with a backoff.
+func (n *node) retryBaseline(now time.Time, nodes int) {
+	retry := now.Add(min(max(baselineRetry, firstBaselines(nodes))<<n.baselineTries, baselineEvery))
+	switch {
+	case n.onlyKubelet:
+		n.nextBaseline = now
+	case n.isFast():
+		n.baselineTries = 0
+	case retry.Before(n.nextBaseline):
+		n.nextBaseline, n.baselineTries = retry, min(n.baselineTries+1, 9)
 	}
-	return true
 }
 
 // recordReply records a reply from a port.
 func (n *node) recordReply(now time.Time, from port, result ProbeResult, rtt time.Duration) {
-	n.lastReply, n.baselineTries, n.onlyKubelet = now, 0, from == kubeletPort
+	n.lastReply, n.onlyKubelet = now, from == kubeletPort
 	if int(from) < len(n.baselines) {
 		baseline := &n.baselines[from]
 		baseline.result, baseline.rtt = max(baseline.result, result), rtt

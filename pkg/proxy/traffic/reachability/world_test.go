@@ -264,16 +264,16 @@ func (w *world) deliverReplies() {
 	}
 }
 
-// scan reports all unreplied connections.
+// scan reports the connections that a list 0.4 s ago contained, and that are still unreplied.
 func (w *world) scan() {
-	var flows []reachability.Flow
+	var nodes []string
 	w.flows = slices.DeleteFunc(w.flows, func(f *flow) bool { return w.now-f.began >= 180*time.Second })
 	for _, f := range w.flows {
-		if w.now-f.began < 120*time.Second && (f.repliedAt < 0 || f.repliedAt > w.now) {
-			flows = append(flows, f.Flow)
+		if age := w.now - f.began; age >= reachability.MinAge && age < 120*time.Second && (f.repliedAt < 0 || f.repliedAt > w.now) {
+			nodes = append(nodes, f.Node)
 		}
 	}
-	w.detector.ReportUnreplied(w.clock(), flows, nil)
+	w.detector.ReportUnreplied(nodes)
 }
 
 func (w *world) step() {

@@ -177,27 +177,22 @@ func (p *Prober) report(change func()) {
 	p.changed.Notify()
 }
 
-// reportScan passes each detector the connections to the nodes that are probed in its family. The caller must hold the
-// mutex.
+// reportScan passes each detector the nodes that are probed in its family. The caller must hold the mutex.
 func (p *Prober) reportScan(scan Scan) {
-	flows, notFound := map[model.Family][]reachability.Flow{}, map[model.Family][]string{}
-	for family, found := range scan.flows {
-		for _, flow := range found {
-			probed := p.probedIn(flow.Node, family)
-			flows[probed] = append(flows[probed], flow)
-		}
+	nodes := map[model.Family][]string{}
+	for to, entries := range scan.unreplied {
+		probed := p.probedIn(to.node, to.family)
+		nodes[probed] = append(nodes[probed], slices.Repeat([]string{to.node}, len(entries))...)
 	}
-	if len(scan.notFound) > 0 {
-		for name, node := range p.nodes {
-			for family, addr := range node {
-				if scan.notFound[addr] {
-					notFound[model.Family(family)] = append(notFound[model.Family(family)], name)
-				}
+	for name, node := range p.nodes {
+		for family, addr := range node {
+			if scan.notFound[addr] {
+				nodes[model.Family(family)] = append(nodes[model.Family(family)], name)
 			}
 		}
 	}
 	for family, detector := range p.detectors {
-		detector.ReportUnreplied(time.Now(), flows[family], notFound[family])
+		detector.ReportUnreplied(nodes[family])
 	}
 }
 

@@ -3,9 +3,12 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/kernel/conntrack"
@@ -14,20 +17,27 @@ import (
 )
 
 // maxEntries limits the unreplied connections that a scan reads: a flood does not need to be read completely.
-const maxEntries = 8192
+// maxRechecked limits those to one node that it reads again.
+const maxEntries, maxRechecked = 8192, 4
 
 // Scan is the result of one scan.
 type Scan struct {
 	Unreplied int // connections to Services among the entries read
-	flows     map[model.Family][]reachability.Flow
+	unreplied map[target][]conntrack.Entry
 	notFound  map[netip.Addr]bool // addresses that neighbour discovery does not find
 	isRead    bool                // reports whether the connections were listed
 }
 
-// scan lists the translated connections that have no reply. If there are any, it also lists the addresses that
-// neighbour discovery does not find.
+// target is the node and the family of connections.
+type target struct {
+	node   string
+	family model.Family
+}
+
+// scan finds translated connections that stay unreplied for MinAge. If it finds any without a reply, it also lists the
+// addresses that neighbour discovery does not find.
 func (p *Prober) scan(ctx context.Context) (Scan, error) {
-	found := Scan{flows: map[model.Family][]reachability.Flow{}}
+	found := Scan{unreplied: map[target][]conntrack.Entry{}}
 	snapshot := p.Index.Snapshot()
 	if snapshot == nil {
 		return found, nil
@@ -38,8 +48,10 @@ func (p *Prober) scan(ctx context.Context) (Scan, error) {
 		read++
 		if flow, isOurs := flowOf(e, snapshot); isOurs {
 			found.Unreplied++
-			family := model.FamilyOf(flow.Endpoint.Addr())
-			found.flows[family] = append(found.flows[family], flow)
+			to := target{flow.Node, model.FamilyOf(flow.Endpoint.Addr())}
+			if entries := found.unreplied[to]; len(entries) < maxRechecked {
+				found.unreplied[to] = append(entries, *e)
+			}
 		}
 		return read < maxEntries
 	})
@@ -47,9 +59,27 @@ func (p *Prober) scan(ctx context.Context) (Scan, error) {
 		err = nil
 	}
 	if found.isRead = err == nil; found.isRead && found.Unreplied > 0 {
-		found.notFound, err = p.notFound()
+		err = p.recheck(ctx, &found)
 	}
 	return found, err
+}
+
+// recheck waits for MinAge, and reads the entries again one by one: the next list may have to wait for two seconds.
+func (p *Prober) recheck(ctx context.Context, found *Scan) (err error) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(reachability.MinAge):
+	}
+	for to, entries := range found.unreplied {
+		found.unreplied[to] = slices.DeleteFunc(entries, func(e conntrack.Entry) bool {
+			now, isThere, failed := p.Table.Get(&e)
+			err = cmp.Or(err, failed)
+			return !isThere || now.Status&conntrack.SeenReply != 0
+		})
+	}
+	notFound, failed := p.notFound()
+	found.notFound = notFound
+	return cmp.Or(err, failed)
 }
 
 // flowOf returns an entry as a Flow. It reports false unless our tables translated it to a current endpoint.

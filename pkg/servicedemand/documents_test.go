@@ -17,7 +17,7 @@ func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 	half, seconds := words[FreshFor/2], fmt.Sprintf("%.0f", (FreshFor/2).Seconds())
 	for file, sentences := range map[string][]string{
 		"manifests/webhook/README.md": {
-			"not renewed for " + FreshForText + " the objects no longer count",
+			"not renewed for " + FreshForText + ", the objects expire",
 			"`VicinityDemandStale` of the proxies fires " + half + " before that",
 		},
 		"manifests/monitoring/runbook.md": {

@@ -34,7 +34,7 @@ func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 		"manifests/monitoring/proxy/grafana-dashboard.json":  {"From " + FreshForText + " on it counts no more"},
 		"manifests/monitoring/webhook/prometheus-rules.yaml": {"assumed demand after " + FreshForText + "."},
 		"manifests/monitoring/webhook/prometheusrule.yaml":   {"assumed demand after " + FreshForText + "."},
-		"pkg/proxy/report/metrics/README.md":                 {"From " + FreshForText + " on it counts no more"},
+		"pkg/proxy/report/metrics/README.md":                 {"Measured demand expires after " + FreshForText},
 	} {
 		text, err := os.ReadFile("../../" + file)
 		if err != nil {

@@ -17,7 +17,7 @@ func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 	half, seconds := words[FreshFor/2], fmt.Sprintf("%.0f", (FreshFor/2).Seconds())
 	for file, sentences := range map[string][]string{
 		"manifests/webhook/README.md": {
-			"not renewed for " + FreshForText + " the objects no longer count",
+			"not renewed for " + FreshForText + ", the objects expire",
 			"`VicinityDemandStale` of the proxies fires " + half + " before that",
 		},
 		"manifests/monitoring/runbook.md": {
@@ -34,7 +34,7 @@ func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 		"manifests/monitoring/proxy/grafana-dashboard.json":  {"From " + FreshForText + " on it counts no more"},
 		"manifests/monitoring/webhook/prometheus-rules.yaml": {"assumed demand after " + FreshForText + "."},
 		"manifests/monitoring/webhook/prometheusrule.yaml":   {"assumed demand after " + FreshForText + "."},
-		"pkg/proxy/report/metrics/README.md":                 {"From " + FreshForText + " on it counts no more"},
+		"pkg/proxy/report/metrics/README.md":                 {"Measured demand expires after " + FreshForText},
 	} {
 		text, err := os.ReadFile("../../" + file)
 		if err != nil {

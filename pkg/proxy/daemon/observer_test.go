@@ -229,7 +229,7 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, _, _ := strings.Cut(string(text), "## What kube-proxy has, and we have not")
+	ours, _, _ := strings.Cut(string(text), "## kube-proxy metrics not provided")
 	o, moves := observing(t), map[string]bool{}
 	for _, step := range append(stepsThatMove(), clientsOfXDS) {
 		before := o.page()

@@ -44,8 +44,7 @@ var (
 	})
 	certificateExpiry = declare(row{
 		kind: gauge, name: "vicinity_webhook_certificate_expiry_timestamp_seconds", labels: []string{certificateLabel},
-		help: "Time at which the served certificate, and the authority that signed it, expire, in seconds since 1970; absent while " +
-			"there is none, or it is unknown.",
+		help: "Time at which the served certificate, and the authority that signed it, expire, in seconds since 1970; absent if unavailable.",
 	})
 	configurationValid = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_valid",
@@ -68,8 +67,7 @@ var (
 	})
 	topologyKeysSkipped = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_keys_unpublished",
-		help: "Number of topology keys in use that are not published: there are too many, or they changed too often. The log has keys " +
-			"and reasons.",
+		help:  "Number of topology keys in use that are not published: too many, or changed too often. The log has keys and reasons.",
 		start: initZero,
 	})
 	objectsWritten = declare(row{
@@ -79,7 +77,7 @@ var (
 	})
 	topologyLag = declare(row{
 		kind: histogram, name: "vicinity_webhook_topology_lag_seconds",
-		help:  "Time taken until a change of Nodes, or of the keys in use, was published.",
+		help:  "Time until a change of Nodes, or of the keys in use, was published.",
 		start: initZero,
 		// The first change waits one second for others.
 		buckets: []float64{0.5, 1, 1.25, 1.5, 2, 3, 5, 10, 30, 60, 300},
@@ -94,12 +92,11 @@ var (
 var (
 	demandOffBy = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_skew_ratio", labels: serviceLabels,
-		help: "Ratio of a zone's measured share of the demand on a Service to the share that load bounds assume; of the zone with the " +
-			"largest ratio.",
+		help: "Ratio of a zone's measured share of the demand on a Service to the share that load bounds assume; for the most skewed zone.",
 	})
 	demandConnections = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_connections_per_second", labels: serviceLabels,
-		help: "Number of new connections to a Service in a second, from all nodes.",
+		help: "Number of new connections per second to a Service, from all nodes.",
 	})
 	demandReporting = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_reporting_nodes_ratio",
@@ -107,7 +104,7 @@ var (
 	})
 	demandWaiting = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_queue_depth",
-		help:  "Number of ServiceDemands queued for writing: the budget has no room, or they were written too often.",
+		help:  "Number of ServiceDemands queued for writing: the budget is exhausted, or they were written too often.",
 		start: initZero,
 	})
 	demandWaitingSeconds = declare(row{
@@ -117,7 +114,7 @@ var (
 	})
 	demandChanges = declare(row{
 		kind: counter, name: "vicinity_webhook_demand_change_points_total",
-		help:  "Number of change points: clients of a Service moved or grew at once, and earlier measurements no longer count.",
+		help:  "Number of change points: a Service's clients moved or grew at once, so earlier measurements no longer count.",
 		start: initZero,
 	})
 )

@@ -164,7 +164,7 @@ var (
 	})
 	lastQueued = gauge(row{
 		name:   "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
-		help:   "Time at which a change last requested a sync, in seconds since 1970.",
+		help:   "Time at which a change, a repair or a retry last requested a sync, in seconds since 1970.",
 		labels: []string{familyLabel},
 	})
 	programmingDuration = histogram(row{
@@ -217,7 +217,7 @@ var (
 	ReachabilityTargets = gauge(row{
 		name: "vicinity_reachability_targets",
 		help: "Number of other nodes by state: reachable; unreachable, while others are reachable; or without_baseline: the node has " +
-			"never replied to a probe, so that missing replies prove nothing.",
+			"never replied to a probe, so missing replies prove nothing.",
 		labels: []string{familyLabel, stateLabel}, start: [][]string{families, {StateReachable, StateUnreachable, StateWithoutBaseline}},
 	})
 	NodeSuspicions = counter(row{
@@ -299,7 +299,7 @@ var (
 	})
 	OtherProxies = gauge(row{
 		name:   "vicinity_other_service_proxies",
-		help:   "Whether another service proxy has rules on this node that may translate connections first; the log says what to do.",
+		help:   "Whether another service proxy has rules on this node that may translate connections first; the log has the fix.",
 		labels: []string{proxyLabel}, start: [][]string{otherProxies},
 	})
 	EventsDropped = counterFunc(row{
@@ -312,7 +312,7 @@ var (
 	})
 	SyncQueueDepth = gauge(row{
 		name: "vicinity_sync_queue_depth",
-		help: "Number of Services with a queued change: large Services are written in steps, and many that change together in turns.",
+		help: "Number of Services with a queued change: large Services are written in steps, and many changes at once in batches.",
 	})
 	Services = gauge(row{
 		name: "vicinity_services",
@@ -331,14 +331,14 @@ var (
 	})
 	ExpectedTraffic = gaugeFunc(row{
 		name: "vicinity_expected_traffic_ratio",
-		help: "Share of this node's new connections that goes to endpoints which a topology key matches and no earlier key does: the " +
-			"mean over the Service ports with a load bound.",
+		help: "Planned share of this node's new connections to endpoints that this topology key is the first to match: the mean over " +
+			"load-bounded Service ports.",
 		labels: []string{keyLabel},
 	})
 	KernelSettingsUnmet = gaugeFunc(row{
 		name: "vicinity_kernel_settings_unmet",
 		help: "Whether a kernel setting differs from what the proxy needs, and the proxy cannot or may not change it; the log and " +
-			"'proxy status' say what to do.",
+			"'proxy status' have the fix.",
 		labels: []string{sysctlLabel},
 	})
 	EvacuatedNodes = gauge(row{
@@ -348,14 +348,14 @@ var (
 	})
 	StaleEntriesDeleted = counter(row{
 		name: "vicinity_conntrack_stale_entries_deleted_total",
-		help: "Number of conntrack entries of removed endpoints that were deleted, so that the client's next packet reaches another " +
-			"endpoint: unreplied ones, and closed ones, whose port a client may use again.",
+		help: "Number of deleted conntrack entries of removed endpoints: unreplied ones, and closed ones with a port that a client may " +
+			"reuse. The client's next packet reaches another endpoint.",
 		labels: []string{protocolLabel, stateLabel}, start: append(slices.Clip(connected), []string{FlowUnreplied, FlowClosed}),
 	})
 	ConntrackDumps = histogram(row{
 		name: "vicinity_conntrack_dump_duration_seconds",
-		help: "Time taken by conntrack dumps, each for all that need one at the time: complete, or truncated, because there were more " +
-			"entries than one dump reads.",
+		help: "Time taken by conntrack dumps, each shared by all users: complete, or truncated, because there were more entries than one " +
+			"dump reads.",
 		labels: []string{resultLabel}, start: [][]string{{DumpComplete, DumpTruncated}}, buckets: syncBuckets,
 	})
 	DNSRequests = counter(row{
@@ -370,7 +370,7 @@ var (
 	})
 	DNSServices = gaugeFunc(row{
 		name: "vicinity_dns_services",
-		help: "Number of headless Services that DNS answers for.",
+		help: "Number of headless Services that the proxy's DNS serves.",
 	})
 	XDSStreams = gaugeFunc(row{
 		name: "vicinity_xds_streams",
@@ -383,7 +383,7 @@ var (
 	XDSResponses = counterFunc(row{
 		name: "vicinity_xds_responses_total",
 		help: "Number of responses to clients of --xds-bind-address, by the type of resources: all that were sent, and those that a " +
-			"client nacked; it then keeps what it had. The log has its reason.",
+			"client nacked. The client then keeps its last state, and the log has its reason.",
 		labels: []string{typeLabel, resultLabel},
 	})
 	XDSRejected = counterFunc(row{
@@ -423,13 +423,13 @@ var (
 	})
 	ZoneTraffic = counterFunc(row{
 		name:   "vicinity_zone_traffic_bytes_total",
-		help:   "Number of bytes of these connections by this node's zone and the endpoint's; empty where it is unknown. " + late,
+		help:   "Number of bytes of these connections by this node's zone and the endpoint's; empty if unknown. " + late,
 		labels: zoneLabels,
 	})
 	ServiceConnections = counterFunc(row{
 		name: "vicinity_service_connections_total",
-		help: "Number of connections as in vicinity_connections_total, by Service, with --traffic-accounting=services; without a name those of " +
-			"Services beyond its number. " + late,
+		help: "Number of connections as in vicinity_connections_total, by Service, with --traffic-accounting=services; Services " +
+			"beyond its number count without a name. " + late,
 		labels: append(slices.Clone(serviceLabels), outcomeLabel),
 	})
 	ServiceTraffic = counterFunc(row{
@@ -439,10 +439,10 @@ var (
 	})
 	NotCounted = counterFunc(row{
 		name: "vicinity_accounting_not_counted_total",
-		help: "Number of connections that were not counted, or only in part. lost_end: their end came faster than it was read; of all " +
-			"connections of this node, to Services or not. other_program: that translated them, such as a port mapping. " +
-			"counters_reset: it set conntrack's counters to zero, and bytes are missing. no_counters: conntrack counted no bytes when " +
-			"they began.",
+		help: "Number of connections that were not counted, or only in part. lost_end: they ended faster than the proxy could read; of all " +
+			"connections of this node, to Services or not. other_program: another program translated them, such as a port mapping. " +
+			"counters_reset: another program reset conntrack's counters, and bytes are missing. no_counters: conntrack counted no " +
+			"bytes when they began.",
 		labels: []string{reasonLabel},
 	})
 )

@@ -46,9 +46,9 @@ func documented(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, _, found := strings.Cut(string(text), "## What kube-proxy has, and we have not")
+	ours, _, found := strings.Cut(string(text), "## kube-proxy metrics not provided")
 	if !found {
-		t.Fatal("README.md no longer has the section of what we have not")
+		t.Fatal("README.md no longer has the section of kube-proxy metrics that are not provided")
 	}
 	var names []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(ours, -1) {

@@ -29,7 +29,7 @@ type source struct {
 	files  []*ast.File
 }
 
-func TestNoPackageImportsWhatItMayNot(t *testing.T) {
+func TestImportRules(t *testing.T) {
 	for _, source := range sources(t) {
 		t.Run(source.folder, func(t *testing.T) {
 			for _, violation := range violations(source) {
@@ -64,24 +64,24 @@ func TestEveryPackageHasADocComment(t *testing.T) {
 	}
 }
 
-func TestEveryRuleNamesPackagesThatExist(t *testing.T) {
+func TestImportRulesMatchPackages(t *testing.T) {
 	all := sources(t)
 	for _, rule := range rules {
-		for _, pattern := range slices.Concat(rule.who, rule.but, rule.never, rule.only, rule.order) {
-			isThere := func(source source) bool {
+		for _, pattern := range slices.Concat(rule.packages, rule.exempt, rule.forbidden, rule.allowed, rule.order) {
+			matches := func(source source) bool {
 				return covers(pattern, source.folder) || slices.ContainsFunc(source.imports(), func(imported string) bool {
 					return covers(pattern+"/...", imported)
 				})
 			}
-			if !slices.ContainsFunc(all, isThere) {
+			if !slices.ContainsFunc(all, matches) {
 				t.Errorf("%s matches no package", pattern)
 			}
 		}
 	}
 }
 
-// TestTheTableOfRules compares the table in README.md with the rules.
-func TestTheTableOfRules(t *testing.T) {
+// TestReadmeHasImportRules compares the table in README.md with the rules.
+func TestReadmeHasImportRules(t *testing.T) {
 	golden.Tables(t, "README.md", map[string]string{"import rules": table()})
 }
 
@@ -108,14 +108,14 @@ func table() string {
 	table.WriteString("| packages | never import | because |\n|---|---|---|\n")
 	for _, rule := range rules {
 		if rule.order != nil {
-			fmt.Fprintf(&table, "| %s | packages of a later entry in this list | %s |\n", names(rule.order), rule.why)
+			fmt.Fprintf(&table, "| %s | packages of a later entry in this list | %s |\n", names(rule.order), rule.reason)
 			continue
 		}
-		never := except(names(rule.never), rule.only)
+		forbidden := except(names(rule.forbidden), rule.allowed)
 		if rule.pure {
-			never += "; clocks, logs, files, sockets, randomness"
+			forbidden += "; clocks, logs, files, sockets, randomness"
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s |\n", except(names(rule.who), rule.but), never, rule.why)
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", except(names(rule.packages), rule.exempt), forbidden, rule.reason)
 	}
 	return table.String()
 }
@@ -125,37 +125,37 @@ func violations(source source) []string {
 	var found []string
 	for _, rule := range rules {
 		if rule.order != nil {
-			found = append(found, upward(rule, source)...)
+			found = append(found, layerViolations(rule, source)...)
 			continue
 		}
-		if !coveredBy(rule.who, source.folder) || coveredBy(rule.but, source.folder) {
+		if !coveredBy(rule.packages, source.folder) || coveredBy(rule.exempt, source.folder) {
 			continue
 		}
 		for _, imported := range source.imports() {
-			ours, isOurs := strings.CutPrefix(imported, module)
-			if isOurs && ours != source.folder && coveredBy(rule.never, ours) && !coveredBy(rule.only, ours) ||
-				!isOurs && within(rule.never, imported) {
-				found = append(found, fmt.Sprintf("%s must not import %s: %s", source.folder, ours, rule.why))
+			local, isLocal := strings.CutPrefix(imported, module)
+			if isLocal && local != source.folder && coveredBy(rule.forbidden, local) && !coveredBy(rule.allowed, local) ||
+				!isLocal && within(rule.forbidden, imported) {
+				found = append(found, fmt.Sprintf("%s must not import %s: %s", source.folder, local, rule.reason))
 			}
 		}
 		if rule.pure {
-			found = append(found, impurities(source)...)
+			found = append(found, purityViolations(source)...)
 		}
 	}
 	return found
 }
 
-// upward lists a folder's imports of packages that come later in a rule's order.
-func upward(rule rule, source source) []string {
+// layerViolations lists a folder's imports of packages that come later in a rule's order.
+func layerViolations(rule rule, source source) []string {
 	var found []string
-	own, isOrdered := rank(rule.order, source.folder)
+	ownRank, isOrdered := rank(rule.order, source.folder)
 	for _, imported := range source.imports() {
-		ours, isOurs := strings.CutPrefix(imported, module)
-		if !isOurs || !isOrdered {
+		local, isLocal := strings.CutPrefix(imported, module)
+		if !isLocal || !isOrdered {
 			continue
 		}
-		if theirs, _ := rank(rule.order, ours); theirs > own {
-			found = append(found, fmt.Sprintf("%s must not import %s, a later layer: %s", source.folder, ours, rule.why))
+		if importedRank, _ := rank(rule.order, local); importedRank > ownRank {
+			found = append(found, fmt.Sprintf("%s must not import %s, a later layer: %s", source.folder, local, rule.reason))
 		}
 	}
 	return found
@@ -172,12 +172,12 @@ func rank(order []string, folder string) (position int, isOrdered bool) {
 	return position, isOrdered
 }
 
-// impurities lists the imports and the reads of clocks that a pure package must not have.
-func impurities(source source) []string {
+// purityViolations lists the imports and the reads of clocks that a pure package must not have.
+func purityViolations(source source) []string {
 	var found []string
 	for _, imported := range source.imports() {
-		if why, ok := impure[imported]; ok {
-			found = append(found, fmt.Sprintf("%s is pure and must not import %s: %s", source.folder, imported, why))
+		if reason, ok := impure[imported]; ok {
+			found = append(found, fmt.Sprintf("%s is pure and must not import %s: %s", source.folder, imported, reason))
 		}
 	}
 	for _, file := range source.files {
@@ -229,8 +229,8 @@ func covers(pattern, folder string) bool {
 	if pattern == "..." {
 		return true
 	}
-	parent, below := strings.CutSuffix(pattern, "/...")
-	return folder == parent || below && strings.HasPrefix(folder, parent+"/")
+	parent, includesSubfolders := strings.CutSuffix(pattern, "/...")
+	return folder == parent || includesSubfolders && strings.HasPrefix(folder, parent+"/")
 }
 
 func coveredBy(patterns []string, folder string) bool {

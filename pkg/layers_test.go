@@ -3,16 +3,16 @@ package pkg_test
 // rule forbids some packages to import others, of this module or of other modules. A pattern is a folder, or with /...
 // the folder and all below it.
 type rule struct {
-	who   []string
-	but   []string // those of them that are exempt
-	never []string
-	only  []string // exceptions of forbidden
+	packages  []string
+	exempt    []string // those of them that are exempt
+	forbidden []string
+	allowed   []string // exceptions of forbidden
 	// order replaces packages and forbidden: it lists all layers, and no package may import one of a later layer. A folder belongs
 	// to the longest pattern that covers it.
 	order []string
 	// pure is set for packages of functions of values: see impure.
-	pure bool
-	why  string
+	pure   bool
+	reason string
 }
 
 // rules are all import rules that the compiler does not enforce. README.md has them as a table, which
@@ -25,55 +25,55 @@ var rules = []rule{
 			"pkg/proxy/serve/...", "pkg/proxy/report/...", "pkg/proxy/syncer", "pkg/proxy/analysis/...", "pkg/proxy/daemon",
 			"pkg/testkit/...", "e2e/...", "cmd/...",
 		},
-		why: "a package imports only lower layers",
+		reason: "a package imports only lower layers",
 	},
 	{
-		who: []string{"pkg/proxy/..."}, never: []string{"pkg/webhook/..."},
-		why: "they are two programs; shared packages are outside of both",
+		packages: []string{"pkg/proxy/..."}, forbidden: []string{"pkg/webhook/..."},
+		reason: "they are two programs; shared packages are outside of both",
 	},
 	{
-		who: []string{"pkg/webhook/..."}, never: []string{"pkg/model", "pkg/selection/..."},
-		why: "the webhook needs only the settings that users write (`policy`), and no decisions of the proxy",
+		packages: []string{"pkg/webhook/..."}, forbidden: []string{"pkg/model", "pkg/selection/..."},
+		reason: "the webhook needs only the settings that users write (`policy`), and no decisions of the proxy",
 	},
 	{
-		who: []string{
+		packages: []string{
 			"pkg/fair", "pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset",
 			"pkg/proxy/analysis/explain", "pkg/proxy/analysis/forecast",
 			"pkg/proxy/kernel/competing", "pkg/proxy/traffic/reachability", "pkg/proxy/source/convert", "pkg/proxy/source/nodes",
 			"pkg/proxy/source/deadline", "pkg/webhook/rules", "pkg/sanitize",
 		},
-		never: []string{"pkg/...", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime", "github.com/prometheus"},
-		only: []string{
+		forbidden: []string{"pkg/...", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime", "github.com/prometheus"},
+		allowed: []string{
 			"pkg/fair", "pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset",
 			"pkg/proxy/analysis/explain", "pkg/proxy/source/convert",
 			"pkg/proxy/source/nodes", "pkg/proxy/source/deadline", "pkg/manifest", "pkg/sanitize", "pkg/topologyslice",
 			"pkg/servicedemand",
 		},
-		pure: true,
-		why:  "a decision depends only on its input",
+		pure:   true,
+		reason: "a decision depends only on its input",
 	},
 	{
-		who:   []string{"pkg/proxy/syncer"},
-		never: []string{"pkg/..."}, only: []string{"pkg/fair", "pkg/model", "pkg/selection", "pkg/proxy/ruleset"},
-		why: "it declares an interface to the kernel, so that tests can use one in memory",
+		packages:  []string{"pkg/proxy/syncer"},
+		forbidden: []string{"pkg/..."}, allowed: []string{"pkg/fair", "pkg/model", "pkg/selection", "pkg/proxy/ruleset"},
+		reason: "it declares an interface to the kernel, so that tests can use one in memory",
 	},
 	{
-		who: []string{"..."},
-		but: []string{"pkg/proxy/kernel/...", "pkg/testkit/...", "e2e/fabric"},
-		never: []string{
+		packages: []string{"..."},
+		exempt:   []string{"pkg/proxy/kernel/...", "pkg/testkit/...", "e2e/fabric"},
+		forbidden: []string{
 			"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 		},
-		why: "all netlink is in `kernel`",
+		reason: "all netlink is in `kernel`",
 	},
 	{
-		who:   []string{"..."},
-		but:   []string{"pkg/testkit/...", "e2e/documents", "e2e/fabric/fabrictest", "e2e/site", "e2e/webhook/release"},
-		never: []string{"pkg/testkit/..."}, only: []string{"pkg/testkit/port"},
-		why: "only tests import it; no program contains it",
+		packages:  []string{"..."},
+		exempt:    []string{"pkg/testkit/...", "e2e/documents", "e2e/fabric/fabrictest", "e2e/site", "e2e/webhook/release"},
+		forbidden: []string{"pkg/testkit/..."}, allowed: []string{"pkg/testkit/port"},
+		reason: "only tests import it; no program contains it",
 	},
 	{
-		who: []string{"e2e/lab/...", "e2e/probe/..."}, never: []string{"pkg/..."}, only: []string{"pkg/testkit/port"},
-		why: "they build a cluster around Vicinity, and do not depend on its internals",
+		packages: []string{"e2e/lab/...", "e2e/probe/..."}, forbidden: []string{"pkg/..."}, allowed: []string{"pkg/testkit/port"},
+		reason: "they build a cluster around Vicinity, and do not depend on its internals",
 	},
 }
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// parsed returns a folder with one file, which has the given text.
-func parsed(t *testing.T, folder, text string) source {
+// parseSource returns a folder with one file, which has the given text.
+func parseSource(t *testing.T, folder, text string) source {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "file.go", text, parser.ParseComments)
 	if err != nil {
@@ -19,7 +19,7 @@ func parsed(t *testing.T, folder, text string) source {
 	return source{folder: folder, files: []*ast.File{file}}
 }
 
-func TestForbiddenImportsAreFound(t *testing.T) {
+func TestViolations(t *testing.T) {
 	for name, c := range map[string]struct {
 		folder, imported string
 		allowed          bool
@@ -54,7 +54,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		"a new package below pkg is a shared one":        {"pkg/new", module + "pkg/webhook/rules", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := violations(parsed(t, c.folder, "package p\nimport "+strconv.Quote(c.imported)))
+			found := violations(parseSource(t, c.folder, "package p\nimport "+strconv.Quote(c.imported)))
 			if c.allowed != (len(found) == 0) {
 				t.Errorf("violations %q; want none: %v", found, c.allowed)
 			}
@@ -62,7 +62,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 	}
 }
 
-func TestImpuritiesAreFound(t *testing.T) {
+func TestPurityViolations(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"a duration is not a clock":         {"package p\nimport \"time\"\nconst second = time.Second", ""},
 		"an address is not a socket":        {"package p\nimport \"net/netip\"\nvar addr netip.Addr", ""},
@@ -74,7 +74,7 @@ func TestImpuritiesAreFound(t *testing.T) {
 		"randomness":                        {"package p\nimport \"math/rand/v2\"\nvar _ = rand.Int", "must not import math/rand/v2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := strings.Join(impurities(parsed(t, "pkg/model", c.text)), "\n")
+			got := strings.Join(purityViolations(parseSource(t, "pkg/model", c.text)), "\n")
 			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestProgramsAreSoundOnOtherSystems type-checks the programs that a release has for other systems, with everything
+// TestProgramsTypeCheckOnOtherSystems type-checks the programs that a release has for other systems, with everything
 // that they import. Compiling them, as `make release` does, takes a hundred times as long.
-func TestProgramsAreSoundOnOtherSystems(t *testing.T) {
+func TestProgramsTypeCheckOnOtherSystems(t *testing.T) {
 	for _, test := range []struct {
 		system, processor string
 		programs          []string

@@ -9,23 +9,23 @@ import (
 // makeImages writes an archive of each program's image for each node platform.
 func (r release) makeImages(programs []program) error {
 	recipes := map[string]func(name, program string) image.Image{proxy: image.Proxy, webhook: image.Webhook}
-	for _, built := range programs {
-		if built.platform.os != "linux" {
+	for _, p := range programs {
+		if p.platform.os != "linux" {
 			continue
 		}
-		made := recipes[built.name](r.imageName(built.name), built.built)
-		made.Architecture = built.platform.architecture
-		made.Created = r.created
-		made.Labels = map[string]string{
-			"org.opencontainers.image.title":    "vicinity-" + built.name,
+		img := recipes[p.name](r.imageName(p.name), p.path)
+		img.Architecture = p.platform.architecture
+		img.Created = r.created
+		img.Labels = map[string]string{
+			"org.opencontainers.image.title":    "vicinity-" + p.name,
 			"org.opencontainers.image.version":  r.version,
 			"org.opencontainers.image.revision": r.commit,
 			"org.opencontainers.image.source":   source,
 			"org.opencontainers.image.licenses": license,
 		}
-		file := fmt.Sprintf("vicinity-%s-%s-image-%s.tar", built.name, r.version, built.platform.architecture)
-		r.step("building image %s for %s", made.Name, built.platform)
-		if err := image.WriteArchive(r.path(file), made); err != nil {
+		file := fmt.Sprintf("vicinity-%s-%s-image-%s.tar", p.name, r.version, p.platform.architecture)
+		r.step("building image %s for %s", img.Name, p.platform)
+		if err := image.WriteArchive(r.path(file), img); err != nil {
 			return err
 		}
 	}

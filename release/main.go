@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := errors.Join(os.RemoveAll(r.folder), os.MkdirAll(r.folder, 0o755)); err != nil {
 		return fmt.Errorf("create folder %s: %w", r.folder, err)
 	}
-	if err := r.fill(ctx); err != nil {
+	if err := r.buildAll(ctx); err != nil {
 		return errors.Join(err, os.RemoveAll(r.folder))
 	}
 	if err := errors.Join(os.RemoveAll(folder), os.Rename(r.folder, folder)); err != nil {
@@ -118,17 +118,17 @@ func head(ctx context.Context) (commit string, created time.Time, err error) {
 func output(ctx context.Context, program string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, program, args...).Output()
 	if err != nil {
-		var complaint []byte
-		if ended, ok := errors.AsType[*exec.ExitError](err); ok {
-			complaint = ended.Stderr
+		var stderr []byte
+		if exitErr, ok := errors.AsType[*exec.ExitError](err); ok {
+			stderr = exitErr.Stderr
 		}
-		return "", fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, complaint)
+		return "", fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, stderr)
 	}
 	return strings.TrimRight(string(text), "\n"), nil
 }
 
-// fill builds all files.
-func (r release) fill(ctx context.Context) error {
+// buildAll builds all files.
+func (r release) buildAll(ctx context.Context) error {
 	programs, err := r.buildPrograms(ctx)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (r release) fill(ctx context.Context) error {
 	if err := r.renderManifests(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(copyFile("LICENSE", r.path("LICENSE")), os.RemoveAll(r.path(builds))); err != nil {
+	if err := errors.Join(copyFile("LICENSE", r.path("LICENSE")), os.RemoveAll(r.path(buildFolder))); err != nil {
 		return err
 	}
 	return writeChecksums(r.folder)

@@ -17,7 +17,7 @@ import (
 	"github.com/spdx/tools-golang/json"
 )
 
-func TestAVersionIsASemanticOne(t *testing.T) {
+func TestCheckVersion(t *testing.T) {
 	for _, good := range []string{"v0.1.0", "v1.2.3-rc.1", "v10.20.30"} {
 		if err := checkVersion(good); err != nil {
 			t.Errorf("%s: %v", good, err)
@@ -45,7 +45,7 @@ func repository(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsCommittedIsReleased(t *testing.T) {
+func TestUncommittedChangesAreRejected(t *testing.T) {
 	repository(t)
 	commit, created, err := head(t.Context())
 	if err != nil {
@@ -89,7 +89,7 @@ func TestAFailedRunKeepsTheOldRelease(t *testing.T) {
 	}
 }
 
-func TestHelpTeaches(t *testing.T) {
+func TestHelp(t *testing.T) {
 	var out bytes.Buffer
 	_ = run(t.Context(), []string{"--help"}, &out) // --help is reported as an error
 	for _, word := range []string{"make release VERSION=v0.1.0", "--registry", "SPDX"} {
@@ -99,8 +99,8 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
-// ofTheTest returns a release that describes the test's own program.
-func ofTheTest(t *testing.T) (release, program) {
+// testRelease returns a release that describes the test's own program.
+func testRelease(t *testing.T) (release, program) {
 	t.Helper()
 	r := release{version: "v0.1.0", registry: "example.com", created: time.Unix(0, 0).UTC(), folder: t.TempDir(), progress: &bytes.Buffer{}}
 	if err := copyFile("/proc/self/exe", r.path("tests")); err != nil {
@@ -109,8 +109,8 @@ func ofTheTest(t *testing.T) (release, program) {
 	return r, program{name: proxy, platform: platform{runtime.GOOS, runtime.GOARCH}, file: "tests"}
 }
 
-func TestAProgramIsDescribedByTheModulesInIt(t *testing.T) {
-	r, self := ofTheTest(t)
+func TestSBOM(t *testing.T) {
+	r, self := testRelease(t)
 	if err := r.describePrograms([]program{self}); err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +141,8 @@ func TestAProgramIsDescribedByTheModulesInIt(t *testing.T) {
 	}
 }
 
-func TestChecksumsAreInTheFormatOfSha256sum(t *testing.T) {
-	r, _ := ofTheTest(t)
+func TestChecksums(t *testing.T) {
+	r, _ := testRelease(t)
 	if err := writeChecksums(r.folder); err != nil {
 		t.Fatal(err)
 	}
@@ -158,15 +158,15 @@ func TestChecksumsAreInTheFormatOfSha256sum(t *testing.T) {
 	}
 }
 
-// TestTheManifestsNameTheReleasesImages needs the program kustomize, as `make programs` builds it.
-func TestTheManifestsNameTheReleasesImages(t *testing.T) {
+// TestManifestImages needs the program kustomize, as `make programs` builds it.
+func TestManifestImages(t *testing.T) {
 	t.Chdir("..")
 	r := release{version: "v0.1.0", registry: "registry.example", folder: t.TempDir(), kustomize: "bin/kustomize", progress: &bytes.Buffer{}}
 	if err := r.renderManifests(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	images := map[string]string{}
-	for _, way := range ways {
+	for _, way := range installMethods {
 		text, err := os.ReadFile(r.path(way.file))
 		if err != nil {
 			t.Fatal(err)

@@ -11,41 +11,41 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// way is an installation method: a folder of manifests, and the file that is rendered from it.
-type way struct {
+// installMethod is an installation method: a folder of manifests, and the file that is rendered from it.
+type installMethod struct {
 	file, folder string
-	// about describes what the file installs, and what has to be edited first.
-	about string
+	// header describes what the file installs, and what has to be edited first.
+	header string
 }
 
-const editTwo = `Edit two values in the ConfigMap vicinity-proxy before you apply it:
+const editTwoValues = `Edit two values in the ConfigMap vicinity-proxy before you apply it:
 server, the address of the API server, and clusterCIDR, the addresses of pods.`
 
-const editNothing = "It can be applied without edits."
+const noEdits = "It can be applied without edits."
 
-var ways = []way{
-	{"install.yaml", "manifests", "Vicinity in place of kube-proxy. Stop kube-proxy first.\n" + editTwo},
+var installMethods = []installMethod{
+	{"install.yaml", "manifests", "Vicinity in place of kube-proxy. Stop kube-proxy first.\n" + editTwoValues},
 	{"install-beside-kube-proxy.yaml", "manifests/beside-kube-proxy", `Vicinity next to kube-proxy, for Services with the label
 service.kubernetes.io/service-proxy-name: vicinity.
 Edit one value in the ConfigMap vicinity-proxy before you apply it: clusterCIDR, the addresses of pods.`},
-	{"install-webhook.yaml", "manifests/webhook", "The admission webhook.\n" + editNothing},
+	{"install-webhook.yaml", "manifests/webhook", "The admission webhook.\n" + noEdits},
 	{
 		"install-webhook-enforce.yaml", "manifests/webhook/enforce",
-		"The admission webhook. If it does not respond, the API server rejects the objects that it checks.\n" + editNothing,
+		"The admission webhook. If it does not respond, the API server rejects the objects that it checks.\n" + noEdits,
 	},
 	{
 		"install-webhook-topology-slices.yaml", "manifests/webhook/topology-slices",
-		"The admission webhook, which also publishes TopologySlices for the proxies of large clusters.\n" + editNothing,
+		"The admission webhook, which also publishes TopologySlices for the proxies of large clusters.\n" + noEdits,
 	},
 	{
 		"install-webhook-cel.yaml", "manifests/webhook-cel",
-		"The webhook's rules as policies of the API server, for clusters without a webhook.\n" + editNothing,
+		"The webhook's rules as policies of the API server, for clusters without a webhook.\n" + noEdits,
 	},
 }
 
 // renderManifests renders the file of each installation method, with the images of this version.
 func (r release) renderManifests(ctx context.Context) error {
-	for _, way := range ways {
+	for _, way := range installMethods {
 		text, err := r.render(ctx, way)
 		if err != nil {
 			return fmt.Errorf("render %s: %w", way.folder, err)
@@ -59,7 +59,7 @@ func (r release) renderManifests(ctx context.Context) error {
 }
 
 // render renders a folder of manifests with the release's images and a version label.
-func (r release) render(ctx context.Context, way way) (string, error) {
+func (r release) render(ctx context.Context, way installMethod) (string, error) {
 	folder := r.path("kustomize")
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return "", err
@@ -71,12 +71,12 @@ func (r release) render(ctx context.Context, way way) (string, error) {
 	if strings.Contains(text, ":VERSION") {
 		return "", fmt.Errorf("an image has no version:\n%s", text)
 	}
-	about := fmt.Sprintf("Vicinity %s\n\n%s\n\n%s/tree/%s/%s", r.version, way.about, source, r.version, way.folder)
+	about := fmt.Sprintf("Vicinity %s\n\n%s\n\n%s/tree/%s/%s", r.version, way.header, source, r.version, way.folder)
 	return comment(about) + text + "\n", nil
 }
 
 // renderIn renders with a kustomization in an existing, empty folder.
-func (r release) renderIn(ctx context.Context, folder string, way way) (string, error) {
+func (r release) renderIn(ctx context.Context, folder string, way installMethod) (string, error) {
 	base, err := relative(folder, way.folder)
 	if err != nil {
 		return "", err

@@ -14,11 +14,11 @@ type platform struct{ os, architecture string }
 
 func (p platform) String() string { return p.os + "-" + p.architecture }
 
-// inCluster are the platforms of nodes. Images are built for these.
-var inCluster = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
+// nodePlatforms are the platforms of nodes. Images are built for these.
+var nodePlatforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
 
-// onDesks are the platforms on which users check files with the webhook's program.
-var onDesks = []platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
+// desktopPlatforms are the platforms on which users check files with the webhook's program.
+var desktopPlatforms = []platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
 
 const (
 	proxy   = "proxy"
@@ -29,24 +29,24 @@ const (
 type program struct {
 	name     string // proxy or webhook
 	platform platform
-	// built is the path of the executable under its own name. file is the name that users download.
-	built, file string
+	// path is the path of the executable under its own name. file is the name that users download.
+	path, file string
 }
 
-// builds is the folder of the programs while the release is being built.
-const builds = "build"
+// buildFolder is the folder of the programs while the release is being built.
+const buildFolder = "build"
 
 // buildPrograms builds all programs, as `make build` does.
 func (r release) buildPrograms(ctx context.Context) ([]program, error) {
 	var all []program
-	for _, target := range inCluster {
+	for _, target := range nodePlatforms {
 		built, err := r.build(ctx, target, proxy, webhook)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, built...)
 	}
-	for _, target := range onDesks {
+	for _, target := range desktopPlatforms {
 		built, err := r.build(ctx, target, webhook)
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func (r release) buildPrograms(ctx context.Context) ([]program, error) {
 
 func (r release) build(ctx context.Context, target platform, names ...string) ([]program, error) {
 	r.step("building %v for %s", names, target)
-	folder := r.path(filepath.Join(builds, target.String()))
+	folder := r.path(filepath.Join(buildFolder, target.String()))
 	cmd := exec.CommandContext(ctx, r.make, "--no-print-directory", "build",
 		"BIN="+folder, "PROGRAMS="+strings.Join(names, " "), "VERSION="+r.version)
 	cmd.Env = append(os.Environ(), "GOOS="+target.os, "GOARCH="+target.architecture, "GOFLAGS=", "GOWORK=off")
@@ -72,10 +72,10 @@ func (r release) build(ctx context.Context, target platform, names ...string) ([
 			suffix = ".exe"
 		}
 		built := program{
-			name: name, platform: target, built: filepath.Join(folder, name),
+			name: name, platform: target, path: filepath.Join(folder, name),
 			file: fmt.Sprintf("vicinity-%s-%s-%s%s", name, r.version, target, suffix),
 		}
-		if err := os.Link(built.built, r.path(built.file)); err != nil {
+		if err := os.Link(built.path, r.path(built.file)); err != nil {
 			return nil, fmt.Errorf("link program %s for %s: %w", name, target, err)
 		}
 		all = append(all, built)

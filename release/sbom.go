@@ -18,22 +18,22 @@ import (
 
 // describePrograms writes an SBOM for each program, from the build information in the executable.
 func (r release) describePrograms(programs []program) error {
-	for _, built := range programs {
-		info, err := buildinfo.ReadFile(r.path(built.file))
+	for _, p := range programs {
+		info, err := buildinfo.ReadFile(r.path(p.file))
 		if err != nil {
-			return fmt.Errorf("read the build info of %s: %w", built.file, err)
+			return fmt.Errorf("read the build info of %s: %w", p.file, err)
 		}
-		content, err := os.ReadFile(r.path(built.file))
+		content, err := os.ReadFile(r.path(p.file))
 		if err != nil {
-			return fmt.Errorf("read %s: %w", built.file, err)
+			return fmt.Errorf("read %s: %w", p.file, err)
 		}
 		sum := sha256.Sum256(content)
 		var text bytes.Buffer
-		if err := json.Write(r.document(built.file, hex.EncodeToString(sum[:]), info), &text, json.Indent("  ")); err != nil {
-			return fmt.Errorf("encode the SBOM of %s: %w", built.file, err)
+		if err := json.Write(r.document(p.file, hex.EncodeToString(sum[:]), info), &text, json.Indent("  ")); err != nil {
+			return fmt.Errorf("encode the SBOM of %s: %w", p.file, err)
 		}
-		if err := os.WriteFile(r.path(built.file+".spdx.json"), text.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("write the SBOM of %s: %w", built.file, err)
+		if err := os.WriteFile(r.path(p.file+".spdx.json"), text.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("write the SBOM of %s: %w", p.file, err)
 		}
 	}
 	r.step("wrote the SBOMs")
@@ -57,11 +57,11 @@ func (r release) document(file, sum string, info *debug.BuildInfo) *spdx.Documen
 			Created:  r.created.Format(time.RFC3339),
 		},
 	}
-	whole := newPackage("Program", info.Main.Path, r.version)
-	whole.PackageFileName = file
-	whole.PackageLicenseDeclared = license
-	whole.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: sum}}
-	document.Packages = []*spdx.Package{whole, newPackage("Go", "stdlib", strings.TrimPrefix(info.GoVersion, "go"))}
+	mainPackage := newPackage("Program", info.Main.Path, r.version)
+	mainPackage.PackageFileName = file
+	mainPackage.PackageLicenseDeclared = license
+	mainPackage.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: sum}}
+	document.Packages = []*spdx.Package{mainPackage, newPackage("Go", "stdlib", strings.TrimPrefix(info.GoVersion, "go"))}
 	for number, module := range info.Deps {
 		if module.Replace != nil {
 			module = module.Replace
@@ -69,10 +69,10 @@ func (r release) document(file, sum string, info *debug.BuildInfo) *spdx.Documen
 		id := common.ElementID(fmt.Sprintf("Module-%d", number+1))
 		document.Packages = append(document.Packages, newPackage(id, module.Path, module.Version))
 	}
-	document.Relationships = []*spdx.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, whole.PackageSPDXIdentifier)}
-	for _, part := range document.Packages[1:] {
+	document.Relationships = []*spdx.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, mainPackage.PackageSPDXIdentifier)}
+	for _, pkg := range document.Packages[1:] {
 		document.Relationships = append(document.Relationships,
-			relation(whole.PackageSPDXIdentifier, common.TypeRelationshipContains, part.PackageSPDXIdentifier))
+			relation(mainPackage.PackageSPDXIdentifier, common.TypeRelationshipContains, pkg.PackageSPDXIdentifier))
 	}
 	return document
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
+func TestBindFailureIsFatalWithHardFail(t *testing.T) {
 	for name, test := range map[string]struct{ flag, stderr string }{
 		"an address in use": {
 			"--metrics-bind-address 127.0.0.1:9",
@@ -41,8 +41,8 @@ func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
 	}
 }
 
-// TestAnAddressInUseIsServedWhenItIsFree: serving Services takes precedence over serving the daemon's pages.
-func TestAnAddressInUseIsServedWhenItIsFree(t *testing.T) {
+// TestAddressIsServedOnceItIsFree: serving Services takes precedence over serving the daemon's pages.
+func TestAddressIsServedOnceItIsFree(t *testing.T) {
 	namespace := netns.New(t)
 	taken := listenIn(t, namespace, "127.0.0.1:9")
 	d := startDaemon(t, namespace, splitArgs("--manifests "+state+" --metrics-bind-address 127.0.0.1:9")...) // the first sync is done

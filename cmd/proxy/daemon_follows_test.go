@@ -66,19 +66,19 @@ func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	d := startDaemon(t, namespace, "--manifests", folder, "--nodeport-addresses", "192.0.2.0/24")
 
 	t.Run("an address that appears serves health checks and node ports, until it vanishes", func(t *testing.T) {
-		d.serveWhileThere(t, "192.0.2.1")
-		d.serveWhileThere(t, "192.0.2.2") // and again: the daemon continues to receive the kernel's events
+		d.expectServedWhileAssigned(t, "192.0.2.1")
+		d.expectServedWhileAssigned(t, "192.0.2.2") // and again: the daemon continues to receive the kernel's events
 	})
 	t.Run("a UDP flow ends with its endpoint, and is counted", func(t *testing.T) {
-		d.loseEndpoint(t, folder)
+		d.removeEndpoint(t, folder)
 	})
 	if ended := d.end(t); ended.status != 0 {
 		t.Errorf("the daemon ended with %+v, want 0", ended)
 	}
 }
 
-// serveWhileThere adds an address to the node and removes it. In between it must be served.
-func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
+// expectServedWhileAssigned adds an address to the node and removes it. In between it must be served.
+func (d *daemonUnderTest) expectServedWhileAssigned(t *testing.T, addr string) {
 	t.Helper()
 	check := net.JoinHostPort(addr, "32000")
 	changeAddress(t, d.namespace, netlink.AddrAdd, addr+"/24")
@@ -92,8 +92,8 @@ func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
 	wait.Until(t, addr+" no longer serves node ports", func() bool { return !strings.Contains(rules(d.namespace), addr) })
 }
 
-// loseEndpoint removes the endpoint of a flow from the folder.
-func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
+// removeEndpoint removes the endpoint of a flow from the folder.
+func (d *daemonUnderTest) removeEndpoint(t *testing.T, folder string) {
 	t.Helper()
 	wait.Until(t, "a flow goes to the first endpoint", func() bool {
 		return d.responds(t, dnsService) && d.flowsTo(t, "10.244.1.5") > 0
@@ -131,7 +131,7 @@ func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 }
 
 // flows counts the node's IPv4 flows of a protocol for which isMeant returns true.
-func (d *daemonUnderTest) flows(t *testing.T, protocol uint8, isMeant func(*netlink.ConntrackFlow) bool) int {
+func (d *daemonUnderTest) flows(t *testing.T, protocol uint8, matches func(*netlink.ConntrackFlow) bool) int {
 	t.Helper()
 	var flows []*netlink.ConntrackFlow
 	var err error
@@ -141,7 +141,7 @@ func (d *daemonUnderTest) flows(t *testing.T, protocol uint8, isMeant func(*netl
 	}
 	count := 0
 	for _, flow := range flows {
-		if flow.Forward.Protocol == protocol && isMeant(flow) {
+		if flow.Forward.Protocol == protocol && matches(flow) {
 			count++
 		}
 	}

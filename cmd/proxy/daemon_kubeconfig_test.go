@@ -92,20 +92,20 @@ func startFailingIn(t *testing.T, namespace *netns.Namespace, args ...string) (l
 // exitOf waits for a program. It is killed when the test ends.
 func exitOf(t *testing.T, command *exec.Cmd) <-chan int {
 	t.Helper()
-	status, over := make(chan int, 1), make(chan struct{})
+	status, ended := make(chan int, 1), make(chan struct{})
 	go func() {
 		_ = command.Wait() // the exit status shows errors
 		status <- command.ProcessState.ExitCode()
-		close(over)
+		close(ended)
 	}()
 	t.Cleanup(func() {
 		_ = command.Process.Kill() // it may have ended
-		<-over
+		<-ended
 	})
 	return status
 }
 
-func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
+func TestValidKubeconfigUpdateEndsTheDaemon(t *testing.T) {
 	kubeconfig := newKubeconfig(t)
 	for name, args := range map[string][]string{
 		"of a flag": {"--kubeconfig", kubeconfig.path()},

@@ -84,18 +84,18 @@ read, so that it is missing from the output.`,
 		RunE: func(command *cobra.Command, args []string) error {
 			flags.stdin = command.InOrStdin()
 			if err := flags.readRunning(command.Context()); err != nil {
-				return hasUnreadable(command, err)
+				return exitUnreadable(command, err)
 			}
-			query, malformed := flags.requestedServices(args)
-			if flags.why != "" && query.Service.Name == "" && malformed == nil {
-				malformed = errors.New("--why needs a Service, as in 'explain shop/web --why 10.244.3.7'")
+			query, queryErr := flags.requestedServices(args)
+			if flags.why != "" && query.Service.Name == "" && queryErr == nil {
+				queryErr = errors.New("--why needs a Service, as in 'explain shop/web --why 10.244.3.7'")
 			}
-			if err := errors.Join(malformed, flags.Validate()); err != nil {
+			if err := errors.Join(queryErr, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			err := hasUnreadable(command, runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query))
+			err := exitUnreadable(command, runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query))
 			if err == nil {
-				err = flags.incomplete(query)
+				err = flags.incompleteError(query)
 			}
 			return err
 		},
@@ -131,14 +131,14 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
-// requestedServices returns the query in the arguments.
+// describeQuery returns the query in the arguments.
 func (f *explainFlags) requestedServices(args []string) (explain.Query, error) {
 	if len(args) > 0 {
-		if query, isOne := explain.ParseFrontend(args[0]); isOne {
+		if query, isFrontend := explain.ParseFrontend(args[0]); isFrontend {
 			return query, nil
 		}
 	}
-	return f.query(args, f.ofContext())
+	return f.query(args, f.contextNamespace())
 }
 
 // Validate checks all flags and reports all errors at once.
@@ -157,9 +157,9 @@ func (f *explainFlags) Validate() error {
 	)
 }
 
-// ofContext returns the namespace of the kubeconfig's context; nil if no kubeconfig is read. The namespace of the
+// contextNamespace returns the namespace of the kubeconfig's context; nil if no kubeconfig is read. The namespace of the
 // proxy's own pod is never intended.
-func (f *explainFlags) ofContext() func() (string, error) {
+func (f *explainFlags) contextNamespace() func() (string, error) {
 	connection := f.connection()
 	connection.Kubeconfig, _ = f.givenText("clientConnection.kubeconfig")
 	if f.manifests != "" || !f.asKubectl && connection.Kubeconfig == "" {
@@ -181,14 +181,14 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if err != nil {
 		return err
 	}
-	lack := flags.noService()
-	if lack != "" && (query.Service.Name != "" || query.Dialled.IsValid()) {
-		return unreadableError{errors.New(lack)}
+	missing := flags.noService()
+	if missing != "" && (query.Service.Name != "" || query.AddrPort.IsValid()) {
+		return unreadableError{errors.New(missing)}
 	}
-	if why := flags.alone(); why != nil && !flags.asKubectl {
-		sanitize.Fprintf(stderr, "warning: settings without a flag have their defaults: %v\n", why)
+	if settingsErr := flags.requireSettings(); settingsErr != nil && !flags.asKubectl {
+		sanitize.Fprintf(stderr, "warning: settings without a flag have their defaults: %v\n", settingsErr)
 	}
-	nodes, err := flags.explained(stderr, change.Nodes)
+	nodes, err := flags.nodesToExplain(stderr, change.Nodes)
 	if err != nil {
 		return err
 	}
@@ -210,22 +210,22 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	}
 	if err := stream.Close(); err != nil || stream.Written > 0 {
 		if err == nil && flags.output == "text" && flags.allNodes {
-			_, err = io.WriteString(stdout, onceForAlike)
+			_, err = io.WriteString(stdout, equalNodesNote)
 		}
 		return err
 	}
-	sanitize.Fprintf(stderr, "proxy: %s\n", cmp.Or(lack, fmt.Sprintf("no Service in %s leads to endpoints", flags.origin())))
-	return cli.ExitError(exitUnread)
+	sanitize.Fprintf(stderr, "proxy: %s\n", cmp.Or(missing, fmt.Sprintf("no Service in %s leads to endpoints", flags.origin())))
+	return cli.ExitError(exitIncomplete)
 }
 
-// explained returns the names of the nodes to explain.
-func (f *explainFlags) explained(stderr io.Writer, all map[string]*model.Node) ([]string, error) {
+// nodesToExplain returns the names of the nodes to explain.
+func (f *explainFlags) nodesToExplain(stderr io.Writer, all map[string]*model.Node) ([]string, error) {
 	if !f.allNodes {
 		if err := f.checkNode(stderr, f.nodeNames(all)); err != nil {
 			return nil, err
 		}
 		if node := all[f.node]; node != nil {
-			warnOfSystem(stderr, node.Name, node.Labels)
+			warnIfNotLinux(stderr, node.Name, node.Labels)
 		}
 		return []string{f.node}, nil
 	}
@@ -239,8 +239,8 @@ func (f *explainFlags) explained(stderr io.Writer, all map[string]*model.Node) (
 	return nodes, nil
 }
 
-// onceForAlike ends the text for all nodes.
-const onceForAlike = "\nNodes with equal decisions are explained once, from the point of view of the first. --node NAME explains one of " +
+// equalNodesNote ends the text for all nodes.
+const equalNodesNote = "\nNodes with equal decisions are explained once, from the point of view of the first. --node NAME explains one of " +
 	"them, and --all lists each endpoint.\n"
 
 // linuxNodes returns the sorted names of the nodes on which this proxy can run, and prints which are skipped.
@@ -260,8 +260,8 @@ func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
 	return linux
 }
 
-// warnOfSystem prints a warning if this proxy cannot run on a node with these labels.
-func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
+// warnIfNotLinux prints a warning if this proxy cannot run on a node with these labels.
+func warnIfNotLinux(stderr io.Writer, node string, labels map[string]string) {
 	if !policy.IsLinux(labels) {
 		sanitize.Fprintf(stderr, "warning: node %s does not run Linux (%s=%s), so this proxy does not run there: the output does not "+
 			"apply to its clients\n", node, policy.OSLabel, labels[policy.OSLabel])
@@ -277,20 +277,20 @@ func (f *explainFlags) portsOf(
 	return func(yield func([]explain.PortReport) bool) {
 		var others []*model.Node
 		for _, name := range names {
-			node, avoids := cmp.Or(change.Nodes[name], &model.Node{Name: name}), f.running.avoids(name)
-			isApart := len(avoids.Demotions) > 0 || len(rejected) > 0 && f.running.isOf(name)
-			if len(names) > 1 && !isApart {
+			node, demotions := cmp.Or(change.Nodes[name], &model.Node{Name: name}), f.running.demotions(name)
+			hasOwnView := len(demotions.Demotions) > 0 || len(rejected) > 0 && f.running.runsOn(name)
+			if len(names) > 1 && !hasOwnView {
 				others = append(others, node)
 				continue
 			}
-			of, clients := views, f.clients(change.Nodes[name])
-			if isApart {
-				of = explain.NewViews(change.Merge(avoids), f.settings.Tables(model.Families).NodePorts, query)
+			nodeViews, clients := views, f.clients(change.Nodes[name])
+			if hasOwnView {
+				nodeViews = explain.NewViews(change.Merge(demotions), f.settings.Tables(model.Families).NodePorts, query)
 			}
-			if f.running.isOf(name) {
+			if f.running.runsOn(name) {
 				clients.Rejected = rejected
 			}
-			if !yield(of.Ports(clients, node)) {
+			if !yield(nodeViews.Ports(clients, node)) {
 				return
 			}
 		}
@@ -306,7 +306,7 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 		}) {
 			return unreadableError{fmt.Errorf("service %s is invalid: see the warning above", query.Service)}
 		}
-		if written := f.usage(ctx, query.Service); written != nil {
+		if written := f.writtenService(ctx, query.Service); written != nil {
 			if why := convert.NotServedReason(written, f.view()); why != "" {
 				return fmt.Errorf("there is nothing to explain about service %s: %s", query.Service, why)
 			}
@@ -315,8 +315,8 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 	return explain.NotFound(cluster, query, f.origin())
 }
 
-// usage returns a Service as written, even if another proxy serves it; nil if it does not exist or cannot be read.
-func (f *stateFlags) usage(ctx context.Context, name model.ObjectName) *corev1.Service {
+// writtenService returns a Service as written, even if another proxy serves it; nil if it does not exist or cannot be read.
+func (f *stateFlags) writtenService(ctx context.Context, name model.ObjectName) *corev1.Service {
 	if f.manifests == "" {
 		config, err := f.onceConnection().Config()
 		if err != nil {

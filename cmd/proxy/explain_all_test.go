@@ -56,9 +56,9 @@ items:
   endpoints: [{addresses: [10.244.1.6], nodeName: linux, zone: a, conditions: {ready: true}}]
 `
 
-// TestNodesWithoutLinuxAreNoClients: this proxy does not run there. Their endpoints serve all the same. The two Linux
+// TestNonLinuxNodesAreNotClients: this proxy does not run there. Their endpoints serve all the same. The two Linux
 // nodes of one zone share both endpoints, because there is no other demand.
-func TestNodesWithoutLinuxAreNoClients(t *testing.T) {
+func TestNonLinuxNodesAreNotClients(t *testing.T) {
 	folder := writeState(t, withWindows)
 	got := proxyCommand(t, splitArgs("explain --all-nodes shop/web --manifests "+folder)...)
 	if got.status != 0 || strings.Contains(got.stdout, "on win2") || !strings.Contains(got.stdout, " on linux, unlabelled\n") ||

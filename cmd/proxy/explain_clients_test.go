@@ -48,7 +48,7 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for _, port := range explained(t, append([]string{"--manifests", folder}, splitArgs(test.args)...)...) {
+			for _, port := range explainPorts(t, append([]string{"--manifests", folder}, splitArgs(test.args)...)...) {
 				for _, traffic := range port.Traffic {
 					if traffic.From == "outside" {
 						got[port.Node+" "+port.Family] = whyPodsAreOutside(traffic.Message)
@@ -65,7 +65,7 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 func TestExplainSupportsMasqueradeAll(t *testing.T) {
 	folder := writeState(t, dualStackState)
 	for args, want := range map[string]string{"--node node-a": "", "--node node-a --masquerade-all": "masqueraded"} {
-		for _, port := range explained(t, append(splitArgs(args), "--manifests", folder)...) {
+		for _, port := range explainPorts(t, append(splitArgs(args), "--manifests", folder)...) {
 			if got := port.Traffic[0]; got.To != "ClusterIP" || got.Source != want {
 				t.Errorf("%s: traffic to %s comes from %q, want ClusterIP and %q", args, got.To, got.Source, want)
 			}
@@ -89,8 +89,8 @@ var dualStackState = strings.Replace(nodePortState, "clusterIPs: [10.96.0.10]", 
   endpoints: [{addresses: ["fd00:10:244::5"], nodeName: node-a, conditions: {ready: true}}]
 `
 
-// explained returns the output of explain with some arguments.
-func explained(t *testing.T, args ...string) []explain.PortReport {
+// explainPorts returns the output of explain with some arguments.
+func explainPorts(t *testing.T, args ...string) []explain.PortReport {
 	t.Helper()
 	got := proxyCommand(t, append(splitArgs("explain -o json"), args...)...)
 	var ports []explain.PortReport

@@ -51,7 +51,7 @@ func TestASliceWithoutPodsIsReported(t *testing.T) {
 			folder := writeState(t, "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: n1}}"+
 				handMade(name, test.port, test.slice))
 			on := []string{"explain", "--manifests", folder, "--node", "n1", "t/" + name}
-			ports := explained(t, on[1:]...)
+			ports := explainPorts(t, on[1:]...)
 			if len(ports) != 1 || len(ports[0].UnusedSlices) != 1 || ports[0].UnusedSlices[0].Reason != test.reason ||
 				ports[0].UnusedSlices[0].Message != test.sentence {
 				t.Fatalf("explained: %+v, want %s: %s", ports, test.reason, test.sentence)

@@ -12,22 +12,22 @@ import (
 
 // runWhy prints why a node does not use an endpoint, and which changes would make the node use it.
 func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
-	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.onceConnection(), flags.topology.namespace)
+	objects, invalid, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.onceConnection(), flags.topology.namespace)
 	if err != nil {
 		return err
 	}
 	if flags.manifests != "" {
 		flags.inventory = objects.Inventory()
 	}
-	if lack := flags.noService(); lack != "" {
-		return unreadableError{errors.New(lack)}
+	if missing := flags.noService(); missing != "" {
+		return unreadableError{errors.New(missing)}
 	}
-	flags.warnOfSlices(stderr)
+	flags.warnOfMissingSlices(stderr)
 	names := make([]string, 0, len(objects.Nodes))
 	for _, node := range objects.Nodes {
 		names = append(names, node.Name)
 		if node.Name == flags.node {
-			warnOfSystem(stderr, node.Name, node.Labels)
+			warnIfNotLinux(stderr, node.Name, node.Labels)
 		}
 	}
 	if err := flags.checkNode(stderr, names); err != nil {
@@ -35,10 +35,10 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 	}
 	known := forecast.NewCluster(objects, flags.view())
 	flags.running.warnOfUnreachable(stderr, flags.node)
-	known = known.WithDemotions(flags.running.avoids(flags.node).Demotions)
+	known = known.WithDemotions(flags.running.demotions(flags.node).Demotions)
 	explanations, rejected, err := known.ExplainEndpoint(flags.node, query, flags.why, time.Now())
-	warnOf(stderr, rejected)
-	flags.rejected = append(unread, rejected...)
+	printWarnings(stderr, rejected)
+	flags.rejected = append(invalid, rejected...)
 	if err != nil {
 		return err
 	}

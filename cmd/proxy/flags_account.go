@@ -39,7 +39,7 @@ func (f *accountFlags) register(flags *pflag.FlagSet) {
 			"%d, and the others together. Each has at most %d series on average. key=KEY, once for each of up to %d keys, counts these "+
 			"separately instead of the hostname, the zone and the region, and all others together. Example: services=1000,key=example.com/rack. "+
 			"A connection is counted when its conntrack entry is removed, up to two minutes after its last packet, and a long one every minute",
-			maxAccountServices, defaultAccountServices, 3*accounting.CellsPerService, maxAccountKeys))
+			maxAccountServices, defaultAccountServices, 3*accounting.PairsPerService, maxAccountKeys))
 }
 
 // Validate checks the flag.
@@ -54,24 +54,24 @@ func (f *accountFlags) Validate() error {
 
 // accountSettings parses the flag's value; nil means that nothing is counted.
 func accountSettings(text string) (*accounting.Settings, error) {
-	what, rest, hasKeys := strings.Cut(text, ",")
-	if what == accountOff && !hasKeys {
+	scope, rest, hasKeys := strings.Cut(text, ",")
+	if scope == accountOff && !hasKeys {
 		return nil, nil
 	}
-	by, number, hasNumber := strings.Cut(what, "=")
-	settings := &accounting.Settings{PerService: by == accountServices, MaxServices: defaultAccountServices}
+	name, number, hasNumber := strings.Cut(scope, "=")
+	settings := &accounting.Settings{PerService: name == accountServices, MaxServices: defaultAccountServices}
 	switch {
-	case what == accountOff:
+	case scope == accountOff:
 		return nil, fmt.Errorf("%s counts nothing, and takes no key", accountOff)
-	case what != accountTotals && by != accountServices:
+	case scope != accountTotals && name != accountServices:
 		return nil, fmt.Errorf("must be %s, %s, %s or %s=NUMBER, and then %s=KEY for each topology key to count separately, with commas",
 			accountOff, accountTotals, accountServices, accountServices, accountKey)
 	case hasNumber:
-		most, err := strconv.ParseUint(number, 10, 32)
-		if err != nil || most == 0 || most > maxAccountServices {
+		limit, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || limit == 0 || limit > maxAccountServices {
 			return nil, fmt.Errorf("the number of Services is %q, but must be from 1 to %d", number, maxAccountServices)
 		}
-		settings.MaxServices = int(most)
+		settings.MaxServices = int(limit)
 	}
 	if !hasKeys {
 		settings.Keys = []string{string(policy.Hostname), string(policy.Zone), string(policy.Region)}
@@ -89,13 +89,13 @@ func accountKeys(text string) (keys []string, err error) {
 		return nil, fmt.Errorf("%d keys are given, but at most %d are possible", len(parts), maxAccountKeys)
 	}
 	for _, part := range parts {
-		key, is := strings.CutPrefix(part, accountKey+"=")
-		wrong := validation.IsQualifiedName(key)
+		key, ok := strings.CutPrefix(part, accountKey+"=")
+		problems := validation.IsQualifiedName(key)
 		switch {
-		case !is:
+		case !ok:
 			return nil, fmt.Errorf("%q must be %s=KEY", part, accountKey)
-		case len(wrong) > 0:
-			return nil, fmt.Errorf("%q is not a label key: %s", key, strings.Join(wrong, "; "))
+		case len(problems) > 0:
+			return nil, fmt.Errorf("%q is not a label key: %s", key, strings.Join(problems, "; "))
 		case slices.Contains(keys, key):
 			return nil, fmt.Errorf("key %s is given twice", key)
 		}

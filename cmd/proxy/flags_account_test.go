@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/accounting"
 )
 
-// TestAccountDescribesAllThatIsCounted: the totals, the number of Services, and the keys.
-func TestAccountDescribesAllThatIsCounted(t *testing.T) {
+// TestAccountingSettingsAreParsed: the totals, the number of Services, and the keys.
+func TestAccountingSettingsAreParsed(t *testing.T) {
 	usual := []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
 	for text, want := range map[string]*accounting.Settings{
 		"off":                         nil,

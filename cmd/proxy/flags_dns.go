@@ -57,8 +57,8 @@ func (f *dnsFlags) Validate() error {
 		errs = append(errs, fmt.Errorf("--dns-ttl %s: must be whole seconds, at most %s", f.zone.TTL, maxDNSTTL))
 	}
 	domain := strings.TrimSuffix(f.zone.Domain, ".")
-	if wrong := validation.IsDNS1123Subdomain(domain); len(wrong) > 0 {
-		errs = append(errs, fmt.Errorf("--cluster-domain %q: %s", f.zone.Domain, strings.Join(wrong, "; ")))
+	if problems := validation.IsDNS1123Subdomain(domain); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--cluster-domain %q: %s", f.zone.Domain, strings.Join(problems, "; ")))
 	} else if len(domain) > maxClusterDomainLen {
 		errs = append(errs, fmt.Errorf("--cluster-domain %q: must have at most %d characters", f.zone.Domain, maxClusterDomainLen))
 	}

@@ -35,8 +35,8 @@ func (f *kubectlFlags) Validate() error {
 	return nil
 }
 
-// ofContext returns the namespace of the kubeconfig's context; nil if no kubeconfig is read.
-func (f *kubectlFlags) ofContext() func() (string, error) {
+// contextNamespace returns the namespace of the kubeconfig's context; nil if no kubeconfig is read.
+func (f *kubectlFlags) contextNamespace() func() (string, error) {
 	if f.manifests != "" {
 		return nil
 	}
@@ -59,9 +59,9 @@ func (f *namespaceFlags) register(flags *pflag.FlagSet) {
 }
 
 // query returns which Services are requested: all, those of a namespace, or the one named by the argument. A name
-// without a namespace is in that of -n, or else in that of the kubeconfig's context, as in kubectl. ofContext is nil if
+// without a namespace is in that of -n, or else in that of the kubeconfig's context, as in kubectl. contextNamespace is nil if
 // there is no context.
-func (f *namespaceFlags) query(args []string, ofContext func() (string, error)) (explain.Query, error) {
+func (f *namespaceFlags) query(args []string, contextNamespace func() (string, error)) (explain.Query, error) {
 	namespace := f.namespace
 	if namespace != "" && !explain.IsName(namespace) {
 		return explain.Query{}, fmt.Errorf("--namespace %q is not a valid namespace name", namespace)
@@ -69,9 +69,9 @@ func (f *namespaceFlags) query(args []string, ofContext func() (string, error)) 
 	if len(args) == 0 {
 		return explain.Query{Service: model.ObjectName{Namespace: namespace}}, nil
 	}
-	if namespace == "" && ofContext != nil {
+	if namespace == "" && contextNamespace != nil {
 		var err error
-		if namespace, err = ofContext(); err != nil {
+		if namespace, err = contextNamespace(); err != nil {
 			namespace = metav1.NamespaceDefault // the next read of the cluster reports the error in the kubeconfig
 		}
 	}

@@ -37,8 +37,8 @@ var kubeProxysFlags = map[string]string{
 	"version": "false", "vmodule": "a=2", "write-config-to": "/x",
 }
 
-// TestKubeProxysCommandLineWorksAsItIs sets all flags at once: each either has an effect or causes a message.
-func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
+// TestKubeProxyCommandLineIsAccepted sets all flags at once: each either has an effect or causes a message.
+func TestKubeProxyCommandLineIsAccepted(t *testing.T) {
 	var line []string
 	for name, value := range kubeProxysFlags {
 		line = append(line, "--"+name+"="+value)
@@ -71,8 +71,8 @@ func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 	}
 }
 
-// TestTheCommandLinesOfDistributionsWorkAsTheyAre: those of distributions that use no file.
-func TestTheCommandLinesOfDistributionsWorkAsTheyAre(t *testing.T) {
+// TestDistributionCommandLinesAreAccepted: those of distributions that use no file.
+func TestDistributionCommandLinesAreAccepted(t *testing.T) {
 	for name, line := range map[string]string{
 		"k3s": "--cluster-cidr=10.42.0.0/16 --conntrack-max-per-core=0 --conntrack-tcp-timeout-close-wait=0s " +
 			"--conntrack-tcp-timeout-established=0s --healthz-bind-address=127.0.0.1 --hostname-override=n " +
@@ -198,7 +198,7 @@ func TestManifestsBeatTheKubeconfigOfAFile(t *testing.T) {
 	expectError(t, err, "")
 }
 
-func TestAWrongFileIsAFailureAndNoMistakeInUsage(t *testing.T) {
+func TestInvalidFileIsNotAUsageError(t *testing.T) {
 	path := configFile(t, "clusterCDIR: x", "mode: none")
 	for _, command := range []string{"run", "render", "explain"} {
 		got := proxyCommand(t, command, "--manifests", state, "--config", path)
@@ -209,7 +209,7 @@ func TestAWrongFileIsAFailureAndNoMistakeInUsage(t *testing.T) {
 	}
 }
 
-func TestExplainAndRenderTakeTheFileToo(t *testing.T) {
+func TestExplainAndRenderReadTheFile(t *testing.T) {
 	path := configFile(t, "hostnameOverride: node-a", "clusterCIDR: 10.244.0.0/16", "ipvs: {scheduler: lc}")
 	if got := proxyCommand(t, "render", "--manifests", state, "--config", path); !strings.Contains(got.stdout, "!= 10.244.0.0/16 masquerade") {
 		t.Errorf("render does not recognize pods: %+v", got)

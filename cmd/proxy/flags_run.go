@@ -27,11 +27,11 @@ type runFlags struct {
 	// unreachableNodes is the mode for nodes that do not reply.
 	unreachableNodes string
 
-	dns     dnsFlags
-	xds     xdsFlags
-	account accountFlags
-	ignored compatFlags
-	instead replacedFlags
+	dns      dnsFlags
+	xds      xdsFlags
+	account  accountFlags
+	ignored  compatFlags
+	replaced replacedFlags
 
 	// initOnly, check and writeConfigTo run a single step instead of the daemon.
 	initOnly      bool
@@ -117,24 +117,24 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 			"would not start")
 	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that results from file and flags to `FILE`, and exit")
 	f.ignored.register(flags, &f.settingFlags)
-	f.instead.register(flags)
+	f.replaced.register(flags)
 }
 
 // Validate checks all flags, parses those that are not plain values, and reports all errors at once. It requires read.
 func (f *runFlags) Validate() error {
 	err := errors.Join(
-		f.instead.Validate(),
+		f.replaced.Validate(),
 		f.ignored.Validate(),
 		f.validateState(),
 		f.parseLevel(),
-		f.validateOwn(),
+		f.validateVicinity(),
 	)
 	f.messages = append(slices.Clone(f.messages), f.ignored.messages()...)
 	return err
 }
 
-// validateOwn checks the settings for which kube-proxy has no flag.
-func (f *runFlags) validateOwn() error {
+// validateVicinity checks the settings for which kube-proxy has no flag.
+func (f *runFlags) validateVicinity() error {
 	return errors.Join(
 		cli.Choice("own-tables", f.ownTables, "auto", "never"),
 		f.validateSecureMetrics(),
@@ -216,7 +216,7 @@ func (f *runFlags) options() *daemon.Options {
 		ConfigFile:      f.file,
 		IgnoredSettings: f.messages,
 		Configuration:   f.configuration,
-		Flags:           valuesOf(f.all),
+		Flags:           valuesOf(f.flagSet),
 		ConfigzData:     config.Configz(f.configuration, vicinitySettings(), f.vicinityValues(false)),
 		OwnTables:       f.ownTables == "auto",
 		NodeCondition:   f.nodeCondition,

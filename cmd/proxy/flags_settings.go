@@ -27,10 +27,10 @@ type settingFlags struct {
 	// file is the file of --config, after read; nil without one.
 	file *config.File
 
-	// all are all flags of the command.
-	all *pflag.FlagSet
-	// alone is the configuration from the flags alone. Fields without a flag have the default, which --help shows.
-	alone *config.Configuration
+	// flagSet are all flags of the command.
+	flagSet *pflag.FlagSet
+	// fromFlags is the configuration from the flags alone. Fields without a flag have the default, which --help shows.
+	fromFlags *config.Configuration
 	// given are the flags on the command line, in order.
 	given []givenFlag
 
@@ -45,7 +45,7 @@ type settingFlags struct {
 type givenFlag struct{ name, field, text string }
 
 func (f *settingFlags) register(flags *pflag.FlagSet, settings []settingFlag) {
-	f.alone, f.all = config.Default(), flags
+	f.fromFlags, f.flagSet = config.Default(), flags
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if other, ok := aliases[name]; ok {
 			name = other
@@ -80,7 +80,7 @@ type settingValue struct {
 
 // String returns the value, or the default.
 func (v *settingValue) String() string {
-	if text := config.Get(v.flags.alone, v.field); text != "0s" {
+	if text := config.Get(v.flags.fromFlags, v.field); text != "0s" {
 		return text
 	}
 	return "" // the default changes nothing
@@ -92,7 +92,7 @@ func (v *settingValue) Set(text string) error {
 	if before, ok := v.flags.givenText(v.field); ok && config.IsList(v.field) {
 		whole = before + "," + text
 	}
-	if err := config.Set(v.flags.alone, v.field, whole); err != nil {
+	if err := config.Set(v.flags.fromFlags, v.field, whole); err != nil {
 		return err
 	}
 	v.flags.given = append(v.flags.given, givenFlag{v.name, v.field, whole})
@@ -126,7 +126,7 @@ func (f *settingFlags) resolve() error {
 	if f.file != nil {
 		f.configuration, f.messages = f.file.Configuration.DeepCopy(), slices.Clone(f.file.IgnoredSettings)
 	}
-	for _, note := range config.GateMessages(f.alone) {
+	for _, note := range config.GateMessages(f.fromFlags) {
 		if !slices.Contains(f.messages, note) {
 			f.messages = append(f.messages, note)
 		}

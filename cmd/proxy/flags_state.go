@@ -28,26 +28,26 @@ type stateFlags struct {
 	context   string
 	// withHeadless is set if DNS responses for headless Services are needed, too.
 	withHeadless bool
-	// topology selects the source of other nodes' labels: Nodes, unless the command has its flags. nodesFrom is that
+	// topology selects the source of other nodes' labels: Nodes, unless the command has its flags. topologySource is that
 	// source, after load.
-	topology  topologyFlags
-	nodesFrom string
+	topology       topologyFlags
+	topologySource string
 	// otherNodes are the names of Nodes, after load, if the API server has no Node with the name in node.
 	otherNodes []string
 	// rejected are the invalid objects and values, after load.
 	rejected []model.Finding
-	// inventory counts the objects in the manifests, including unused ones; nil for an API server. missesSlices is set if
-	// the manifests lack valid EndpointSlices. isBare is set if an API server has no Service that a proxy without a name
+	// inventory counts the objects in the manifests, including unused ones; nil for an API server. lacksSlices is set if
+	// the manifests lack valid EndpointSlices. isEmptyCluster is set if an API server has no Service that a proxy without a name
 	// would serve.
-	inventory            convert.Inventory
-	missesSlices, isBare bool
-	// lastGood are the last valid versions, active in a running proxy, of objects that are invalid now. load uses them,
+	inventory                   convert.Inventory
+	lacksSlices, isEmptyCluster bool
+	// lastKnownGood are the last valid versions, active in a running proxy, of objects that are invalid now. load uses them,
 	// too.
-	lastGood []convert.Rejection
-	// running is the proxy that runs on this machine, after readRunning. isLikeRunning is set if the command is about that
+	lastKnownGood []convert.Rejection
+	// running is the proxy that runs on this machine, after readRunning. actsAsRunning is set if the command is about that
 	// proxy.
 	running       running
-	isLikeRunning bool
+	actsAsRunning bool
 	// node is the name of the node to act for, after Validate.
 	node string
 }
@@ -114,9 +114,9 @@ func (f *viewFlags) register(flags *pflag.FlagSet, name, maxLoad, demandSource s
 
 func (f *viewFlags) Validate() error {
 	var errs []error
-	if wrong := validation.IsValidLabelValue(f.serviceProxyName); len(wrong) > 0 {
+	if problems := validation.IsValidLabelValue(f.serviceProxyName); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--service-proxy-name: %q cannot be the value of a label: %s",
-			f.serviceProxyName, strings.Join(wrong, "; ")))
+			f.serviceProxyName, strings.Join(problems, "; ")))
 	}
 	if f.maxLoad = 0; f.defaultMaxLoad != "" {
 		var err error
@@ -136,10 +136,10 @@ func (f *stateFlags) Validate() error { return errors.Join(f.validateStateless()
 
 // validateStateless is Validate for commands that do not need the state of a cluster.
 func (f *stateFlags) validateStateless() error {
-	unresolved := f.resolve()
-	var nameless error
-	f.node, nameless = nodeName(f.settings.Node)
-	return errors.Join(unresolved, f.viewFlags.Validate(), nameless)
+	resolveErr := f.resolve()
+	var nodeErr error
+	f.node, nodeErr = nodeName(f.settings.Node)
+	return errors.Join(resolveErr, f.viewFlags.Validate(), nodeErr)
 }
 
 // inCluster is an environment variable of every pod. Without it client-go finds no API server by itself.

@@ -90,7 +90,7 @@ func meaninglessTable() string {
 func gateTable() string {
 	var obeyed, fixed strings.Builder
 	for _, gate := range config.Gates() {
-		if gate.IsObeyed {
+		if gate.IsConfigurable {
 			fmt.Fprintf(&obeyed, "| `%s` | obeyed | %s |\n", gate.Name, cell(gate.Reason))
 			continue
 		}

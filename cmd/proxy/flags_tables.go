@@ -38,11 +38,11 @@ var clientSettings = []settingFlag{
 
 // clients returns the same settings in explain's form for a node, which is nil if it is unknown.
 func (f *stateFlags) clients(node *model.Node) explain.Clients {
-	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll, NodesFrom: f.nodesFrom}
+	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll, TopologySource: f.topologySource}
 	clients.NodePorts = f.settings.NodePorts
 	for _, family := range model.Families {
-		if why := config.PodDetectionMissing(f.settings.LocalTraffic, family, node); why != "" {
-			clients.PodsUnknown[family] = why
+		if reason := config.PodDetectionMissing(f.settings.LocalTraffic, family, node); reason != "" {
+			clients.PodsUnknown[family] = reason
 		}
 	}
 	return clients

@@ -34,7 +34,7 @@ func parseTableFlags(t *testing.T, args ...string) (*tableFlags, error) {
 	return &flags, err
 }
 
-func TestPodsAreDistinguishedInOneWay(t *testing.T) {
+func TestPodDetectionHasOneMode(t *testing.T) {
 	ipv4 := ruleset.LocalTraffic{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 	cni0 := ruleset.LocalTraffic{Interface: "cni0"}
 	tests := map[string]struct {
@@ -73,7 +73,7 @@ func TestPodsAreDistinguishedInOneWay(t *testing.T) {
 	}
 }
 
-func TestAWrongWayToDistinguishPodsIsRejected(t *testing.T) {
+func TestInvalidPodDetectionIsRejected(t *testing.T) {
 	bridge := func(name string) []string {
 		return []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", name}
 	}

@@ -100,7 +100,7 @@ func TestRunFlags(t *testing.T) {
 	}
 }
 
-func TestTheLogLevelIsReadAndAVerbosityThatLogsEverythingIsDebug(t *testing.T) {
+func TestLogLevelAndVerbosity(t *testing.T) {
 	for args, want := range map[string]slog.Level{
 		"": slog.LevelInfo, "-v 3": slog.LevelInfo, "-v 4": slog.LevelDebug, "--v=5": slog.LevelDebug, "-v4": slog.LevelDebug,
 		"-v 4 --log-level warn": slog.LevelWarn, "--log-level debug": slog.LevelDebug, "-v 4 --log-level info": slog.LevelInfo,
@@ -125,7 +125,7 @@ func TestAllMistakesInRunFlagsAreReported(t *testing.T) {
 	}
 }
 
-func TestTheDefaultsReachWhoReadsServices(t *testing.T) {
+func TestDefaultsReachTheView(t *testing.T) {
 	for args, want := range map[string]convert.View{
 		"": {}, "--default-max-load= --default-demand-source=": {}, "--default-max-load 150%": {DefaultMaxLoad: 150},
 		"--default-demand-source measured": {DefaultMeasured: true},
@@ -140,7 +140,7 @@ func TestTheDefaultsReachWhoReadsServices(t *testing.T) {
 	}
 }
 
-func TestKubeProxysOtherNamesAreTheSameFlags(t *testing.T) {
+func TestFlagAliases(t *testing.T) {
 	flags, err := parseRunFlags(t, "--manifests x --hostname-override NODE-B --logging-format json --iptables-sync-period 7s")
 	expectError(t, err, "")
 	got := []any{flags.node, flags.settings.LogFormat, flags.settings.SyncPeriod}
@@ -149,7 +149,7 @@ func TestKubeProxysOtherNamesAreTheSameFlags(t *testing.T) {
 	}
 }
 
-func TestAPodNeedsNoOrigin(t *testing.T) {
+func TestPodNeedsNoSourceFlag(t *testing.T) {
 	t.Setenv(inCluster, "")
 	_, err := parseRunFlags(t, "")
 	expectError(t, err, "--manifests PATH, --kubeconfig FILE or --master URL is required outside of a pod")

@@ -22,7 +22,7 @@ import (
 
 func newFlows() *cobra.Command {
 	var flags flowsFlags
-	var like runFlags
+	var proxyFlags runFlags
 	command := &cobra.Command{
 		Use:   "flows [[NAMESPACE/]NAME] [flags]",
 		Short: "Print where this node's connections to Services go now, by endpoint, zone and topology key",
@@ -65,19 +65,19 @@ Exit status: 1 if the command failed, 2 if the command line is wrong, or if a re
 		Args:                  cli.MaxArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
-			query, malformed := flags.query(args, nil)
-			if malformed == nil && query.Port != "" {
-				malformed = errors.New("connections are listed for whole Services; omit the port")
+			query, queryErr := flags.query(args, nil)
+			if queryErr == nil && query.Port != "" {
+				queryErr = errors.New("connections are listed for whole Services; omit the port")
 			}
-			if err := errors.Join(malformed, flags.Validate()); err != nil {
+			if err := errors.Join(queryErr, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			like.stdin = command.InOrStdin()
-			return hasUnreadable(command,
-				runFlows(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, &like, query))
+			proxyFlags.stdin = command.InOrStdin()
+			return exitUnreadable(command,
+				runFlows(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, &proxyFlags, query))
 		},
 	}
-	like.registerLikeRun(command.Flags())
+	proxyFlags.registerLikeRun(command.Flags())
 	flags.register(command.Flags())
 	cli.Complete(command, "output", "text", "json", "yaml")
 	return command
@@ -86,15 +86,15 @@ Exit status: 1 if the command failed, 2 if the command line is wrong, or if a re
 // flowsFlags are the flags of flows.
 type flowsFlags struct {
 	namespaceFlags
-	output       string
-	top          int
-	isContinuous bool
+	output string
+	top    int
+	watch  bool
 }
 
 func (f *flowsFlags) register(flags *pflag.FlagSet) {
 	f.namespaceFlags.register(flags)
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of lines in text output; 0 for all")
-	flags.BoolVarP(&f.isContinuous, "watch", "w", false, "print again every two seconds until stopped; with -o json one line each time")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "print again every two seconds until stopped; with -o json one line each time")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
@@ -104,7 +104,7 @@ func (f *flowsFlags) Validate() error {
 	if f.top < 0 {
 		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
 	}
-	if f.isContinuous && f.output == "yaml" {
+	if f.watch && f.output == "yaml" {
 		errs = append(errs, errors.New("--watch prints text, or one line each time with -o json, but not YAML"))
 	}
 	return errors.Join(errs...)
@@ -113,12 +113,12 @@ func (f *flowsFlags) Validate() error {
 // How often --watch scans conntrack, and how often it reloads the Services, which may mean listing all of them from an
 // API server.
 const (
-	flowsEvery   = 2 * time.Second
-	objectsEvery = 30 * time.Second
+	flowsInterval  = 2 * time.Second
+	reloadInterval = 30 * time.Second
 )
 
-func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, like *runFlags, query explain.Query) error {
-	if err := like.readLikeRun(ctx); err != nil {
+func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, proxyFlags *runFlags, query explain.Query) error {
+	if err := proxyFlags.readLikeRun(ctx); err != nil {
 		return err
 	}
 	table, err := conntrack.Dial()
@@ -127,69 +127,69 @@ func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, 
 	}
 	defer func() { _ = table.Close() }()
 	ctx = cli.SignalContext(ctx)
-	var reading *flows.Snapshot
+	var snapshot *flows.Snapshot
 	for next := time.Now(); ; {
 		if now := time.Now(); !now.Before(next) {
-			if reading, err = like.reading(ctx, stderr, query); err != nil {
+			if snapshot, err = proxyFlags.newSnapshot(ctx, stderr, query); err != nil {
 				return err
 			}
-			next = now.Add(objectsEvery)
+			next = now.Add(reloadInterval)
 		}
-		if err := reading.AddAll(ctx, table); err != nil {
+		if err := snapshot.AddAll(ctx, table); err != nil {
 			return err
 		}
-		report := reading.Report(like.node)
-		if err := flags.print(stdout, &report, query); err != nil || !flags.isContinuous {
-			return errors.Join(err, incomplete(like.rejected, query))
+		report := snapshot.Report(proxyFlags.node)
+		if err := flags.print(stdout, &report, query); err != nil || !flags.watch {
+			return errors.Join(err, incompleteError(proxyFlags.rejected, query))
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(flowsEvery):
+		case <-time.After(flowsInterval):
 		}
 	}
 }
 
-// reading loads the state of the cluster, and returns a Snapshot that collects the connections of the requested
+// newSnapshot loads the state of the cluster, and returns a Snapshot that collects the connections of the requested
 // Services.
-func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.Query) (*flows.Snapshot, error) {
+func (f *runFlags) newSnapshot(ctx context.Context, stderr io.Writer, query explain.Query) (*flows.Snapshot, error) {
 	change, err := f.load(ctx, stderr, apiserver.LocalNode)
 	if err != nil {
 		return nil, err
 	}
-	seen := explain.ClusterView(change, f.node, f.settings.Tables(model.Families).NodePorts)
-	if query.Service.Name != "" && seen.Service(query.Service) == nil {
-		if lack := f.noService(); lack != "" {
-			return nil, unreadableError{errors.New(lack)}
+	cluster := explain.ClusterView(change, f.node, f.settings.Tables(model.Families).NodePorts)
+	if query.Service.Name != "" && cluster.Service(query.Service) == nil {
+		if missing := f.noService(); missing != "" {
+			return nil, unreadableError{errors.New(missing)}
 		}
-		return nil, explain.NotFound(seen, query, f.origin())
+		return nil, explain.NotFound(cluster, query, f.origin())
 	}
-	return flows.NewSnapshot(seen, model.Families, query.Covers), nil
+	return flows.NewSnapshot(cluster, model.Families, query.Covers), nil
 }
 
 func (f *flowsFlags) print(to io.Writer, report *flows.Report, query explain.Query) error {
 	switch {
-	case f.output == "json" && f.isContinuous:
+	case f.output == "json" && f.watch:
 		return json.NewEncoder(to).Encode(report)
 	case f.output != "text":
 		return explain.Print(to, f.output, report)
 	}
-	if f.isContinuous {
+	if f.watch {
 		sanitize.Fprintf(to, "%s\n", time.Now().Format(time.TimeOnly))
 	}
 	if len(report.Services) == 0 {
-		sanitize.Fprintf(to, "Node %s has no connection to %s.\n", report.Node, requestedServices(query))
+		sanitize.Fprintf(to, "Node %s has no connection to %s.\n", report.Node, describeQuery(query))
 		return nil
 	}
 	err := flows.Text(to, report, query.Service.Name != "", f.top)
-	if err == nil && f.isContinuous {
+	if err == nil && f.watch {
 		sanitize.Fprintf(to, "\n")
 	}
 	return err
 }
 
-// requestedServices returns a description of the query, as part of a sentence.
-func requestedServices(query explain.Query) string {
+// describeQuery returns a description of the query, as part of a sentence.
+func describeQuery(query explain.Query) string {
 	switch {
 	case query.Service.Name != "":
 		return "service " + query.Service.String()

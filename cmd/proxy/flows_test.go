@@ -200,8 +200,8 @@ func numberOf(t *testing.T, page, series string) float64 {
 	return value
 }
 
-// TestWithoutAccountTheKernelIsNotQueried: no sysctl is written.
-func TestWithoutAccountTheKernelIsNotQueried(t *testing.T) {
+// TestWithoutAccountingNoSysctlIsWritten: no sysctl is written.
+func TestWithoutAccountingNoSysctlIsWritten(t *testing.T) {
 	namespace, daemon := zonedNode(t)
 	if got := strings.TrimSpace(namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_acct")); got != "0" {
 		t.Errorf("nf_conntrack_acct is %s", got)

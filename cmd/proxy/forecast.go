@@ -82,27 +82,27 @@ given and --demand has only part of the demand.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
 			flags.stdin = command.InOrStdin()
-			query, malformed := flags.query(args, flags.ofContext())
+			query, queryErr := flags.query(args, flags.contextNamespace())
 			if query.Port != "" {
-				malformed = errors.New("a forecast is for whole Services; omit the port")
+				queryErr = errors.New("a forecast is for whole Services; omit the port")
 			}
-			if err := errors.Join(malformed, flags.Validate()); err != nil {
+			if err := errors.Join(queryErr, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return hasUnreadable(command, runForecast(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, query))
+			return exitUnreadable(command, runForecast(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, query))
 		},
 	}
 	flags.register(command.Flags())
 	cli.Complete(command, "output", "text", "json", "yaml", "html")
-	cli.Complete(command, "demand-source", clientsMeasured, clientsAssumed)
+	cli.Complete(command, "demand-source", demandMeasured, demandAssumed)
 	return command
 }
 
-// hasUnreadable prints an unreadableError and replaces it by its exit status.
-func hasUnreadable(command *cobra.Command, err error) error {
-	if _, is := errors.AsType[unreadableError](err); is {
+// exitUnreadable prints an unreadableError and replaces it by its exit status.
+func exitUnreadable(command *cobra.Command, err error) error {
+	if _, ok := errors.AsType[unreadableError](err); ok {
 		cli.PrintError(command.ErrOrStderr(), command.Root().Name(), err)
-		return cli.ExitError(exitUnread)
+		return cli.ExitError(exitIncomplete)
 	}
 	return err
 }
@@ -114,27 +114,27 @@ func (e unreadableError) Unwrap() error { return e.error }
 
 // The values of --demand-source.
 const (
-	clientsMeasured = policy.Measured
-	clientsAssumed  = "assumed"
+	demandMeasured = policy.Measured
+	demandAssumed  = "assumed"
 )
 
 // forecastFlags are the flags of forecast.
 type forecastFlags struct {
 	kubectlFlags
-	gateFlags
+	limitFlags
 	namespaceFlags
 	viewFlags
-	publisher               string // the namespace of the publisher of ServiceDemands
-	bounds                  []string
-	demand, clients, output string
-	top                     int
+	publisherNamespace           string // the namespace of the publisher of ServiceDemands
+	bounds                       []string
+	demand, demandSource, output string
+	top                          int
 
 	perGB   float64           // 0 without a price
 	changes []forecast.Change // the what-ifs; args are their flags as written
-	args    []string
+	whatIfs []string
 
-	bound   []uint64         // after Validate
-	traffic forecast.Traffic // after readDemand, with a price
+	parsedBounds []uint64         // after Validate
+	traffic      forecast.Traffic // after readDemand, with a price
 }
 
 func (f *forecastFlags) register(flags *pflag.FlagSet) {
@@ -143,7 +143,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	f.viewFlags.register(flags, "`NAME` that Services must have in their label, as with 'run'",
 		"`PERCENT`, as with 'run': the bound of Services that have none",
 		"`SOURCE`, as with 'run': "+policy.Measured+", for Services with a bound that name neither clients nor a demand source")
-	registerPublisher(flags, &f.publisher)
+	registerPublisher(flags, &f.publisherNamespace)
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.DefaultLoadBound)},
 		"load bounds to compare, in `PERCENT` of the mean load, 100% to 1000%, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
@@ -152,7 +152,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 			"a Service is demand on that Service, and part of its weight in sums. Bounds are planned as the proxies plan them now, and, for "+
 			"comparison, with this demand: as "+
 			"'120% measured'")
-	flags.StringVar(&f.clients, "demand-source", clientsMeasured,
+	flags.StringVar(&f.demandSource, "demand-source", demandMeasured,
 		"`SOURCE` of the demand of Services with a ServiceDemand: measured, that of the ServiceDemand; or assumed, as if it did not exist. "+
 			"Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
 	flags.Func("price",
@@ -164,7 +164,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 		})
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one page")
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services in text output; 0 for all")
-	f.gateFlags.register(flags)
+	f.limitFlags.register(flags)
 	whatIf(f, flags, "without-nodes", "what if the Nodes that match a label `SELECTOR` were removed, with their endpoints?",
 		forecast.ParseWithoutNodes)
 	whatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that match a label selector, were being evacuated?", forecast.ParseEvacuate)
@@ -177,7 +177,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 func whatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usage string, parse func(string) (C, error)) {
 	flags.Func(name, usage, func(text string) error {
 		change, err := parse(text)
-		f.changes, f.args = append(f.changes, change), append(f.args, "--"+name+" "+text)
+		f.changes, f.whatIfs = append(f.changes, change), append(f.whatIfs, "--"+name+" "+text)
 		return err
 	})
 }
@@ -185,18 +185,18 @@ func whatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usa
 // Validate checks all flags and reports all errors at once.
 func (f *forecastFlags) Validate() error {
 	errs := []error{f.kubectlFlags.Validate(), cli.Choice("output", f.output, "text", "json", "yaml", "html"),
-		cli.Choice("demand-source", f.clients, clientsMeasured, clientsAssumed), f.viewFlags.Validate()}
+		cli.Choice("demand-source", f.demandSource, demandMeasured, demandAssumed), f.viewFlags.Validate()}
 	if f.perGB > 0 && f.demand == "" {
 		errs = append(errs, errors.New("--price needs --demand, with the number of bytes"))
 	}
-	f.bound = nil
+	f.parsedBounds = nil
 	for _, text := range f.bounds {
 		limit, err := policy.ParseMaxLoad(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--bound: %w", err))
 		}
-		if !slices.Contains(f.bound, limit) {
-			f.bound = append(f.bound, limit)
+		if !slices.Contains(f.parsedBounds, limit) {
+			f.parsedBounds = append(f.parsedBounds, limit)
 		}
 	}
 	if f.top < 0 {
@@ -209,21 +209,21 @@ func (f *forecastFlags) Validate() error {
 }
 
 func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
-	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), flags.publisher)
+	objects, invalid, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), flags.publisherNamespace)
 	if err != nil {
 		return unreadableError{err}
 	}
-	origin, held := flags.origin(), objects.Inventory()
+	origin, inventory := flags.origin(), objects.Inventory()
 	state := forecast.NewCluster(objects, convert.View{
 		ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.maxLoad, DefaultMeasured: flags.measured,
 	})
-	if flags.clients == clientsAssumed {
+	if flags.demandSource == demandAssumed {
 		state = state.WithoutMeasuredDemand()
 	}
-	if lack := held.MissingKinds(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {
-		return unreadableError{errors.New(lack)}
+	if missing := inventory.MissingKinds(origin, "nothing can be forecast", convert.Services, convert.Nodes); missing != "" {
+		return unreadableError{errors.New(missing)}
 	}
-	noSlices, _ := objects.Held.MissingSlices(origin) // an API server's list is authoritative
+	noSlices, _ := objects.FolderInventory.MissingSlices(origin) // an API server's list is authoritative
 	if noSlices != "" {
 		sanitize.Fprintf(stderr, "warning: %s\n", noSlices)
 	}
@@ -234,7 +234,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return unreadableError{flags.notFound(state, query)}
 	}
 	options := forecast.Options{
-		Now: time.Now(), Bounds: flags.bound, Checker: ruleChecker(objects, flags.serviceProxyName), Only: query,
+		Now: time.Now(), Bounds: flags.parsedBounds, Checker: ruleChecker(objects, flags.serviceProxyName), Only: query,
 	}
 	if flags.demand != "" {
 		if err := flags.readDemand(state, &options); err != nil {
@@ -259,16 +259,16 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		before.EstimateCost(flags.traffic, flags.perGB)
 		report.EstimateCost(flags.traffic, flags.perGB)
 	}
-	warnOf(stderr, rejected)
+	printWarnings(stderr, rejected)
 	if err := flags.print(stdout, &before, &report); err != nil {
 		return err
 	}
-	return flags.checkLimits(stderr, &report, noSlices != "", append(unread, rejected...), query)
+	return flags.checkLimits(stderr, &report, noSlices != "", append(invalid, rejected...), query)
 }
 
 func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) error {
 	if query.Service.Name == "" {
-		return explain.NoNamespace(query.Service.Namespace, state.ServiceNames(), f.origin())
+		return explain.NamespaceNotFound(query.Service.Namespace, state.ServiceNames(), f.origin())
 	}
 	return state.NotFound(query.Service)
 }
@@ -301,7 +301,7 @@ func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report)
 	case f.output == "html":
 		return forecast.HTML(stdout, report)
 	case f.output == "text" && isComparison:
-		return forecast.Comparison(stdout, strings.Join(f.args, ", "), before, report, f.top)
+		return forecast.Comparison(stdout, strings.Join(f.whatIfs, ", "), before, report, f.top)
 	case f.output == "text":
 		return forecast.Text(stdout, report, f.top)
 	case isComparison:
@@ -310,38 +310,38 @@ func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report)
 	return explain.Print(stdout, f.output, report)
 }
 
-// checkLimits returns exitUnread if a part of the requested objects could not be read, or else status 1 if a Service
+// checkLimits returns exitIncomplete if a part of the requested objects could not be read, or else status 1 if a Service
 // violates the limits.
 func (f *forecastFlags) checkLimits(
-	stderr io.Writer, report *forecast.Report, lacksSlices bool, unread []model.Finding, query explain.Query,
+	stderr io.Writer, report *forecast.Report, lacksSlices bool, invalid []model.Finding, query explain.Query,
 ) error {
-	missed := report.Violations(f.limits)
-	for _, sentence := range missed {
+	violations := report.Violations(f.limits)
+	for _, sentence := range violations {
 		sanitize.Fprintf(stderr, "proxy: %s\n", sentence)
 	}
-	err := incomplete(unread, query)
+	err := incompleteError(invalid, query)
 	if lacksSlices {
-		err = cli.ExitError(exitUnread)
+		err = cli.ExitError(exitIncomplete)
 	}
 	if err != nil {
 		sanitize.Fprintf(stderr, "proxy: the forecast lacks objects that could not be read: see the warnings above\n")
 		return err
 	}
-	if none := len(report.Services) == 0; none && (f.isGate() || len(report.NotServed) == 0) {
+	if noServices := len(report.Services) == 0; noServices && (f.hasLimits() || len(report.NotServed) == 0) {
 		sanitize.Fprintf(stderr, "proxy: there is no Service whose connections could be forecast\n")
-		return cli.ExitError(exitUnread)
+		return cli.ExitError(exitIncomplete)
 	}
 	if f.limits.MinNear != nil && report.NodesWithoutZone == report.Nodes {
 		sanitize.Fprintf(stderr, "proxy: --min-in-zone cannot be checked: no Node has the label %s\n", policy.Zone)
-		return cli.ExitError(exitUnread)
+		return cli.ExitError(exitIncomplete)
 	}
-	if len(report.Incomplete) > 0 && f.isGate() {
+	if len(report.Incomplete) > 0 && f.hasLimits() {
 		for _, sentence := range report.Incomplete {
 			sanitize.Fprintf(stderr, "proxy: limits cannot be checked with part of the demand: %s\n", sentence)
 		}
-		return cli.ExitError(exitUnread)
+		return cli.ExitError(exitIncomplete)
 	}
-	if len(missed) > 0 {
+	if len(violations) > 0 {
 		return cli.ExitError(cli.Failure)
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// three is a cluster of three Nodes in three zones, and one Service with an endpoint on each.
-const three = `apiVersion: v1
+// threeZones is a cluster of three Nodes in three zones, and one Service with an endpoint on each.
+const threeZones = `apiVersion: v1
 kind: List
 items:
 - {apiVersion: v1, kind: Node, metadata: {name: na, labels: {kubernetes.io/hostname: na, topology.kubernetes.io/zone: za}}}
@@ -31,10 +31,10 @@ items:
   - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}
 `
 
-// threeWith replaces parts of three, each of which must exist.
-func threeWith(t *testing.T, pairs ...string) string {
+// threeZonesWith replaces parts of three, each of which must exist.
+func threeZonesWith(t *testing.T, pairs ...string) string {
 	t.Helper()
-	text := three
+	text := threeZones
 	for i := 0; i < len(pairs); i += 2 {
 		if !strings.Contains(text, pairs[i]) {
 			t.Fatalf("there is no %q", pairs[i])
@@ -152,7 +152,7 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{"No other setting keeps more"}, "see below",
 		},
 	} {
-		got := proxyCommand(t, "forecast", "--manifests", threeWith(t, test.replace...))
+		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, test.replace...))
 		expectInOrder(t, name, got.stdout, test.want)
 		if got.status != 0 || strings.Contains(got.stdout, test.lacks) {
 			t.Errorf("%s: status %d, or there is %q:\n%s%s", name, got.status, test.lacks, got.stdout, got.stderr)
@@ -164,18 +164,18 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 func TestExplainReportsASettingWithoutHints(t *testing.T) {
 	const sentence = "spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service has hints."
 	for text, want := range map[string]bool{noSetting: false, sameZone: true} {
-		got := proxyCommand(t, "explain", "--node", "na", "--manifests", threeWith(t, noSetting, text))
+		got := proxyCommand(t, "explain", "--node", "na", "--manifests", threeZonesWith(t, noSetting, text))
 		if has := strings.Contains(strings.Join(strings.Fields(got.stdout), " "), sentence); got.status != 0 || has != want {
 			t.Errorf("%s: reported %v, want %v: status %d\n%s%s", text, has, want, got.status, got.stdout, got.stderr)
 		}
 	}
 	const sameNode = "ports: [{port: 80}], trafficDistribution: PreferSameNode}"
 	for text, want := range map[string]bool{sameZone: true, sameNode: false} {
-		state := threeWith(t, noSetting, text, ", zone: za", "", ", zone: zb", "", ", zone: zc", "")
+		state := threeZonesWith(t, noSetting, text, ", zone: za", "", ", zone: zb", "", ", zone: zc", "")
 		got := proxyCommand(t, "explain", "--node", "nb", "--manifests", state)
-		said := strings.Contains(strings.Join(strings.Fields(got.stdout), " "), noZone+". It has the label now. "+zoneIsKept)
-		if got.status != 0 || said != want {
-			t.Errorf("%s, without zones in slices: reported %v, want %v: status %d\n%s%s", text, said, want, got.status, got.stdout, got.stderr)
+		isReported := strings.Contains(strings.Join(strings.Fields(got.stdout), " "), noZone+". It has the label now. "+zoneIsKept)
+		if got.status != 0 || isReported != want {
+			t.Errorf("%s, without zones in slices: reported %v, want %v: status %d\n%s%s", text, isReported, want, got.status, got.stdout, got.stderr)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 			"shop/web: All of its connections to 80/TCP over IPv6 are refused: The Service port has no endpoints.",
 		},
 	} {
-		got := proxyCommand(t, "forecast", "--manifests", threeWith(t, test.replace...))
+		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, test.replace...))
 		if got.status != 0 || !strings.Contains(got.stdout, test.want) || !strings.Contains(got.stdout, test.cell) {
 			t.Errorf("%s: status %d, want %q and %q:\n%s%s", name, got.status, test.cell, test.want, got.stdout, got.stderr)
 		}
@@ -248,7 +248,7 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
   - {addresses: [10.244.0.4], nodeName: na}
   - {addresses: [10.244.1.2], nodeName: nb}
 `
-	folder := threeWith(t, sliceEnd, sliceEnd+strings.TrimPrefix(caller, "\n"))
+	folder := threeZonesWith(t, sliceEnd, sliceEnd+strings.TrimPrefix(caller, "\n"))
 	const keys, load, clients = "--annotate shop/web_vicinity.dev/topology-keys=topology.kubernetes.io/zone,*",
 		" --annotate shop/web_vicinity.dev/max-load=150%", " --annotate shop/web_vicinity.dev/clients=shop/caller"
 	for args, want := range map[string]struct{ before, after float64 }{
@@ -262,7 +262,7 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
 	} {
 		var compared beforeAndAfter
 		readForecast(t, &compared, folder, spaced("shop/web "+args)...)
-		before, after := compared.Before.Services[0].Outlooks[0].Busiest.Load, compared.After.Services[0].Outlooks[0].Busiest.Load
+		before, after := compared.Before.Services[0].Projections[0].Busiest.Load, compared.After.Services[0].Projections[0].Busiest.Load
 		if math.Abs(before-want.before) > 1e-6 || math.Abs(after-want.after) > 1e-6 {
 			t.Errorf("%s: the busiest expects %v, then %v times the mean before, want %v", args, before, after, want)
 		}
@@ -301,7 +301,7 @@ func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 			[]string{"now             0 %          -            -              -            0 %", "shop/web  3          - 1.00 "},
 		},
 	} {
-		folder := threeWith(t, test.replace...)
+		folder := threeZonesWith(t, test.replace...)
 		got := proxyCommand(t, "forecast", "--manifests", folder)
 		for _, want := range test.want {
 			if got.status != 0 || !strings.Contains(got.stdout, want) {

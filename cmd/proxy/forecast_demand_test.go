@@ -41,8 +41,8 @@ items:
 }
 
 const (
-	wantsMeasured = `, vicinity.dev/demand-source: measured`
-	demandOfWeb   = `- apiVersion: vicinity.dev/v1alpha1
+	measuredSetting = `, vicinity.dev/demand-source: measured`
+	demandOfWeb     = `- apiVersion: vicinity.dev/v1alpha1
   kind: ServiceDemand
   metadata: {namespace: shop, name: web}
   zones: [{zone: zone-a, demandPPM: 800000}, {zone: zone-b, demandPPM: 200000}]
@@ -53,9 +53,9 @@ const (
 `
 )
 
-// TestADumpIsForecastWithWhatWasMeasured, and explained with it; otherwise the output states that there is no measured
+// TestForecastUsesServiceDemands, and explained with it; otherwise the output states that there is no measured
 // demand.
-func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
+func TestForecastUsesServiceDemands(t *testing.T) {
 	for name, c := range map[string]struct {
 		more       string
 		isMeasured bool
@@ -64,7 +64,7 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 		"with none":              {"", false},
 		"of zones without Nodes": {strings.ReplaceAll(demandOfWeb, "zone-", "site-"), false},
 	} {
-		state := writeState(t, measuredState(wantsMeasured, c.more))
+		state := writeState(t, measuredState(measuredSetting, c.more))
 		report := forecastOf(t, state)
 		if len(report.Services) != 1 {
 			t.Fatalf("%s: %+v", name, report)
@@ -74,10 +74,10 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 			want = "measured"
 		}
 		service := &report.Services[0]
-		if now := service.Outlooks[0]; service.DemandSource != want || now.PlannedWith != want || math.Abs(now.Busiest.Load-busiest) > 0.01 {
+		if now := service.Projections[0]; service.DemandSource != want || now.PlannedWith != want || math.Abs(now.Busiest.Load-busiest) > 0.01 {
 			t.Errorf("%s: demand from %q, planned with %q: %+v", name, service.DemandSource, now.PlannedWith, now)
 		}
-		if notes := strings.Join(report.Notes, "\n"); strings.Contains(notes, string(servicedemand.NoneToPlan)) == c.isMeasured {
+		if notes := strings.Join(report.Notes, "\n"); strings.Contains(notes, string(servicedemand.NoUsableDemand)) == c.isMeasured {
 			t.Errorf("%s: the notes are %q", name, notes)
 		}
 		if strings.Contains(report.Demand, "(shop/web), measured since 2026-11-27 08:00 UTC; for others each") != c.isMeasured {
@@ -86,7 +86,7 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 		if page := proxyCommand(t, "forecast", "--manifests", state).stdout; strings.Contains(page, "is from ServiceDemands") != c.isMeasured {
 			t.Errorf("%s: the heading does not describe the demand: %s", name, page)
 		}
-		ports := explained(t, "--manifests", state, "--node", "node-a", "shop/web")
+		ports := explainPorts(t, "--manifests", state, "--node", "node-a", "shop/web")
 		if ports[0].Load.DemandSource != want {
 			t.Errorf("%s: explain has %+v", name, ports)
 		}
@@ -104,23 +104,23 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// TestMeasuringWhatNobodyMeasuresIsNoRiddle: the output gives the reason for "nothing is different" first, and the
+// TestMissingMeasuredDemandIsExplained: the output gives the reason for "nothing is different" first, and the
 // remedy.
-func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
+func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 	other := strings.Replace(demandOfWeb, "name: web", "name: other", 1)
 	for name, c := range map[string]struct {
 		state string
 		args  []string
 		want  []string
 	}{
-		"in a dump": {measuredState(""), nil, []string{string(servicedemand.NoneToPlan), "The bound of shop/web is planned with assumed demand",
+		"in a dump": {measuredState(""), nil, []string{string(servicedemand.NoUsableDemand), "The bound of shop/web is planned with assumed demand",
 			"kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
-		"next to others": {measuredState("", other), nil, []string{string(servicedemand.NoneToPlan),
+		"next to others": {measuredState("", other), nil, []string{string(servicedemand.NoUsableDemand),
 			"'forecast --demand FILE' compares"}},
 		"of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
 			"zone-b, demandPPM", "zone-y, demandPPM").
-			Replace(demandOfWeb)), nil, []string{string(servicedemand.NoneToPlan)}},
+			Replace(demandOfWeb)), nil, []string{string(servicedemand.NoUsableDemand)}},
 		"as requested": {measuredState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
 	} {
 		args := []string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/demand-source=measured"}
@@ -143,7 +143,7 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 // TestEachNumberNamesItsDemand: a file takes precedence over ServiceDemands as the demand of Nodes, but no proxy plans
 // with it.
 func TestEachNumberNamesItsDemand(t *testing.T) {
-	state, file := writeState(t, measuredState(wantsMeasured, demandOfWeb)), writeQuery(t, "zone=zone-a - 1", "zone=zone-b - 9")
+	state, file := writeState(t, measuredState(measuredSetting, demandOfWeb)), writeQuery(t, "zone=zone-a - 1", "zone=zone-b - 9")
 	for name, c := range map[string]struct {
 		args []string
 		want map[string]string
@@ -159,7 +159,7 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 	} {
 		report := forecastOf(t, state, c.args...)
 		planned := map[string]string{}
-		for _, projection := range report.Services[0].Outlooks {
+		for _, projection := range report.Services[0].Projections {
 			if projection.PlannedWith != "" {
 				planned[projection.Setting] = projection.PlannedWith
 			}
@@ -170,9 +170,9 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 	}
 }
 
-// TestWhatWasMeasuredMakesAdvice: measured demand is recommended for a bound that is planned without it, in addition to
+// TestMeasuredDemandIsRecommended: measured demand is recommended for a bound that is planned without it, in addition to
 // the clients that it names. A new bound is planned with it from the start.
-func TestWhatWasMeasuredMakesAdvice(t *testing.T) {
+func TestMeasuredDemandIsRecommended(t *testing.T) {
 	const (
 		withIt = "shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of " +
 			"1.92, and 50 % stay in the zone instead of 68 %."
@@ -189,7 +189,7 @@ func TestWhatWasMeasuredMakesAdvice(t *testing.T) {
 			[]string{`vicinity.dev/demand-source: "measured"`}},
 		"one with clients without endpoints": {measuredState(", vicinity.dev/clients: shop/nothing", demandOfWeb), withIt,
 			[]string{`vicinity.dev/demand-source: "measured"`}},
-		"one that is planned so":      {measuredState(wantsMeasured, demandOfWeb), none, nil},
+		"one that is planned so":      {measuredState(measuredSetting, demandOfWeb), none, nil},
 		"one without measured demand": {measuredState(""), none, nil},
 		"no bound":                    {unbounded, newOne, []string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
 		"no bound, and nothing is measured": {

@@ -40,7 +40,7 @@ func writeQuery(t *testing.T, lines ...string) string {
 
 // TestASelectionIsPricedByItsOwnBytes: bytes without a Service are those of all Services together, and ops has none.
 func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
-	state := threeWith(t, "- apiVersion: v1\n  kind: Service\n", `- apiVersion: v1
+	state := threeZonesWith(t, "- apiVersion: v1\n  kind: Service\n", `- apiVersion: v1
   kind: Service
   metadata: {namespace: ops, name: mail}
   spec: {clusterIP: 10.96.0.11, ports: [{port: 25}]}
@@ -60,9 +60,9 @@ func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 	}
 }
 
-// TestAForecastFromPartOfTheDemandIsNoPass: it reports how much is missing, and does not check limits.
-func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
-	state := threeWith(t)
+// TestPartialDemandFailsLimits: it reports how much is missing, and does not check limits.
+func TestPartialDemandFailsLimits(t *testing.T) {
+	state := threeZonesWith(t)
 	for name, c := range map[string]struct {
 		lines []string
 		args  string
@@ -102,8 +102,8 @@ func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
 	}
 }
 
-// TestAMissedBoundIsExplainedAndMended: two thirds of the connections come from zone za, and no proxy knows that.
-func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
+// TestViolatedBoundIsExplainedWithAFix: two thirds of the connections come from zone za, and no proxy knows that.
+func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 	const keys = `vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *"`
 	file := writeQuery(t, "na shop/web 4", "nb shop/web 1", "nc shop/web 1")
 	for name, c := range map[string]struct {
@@ -132,25 +132,25 @@ func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
 		},
 		"a bound that is to be planned so": {
 			keys + `, vicinity.dev/max-load: 120%, vicinity.dev/demand-source: measured`,
-			[]string{string(servicedemand.NoneToPlan), "more than its bound of 120% allows"}, "With its bound planned",
+			[]string{string(servicedemand.NoUsableDemand), "more than its bound of 120% allows"}, "With its bound planned",
 		},
 	} {
-		got := proxyCommand(t, "forecast", "--manifests", threeWith(t, noAnnotations, "annotations: {"+c.annotations+"}"), "--demand", file)
+		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, noAnnotations, "annotations: {"+c.annotations+"}"), "--demand", file)
 		expectInOrder(t, name, got.stdout, c.want)
 		if got.status != 0 || strings.Contains(got.stdout, c.lacks) {
 			t.Errorf("%s: status %d, or there is %q:\n%s%s", name, got.status, c.lacks, got.stdout, got.stderr)
 		}
 	}
-	headless := threeWith(t, noAnnotations, "annotations: {"+keys+", vicinity.dev/max-load: 120%}", "clusterIP: 10.96.0.10", "clusterIP: None")
+	headless := threeZonesWith(t, noAnnotations, "annotations: {"+keys+", vicinity.dev/max-load: 120%}", "clusterIP: 10.96.0.10", "clusterIP: None")
 	service := forecastOf(t, headless, "--demand", file).Services[0]
-	at := slices.IndexFunc(service.Outlooks, func(o forecast.Projection) bool { return o.Setting == "120% measured" })
-	if at < 0 || service.Advice != nil || !strings.HasPrefix(service.Outlooks[at].Note, "connections to a headless Service are not counted") {
+	at := slices.IndexFunc(service.Projections, func(o forecast.Projection) bool { return o.Setting == "120% measured" })
+	if at < 0 || service.Advice != nil || !strings.HasPrefix(service.Projections[at].Note, "connections to a headless Service are not counted") {
 		t.Errorf("a headless Service is never planned with measured demand: %+v", service)
 	}
 }
 
 func TestAPriceNeedsBytes(t *testing.T) {
-	state, silent := threeWith(t), writeQuery(t, "na shop/web 0", "nb shop/web 0")
+	state, silent := threeZonesWith(t), writeQuery(t, "na shop/web 0", "nb shop/web 0")
 	for name, test := range map[string]struct {
 		args []string
 		want string

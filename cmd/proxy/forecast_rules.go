@@ -19,7 +19,7 @@ import (
 // ruleChecker checks Services by the rules of the webhook, with its messages, whether or not it is installed. The proxy
 // itself has no rules; only this command reports problems with settings.
 func ruleChecker(objects convert.Objects, proxyName string) forecast.RuleChecker {
-	facts := webhook.Facts{Nodes: webhook.NewNodeLabels(), Services: servicesIn(objects)}
+	facts := webhook.Facts{Nodes: webhook.NewNodeLabels(), Services: serviceNamesIn(objects)}
 	for _, node := range objects.Nodes {
 		facts.Nodes.Put(node.Name, node.Labels)
 	}
@@ -37,11 +37,11 @@ func ruleChecker(objects convert.Objects, proxyName string) forecast.RuleChecker
 	}
 }
 
-// namesIn are the names of Services by namespace.
-type namesIn map[string][]string
+// serviceNames are the names of Services by namespace.
+type serviceNames map[string][]string
 
-func servicesIn(objects convert.Objects) namesIn {
-	names := namesIn{}
+func serviceNamesIn(objects convert.Objects) serviceNames {
+	names := serviceNames{}
 	for _, service := range objects.Services {
 		names[service.Namespace] = append(names[service.Namespace], service.Name)
 	}
@@ -50,7 +50,7 @@ func servicesIn(objects convert.Objects) namesIn {
 
 // Names returns the names in a namespace. A namespace with a single Service counts as unknown, because a folder may not
 // contain all Services.
-func (n namesIn) Names(namespace string) (names []string, known bool) {
+func (n serviceNames) Names(namespace string) (names []string, known bool) {
 	return n[namespace], len(n[namespace]) > 1
 }
 
@@ -69,24 +69,24 @@ func toWebhookService(service *corev1.Service) *webhook.Service {
 	if err != nil {
 		panic(err) // it was decoded from JSON or the API
 	}
-	var judged webhook.Service
-	if err := json.Unmarshal(text, &judged); err != nil {
+	var converted webhook.Service
+	if err := json.Unmarshal(text, &converted); err != nil {
 		panic(err)
 	}
-	return &judged
+	return &converted
 }
 
 // checkChanges fails if the webhook would deny a Service after --annotate, and prints its warnings.
-func checkChanges(stderr io.Writer, before, after forecast.Cluster, changes []forecast.Change, judge forecast.RuleChecker) error {
+func checkChanges(stderr io.Writer, before, after forecast.Cluster, changes []forecast.Change, checker forecast.RuleChecker) error {
 	var denied []error
 	seen := map[model.ObjectName]bool{}
 	for _, change := range changes {
-		annotate, is := change.(forecast.Annotate)
-		if !is || seen[annotate.Service] {
+		annotate, ok := change.(forecast.Annotate)
+		if !ok || seen[annotate.Service] {
 			continue
 		}
 		seen[annotate.Service] = true
-		for _, cause := range judge(before.Service(annotate.Service), after.Service(annotate.Service)) {
+		for _, cause := range checker(before.Service(annotate.Service), after.Service(annotate.Service)) {
 			if cause.Denied {
 				denied = append(denied, fmt.Errorf("--annotate %s: %s", annotate.Service, cause.Sentence))
 				continue

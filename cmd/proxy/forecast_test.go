@@ -15,7 +15,7 @@ import (
 // shop is a cluster whose Services demonstrate the purpose of a forecast.
 const shop = "../../e2e/forecast/shop"
 
-func TestForecastPrintsWhatASettingMakesOfEachService(t *testing.T) {
+func TestForecastPrintsEverySettingOfEachService(t *testing.T) {
 	got := proxyCommand(t, "forecast", "--manifests", shop, "--bound", "120%,140%")
 	if got.status != 0 || got.stderr != "" {
 		t.Fatalf("status %d, %s", got.status, got.stderr)
@@ -78,10 +78,10 @@ func TestForecastReportsClientsWithoutAlternatives(t *testing.T) {
 	var compared beforeAndAfter
 	readForecast(t, &compared, folder, "--evacuate", "za")
 	want := []forecast.OnlyEvacuated{
-		{Service: "shop/alone", Share: 1, Clients: 2, On: []string{"a", "b"}, Outside: []string{}},
-		{Service: "shop/hard", Share: 0.5, Clients: 1, On: []string{"a"}, Outside: []string{}},
-		{Service: "shop/inside", Share: 0.5, Clients: 1, On: []string{"a"}, Outside: []string{}},
-		{Service: "shop/outside", On: []string{}, Outside: []string{"a"}},
+		{Service: "shop/alone", Share: 1, Clients: 2, ClientNodes: []string{"a", "b"}, ExternalNodes: []string{}},
+		{Service: "shop/hard", Share: 0.5, Clients: 1, ClientNodes: []string{"a"}, ExternalNodes: []string{}},
+		{Service: "shop/inside", Share: 0.5, Clients: 1, ClientNodes: []string{"a"}, ExternalNodes: []string{}},
+		{Service: "shop/outside", ClientNodes: []string{}, ExternalNodes: []string{"a"}},
 	}
 	if diff := cmp.Diff(want, compared.After.OnlyEvacuated); diff != "" {
 		t.Errorf("Services without other endpoints (-want +got):\n%s", diff)
@@ -125,7 +125,7 @@ func TestForecastSupportsTheTableOfShapes(t *testing.T) {
 			continue
 		}
 		got[service.Service] = map[string]cell{}
-		for _, projection := range service.Outlooks {
+		for _, projection := range service.Projections {
 			if _, asked := want[service.Service][projection.Setting]; asked {
 				got[service.Service][projection.Setting] = cell{projection.Zone, projection.Busiest.Load}
 			}
@@ -231,7 +231,7 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 	}
 }
 
-func TestForecastWarnsOfWhatItCannotRead(t *testing.T) {
+func TestForecastWarnsOfUnreadableObjects(t *testing.T) {
 	folder := writeState(t, `apiVersion: v1
 kind: List
 items:
@@ -271,7 +271,7 @@ items:
 	}
 }
 
-func TestExplainReportsWhyNotAndWhatWouldHaveToBeDifferent(t *testing.T) {
+func TestExplainWhySuggestsChanges(t *testing.T) {
 	var all strings.Builder
 	for _, line := range []string{
 		"node-c1 shop/login node-a1", "node-a1 shop/cart 10.244.0.17", "node-a1 shop/mail 10.244.0.45:8080", "node-a1 shop/mail 10.244.0.46",

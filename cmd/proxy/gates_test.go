@@ -56,10 +56,10 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 				t.Errorf("render: served %v, want %v: %+v", served, test.served, rendered)
 			}
 			explained := proxyCommand(t, append(splitArgs("explain shop/dns"), args...)...)
-			why := `Ignored in the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
-			toldWhy := strings.Contains(strings.Join(strings.Fields(explained.stdout), " "), why)
-			if explained.status != 0 || toldWhy == test.served {
-				t.Errorf("explain has the reason: %v: %+v", toldWhy, explained)
+			reason := `Ignored in the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
+			hasReason := strings.Contains(strings.Join(strings.Fields(explained.stdout), " "), reason)
+			if explained.status != 0 || hasReason == test.served {
+				t.Errorf("explain has the reason: %v: %+v", hasReason, explained)
 			}
 		})
 	}
@@ -101,8 +101,8 @@ func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
 	})
 }
 
-// TestPagesAreClosedByTheirGates, and `status` needs none of them.
-func TestPagesAreClosedByTheirGates(t *testing.T) {
+// TestGatesDisablePages, and `status` needs none of them.
+func TestGatesDisablePages(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	const at = "127.0.0.1:10549"
 	args := []string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", at}
@@ -154,8 +154,8 @@ func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 	}
 }
 
-// TestAServerThatWouldBeClosedIsRejected: with --healthz-port=0 kube-proxy has no health server.
-func TestAServerThatWouldBeClosedIsRejected(t *testing.T) {
+// TestDisabledServerIsRejected: with --healthz-port=0 kube-proxy has no health server.
+func TestDisabledServerIsRejected(t *testing.T) {
 	for _, flag := range []string{"healthz-port", "metrics-port"} {
 		_, err := parseRunFlags(t, "--manifests x --"+flag+"=0")
 		expectError(t, err, "--"+flag+" 0: this server cannot be disabled; --"+strings.TrimSuffix(flag, "port")+"bind-address 127.0.0.1 keeps")
@@ -164,9 +164,9 @@ func TestAServerThatWouldBeClosedIsRejected(t *testing.T) {
 	}
 }
 
-// TestAGateThatNoKubeProxyHasIsRejected in a file and on the command line, because it may be intended to disable
+// TestUnknownGateIsRejected in a file and on the command line, because it may be intended to disable
 // something.
-func TestAGateThatNoKubeProxyHasIsRejected(t *testing.T) {
+func TestUnknownGateIsRejected(t *testing.T) {
 	const why = `"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
 	path := filepath.Join(t.TempDir(), "x")
 	if err := os.Mkdir(path, 0o700); err != nil {

@@ -22,9 +22,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestNoObjectReachesTheLogAsItIs, nor the output of `proxy status` for that daemon: there is one file for each text
+// TestObjectTextsAreEscapedInTheLog, nor the output of `proxy status` for that daemon: there is one file for each text
 // field of each object, with a hostile text in that field.
-func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
+func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)
 	objects, err := yaml.YAMLToJSON(text)

@@ -88,8 +88,8 @@ func TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal(t *testing.T) {
 	}
 }
 
-// TestStatusOfAllNodesIsNoPassWhereObjectsAreSkipped: no response shows whether earlier versions of them are active.
-func TestStatusOfAllNodesIsNoPassWhereObjectsAreSkipped(t *testing.T) {
+// TestStatusOfAllNodesFailsWithInvalidObjects: no response shows whether earlier versions of them are active.
+func TestStatusOfAllNodesFailsWithInvalidObjects(t *testing.T) {
 	const well = `{"healthy":true,"status":{"IPv4":{}},"refusedTotal":%d}`
 	answers := map[string]string{"proxy-0:10256": fmt.Sprintf(well, 0)}
 	kubeconfig := apiServer(t, splitArgs("node-a node-b"), func(w http.ResponseWriter, request *http.Request) {
@@ -120,13 +120,13 @@ func TestAPodsResponseIsBounded(t *testing.T) {
 			time.Sleep(pause)
 		}
 	}
-	asked := splitArgs("error many redirected slow text")
+	pods := splitArgs("error many redirected slow text")
 	megabyte := strings.Repeat("x", 1<<20)
-	kubeconfig := apiServer(t, asked, func(w http.ResponseWriter, request *http.Request) {
+	kubeconfig := apiServer(t, pods, func(w http.ResponseWriter, request *http.Request) {
 		var pod int
 		_, err := fmt.Sscanf(request.PathValue("pod"), "proxy-%d:10256", &pod)
 		succeed(t, err)
-		switch asked[pod] {
+		switch pods[pod] {
 		case "error":
 			w.WriteHeader(http.StatusInternalServerError)
 			endless(w, "", megabyte, 0)

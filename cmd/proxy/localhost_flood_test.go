@@ -35,7 +35,7 @@ func TestAFloodOnLoopback(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	places := min(4096, int(min(limit.Max, 1<<30)/12))
+	maxConns := min(4096, int(min(limit.Max, 1<<30)/12))
 	const ipv4, ipv6 = "127.0.0.1:30080", "[::1]:30080"
 	wait.Until(t, "it listens", func() bool { // a test connection would be counted, too
 		_, page := d.get(t, floodedAt, "/metrics")
@@ -43,7 +43,7 @@ func TestAFloodOnLoopback(t *testing.T) {
 			strings.Count(page, "\nkubeproxy_nftables_localhost_nodeport_listeners{ip_family=\"IPv6\"} 1\n") == 1
 	})
 
-	half := places - places/2
+	half := maxConns - maxConns/2
 	open := make([]net.Conn, half)
 	for i := range open {
 		open[i] = d.dialTCP(t, ipv4)

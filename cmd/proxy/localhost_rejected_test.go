@@ -140,8 +140,8 @@ func (d *daemonUnderTest) rejected(t *testing.T) map[string]string {
 	_, page := d.get(t, rejectedAt, "/metrics")
 	var counts map[string]string
 	for line := range strings.Lines(page) {
-		labels, isMeant := strings.CutPrefix(strings.TrimSpace(line), "kubeproxy_nftables_localhost_nodeport_rejected_packets_total{")
-		if !isMeant {
+		labels, matches := strings.CutPrefix(strings.TrimSpace(line), "kubeproxy_nftables_localhost_nodeport_rejected_packets_total{")
+		if !matches {
 			continue
 		}
 		labels, value, _ := strings.Cut(strings.NewReplacer(`ip_family=`, "", `protocol=`, "", `"`, "").Replace(labels), "} ")

@@ -70,9 +70,9 @@ func TestNodePortsOnLoopback(t *testing.T) {
 		}
 	}
 
-	var stranger net.Listener
+	var other net.Listener
 	var err error
-	namespace.Do(func() { stranger, err = net.Listen("tcp6", ipv6) })
+	namespace.Do(func() { other, err = net.Listen("tcp6", ipv6) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	if failures := metric("kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total", `ip_family="IPv6"`); failures == "0" {
 		t.Error("no failure is counted")
 	}
-	_ = stranger.Close()
+	_ = other.Close()
 	wait.Until(t, "IPv6 is served, too", func() bool { return metric(listeners, `ip_family="IPv6"`) == "1" })
 	for range 25 {
 		d.echoes(t, d.dialTCP(t, ipv4))

@@ -136,7 +136,7 @@ func TestSeveralMistakesAreReportedAtOnce(t *testing.T) {
 	}
 }
 
-func TestEveryCommandTeachesItsUse(t *testing.T) {
+func TestEveryCommandHasUsageAndExamples(t *testing.T) {
 	for _, command := range newRoot().Commands() {
 		if command.Name() == "help" {
 			continue
@@ -155,9 +155,9 @@ func TestEveryCommandTeachesItsUse(t *testing.T) {
 	}
 }
 
-// TestTheHelpListsPermissionsByKubectl: if a type is missing, kubectl writes nothing at all. So ServiceCIDRs, which
+// TestHelpListsKubectlCommands: if a type is missing, kubectl writes nothing at all. So ServiceCIDRs, which
 // Kubernetes has since 1.33, are not in one command with the others.
-func TestTheHelpListsPermissionsByKubectl(t *testing.T) {
+func TestHelpListsKubectlCommands(t *testing.T) {
 	help := proxyCommand(t, "--help").stdout
 	for _, command := range []string{
 		"kubectl get services,endpointslices,nodes -A -o yaml > all.yaml", "kubectl get servicecidrs -o yaml > servicecidrs.yaml",

@@ -23,8 +23,8 @@ var newer = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoin
 func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 	folder := writeState(t, newer)
 	file := filepath.Join(folder, "state.yaml")
-	unnamed := filepath.Join(t.TempDir(), "state")
-	succeed(t, os.WriteFile(unnamed, []byte(newer), 0o600))
+	withoutExtension := filepath.Join(t.TempDir(), "state")
+	succeed(t, os.WriteFile(withoutExtension, []byte(newer), 0o600))
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	succeed(t, unix.Mkfifo(pipe, 0o600))
 	for _, command := range []string{
@@ -35,7 +35,7 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 		if want.status != 0 && !strings.Contains(command, "nope") {
 			t.Fatalf("%s: %+v", command, want)
 		}
-		for path, name := range map[string]string{file: "state.yaml", unnamed: "state", pipe: pipe, "-": "<stdin>"} {
+		for path, name := range map[string]string{file: "state.yaml", withoutExtension: "state", pipe: pipe, "-": "<stdin>"} {
 			if path == pipe {
 				go func() { _ = os.WriteFile(pipe, []byte(newer), 0o600) }() // the command reports errors
 			}
@@ -126,8 +126,8 @@ func TestTheDaemonFollowsAFile(t *testing.T) {
 	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.InSync || len(node.Invalid) > 0 {
 		t.Errorf("exit status %d, %+v", exit, node)
 	}
-	ended := daemon.end(t).stderr
-	if told := strings.Count(ended, "endpoints[0].brandNew"); told != 1 {
-		t.Errorf("the field is reported %d times:\n%s", told, ended)
+	log := daemon.end(t).stderr
+	if count := strings.Count(log, "endpoints[0].brandNew"); count != 1 {
+		t.Errorf("the field is reported %d times:\n%s", count, log)
 	}
 }

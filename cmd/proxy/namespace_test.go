@@ -35,12 +35,12 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 		{"forecast cart", 2, "the namespace is missing, as in default/cart"}, // a folder has no context
 	} {
 		got := proxyCommand(t, append(splitArgs(test.args), "--manifests", shop)...)
-		said := got.stderr
+		output := got.stderr
 		if test.status == 0 {
-			said = strings.Join(servicesNamed(got.stdout), " ")
+			output = strings.Join(servicesNamed(got.stdout), " ")
 		}
-		if got.status != test.status || !strings.Contains(said, test.want) || test.status == 0 && said != test.want {
-			t.Errorf("%s: status %d, %s; want %d, %s", test.args, got.status, said, test.status, test.want)
+		if got.status != test.status || !strings.Contains(output, test.want) || test.status == 0 && output != test.want {
+			t.Errorf("%s: status %d, %s; want %d, %s", test.args, got.status, output, test.status, test.want)
 		}
 	}
 }
@@ -58,8 +58,8 @@ func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 	}
 }
 
-// TestARejectedServiceOfAnotherNamespaceIsNoMatter if another Service is requested.
-func TestARejectedServiceOfAnotherNamespaceIsNoMatter(t *testing.T) {
+// TestRejectedServiceOfAnotherNamespaceIsIgnored if another Service is requested.
+func TestRejectedServiceOfAnotherNamespaceIsIgnored(t *testing.T) {
 	folder := writeState(t, checkedService+`- apiVersion: v1
   kind: Service
   metadata: {namespace: ops, name: bad}

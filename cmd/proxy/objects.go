@@ -58,19 +58,19 @@ func (f *stateFlags) connect(log *slog.Logger) (*apiserver.Watcher, *kube.PeerTr
 	if err != nil {
 		return nil, nil, unreadableError{err}
 	}
-	dialled := kube.NewPeerTracker(config)
+	peers := kube.NewPeerTracker(config)
 	view := f.view()
 	view.Proxies = f.topology.proxyService()
 	watcher, err := apiserver.New(config, apiserver.Options{
 		View: view, Log: log, NodeTopology: apiserver.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
-		OnTopologySource: func(resource string) { f.nodesFrom = resource }, LastKnownGood: f.lastGood,
+		OnTopologySource: func(resource string) { f.topologySource = resource }, LastKnownGood: f.lastKnownGood,
 	})
-	return watcher, dialled, err
+	return watcher, peers, err
 }
 
-// exitUnread is the exit status of a command whose output is incomplete, because a requested object could not be read
+// exitIncomplete is the exit status of a command whose output is incomplete, because a requested object could not be read
 // or is invalid.
-const exitUnread = 2
+const exitIncomplete = 2
 
 // load reads everything once. Invalid objects cause a warning and are stored in rejected; the command still handles all
 // others.
@@ -79,16 +79,16 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes apiserver
 	if err != nil {
 		return model.Change{}, err
 	}
-	f.rejected = slices.DeleteFunc(update.Rejected, func(p model.Finding) bool { return !p.Code.IsInvalidInput() })
-	warnOf(stderr, f.rejected)
-	f.warnOfSlices(stderr)
-	f.isBare = f.manifests == "" && f.serviceProxyName == "" && len(update.Change.Services)+len(f.rejected) == 0
+	f.rejected = slices.DeleteFunc(update.NewProblems, func(p model.Finding) bool { return !p.Code.IsInvalidInput() })
+	printWarnings(stderr, f.rejected)
+	f.warnOfMissingSlices(stderr)
+	f.isEmptyCluster = f.manifests == "" && f.serviceProxyName == "" && len(update.Change.Services)+len(f.rejected) == 0
 	return update.Change, nil
 }
 
 func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes apiserver.Nodes) (convert.Update, error) {
 	if f.manifests == "" {
-		cluster, dialled, err := f.connect(clientLog(stderr))
+		cluster, peers, err := f.connect(clientLog(stderr))
 		if err != nil {
 			return convert.Update{}, fmt.Errorf("connect to the API server: %w", err)
 		}
@@ -96,11 +96,11 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes apise
 		if err == nil && update.Change.Nodes[f.node] == nil {
 			f.otherNodes, _ = cluster.NodeNames(ctx) // if it fails, the error about the node has no suggestion
 		}
-		update.Change.APIServers = dialled.Addrs()
+		update.Change.APIServers = peers.Addrs()
 		return update, err
 	}
-	folder := manifests.Folder{View: f.view(), LastKnownGood: f.lastGood}
-	f.nodesFrom = model.TopologyFromNodes
+	folder := manifests.Folder{View: f.view(), LastKnownGood: f.lastKnownGood}
+	f.topologySource = model.TopologyFromNodes
 	update, err := f.loadInto(&folder)
 	if err != nil {
 		return convert.Update{}, err
@@ -109,11 +109,11 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes apise
 	return update, nil
 }
 
-// warnOfSlices prints a warning if the manifests have no EndpointSlices for their Services, or some of an old version.
-func (f *stateFlags) warnOfSlices(stderr io.Writer) {
-	var lack string
-	if lack, f.missesSlices = f.inventory.MissingSlices(f.origin()); lack != "" {
-		sanitize.Fprintf(stderr, "warning: %s\n", lack)
+// warnOfMissingSlices prints a warning if the manifests have no EndpointSlices for their Services, or some of an old version.
+func (f *stateFlags) warnOfMissingSlices(stderr io.Writer) {
+	var missing string
+	if missing, f.lacksSlices = f.inventory.MissingSlices(f.origin()); missing != "" {
+		sanitize.Fprintf(stderr, "warning: %s\n", missing)
 	}
 }
 
@@ -123,18 +123,18 @@ func (f *stateFlags) noService() string {
 	if f.inventory != nil {
 		return f.inventory.MissingKinds(f.origin(), "there is nothing to decide", convert.Services)
 	}
-	if f.isBare {
+	if f.isEmptyCluster {
 		return "there is no Service in the cluster, so there is nothing to decide"
 	}
 	return ""
 }
 
-// incomplete returns exitUnread if something is missing in the output.
-func (f *stateFlags) incomplete(query explain.Query) error {
-	if f.missesSlices {
-		return cli.ExitError(exitUnread)
+// incompleteError returns exitIncomplete if something is missing in the output.
+func (f *stateFlags) incompleteError(query explain.Query) error {
+	if f.lacksSlices {
+		return cli.ExitError(exitIncomplete)
 	}
-	return incomplete(f.rejected, query)
+	return incompleteError(f.rejected, query)
 }
 
 func (f *stateFlags) view() convert.View {
@@ -155,8 +155,8 @@ func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
 		sanitize.Fprintf(stderr, "warning: %s\n", f.inventory.MissingKinds(f.origin(), consequence, convert.Nodes))
 		return nil
 	}
-	what := cmp.Or(explain.DidYouMean(f.node, known), "; --node chooses one of "+explain.ListOrCount(known))
-	return fmt.Errorf("there is no Node %q in %s%s", f.node, f.origin(), what)
+	suggestion := cmp.Or(explain.DidYouMean(f.node, known), "; --node chooses one of "+explain.ListOrCount(known))
+	return fmt.Errorf("there is no Node %q in %s%s", f.node, f.origin(), suggestion)
 }
 
 // nodeNames returns the sorted names of all known Nodes, after load.
@@ -171,22 +171,22 @@ func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
 	return names
 }
 
-// warnOf prints which objects and values are ignored, and why.
-func warnOf(stderr io.Writer, rejected []model.Finding) {
+// printWarnings prints which objects and values are ignored, and why.
+func printWarnings(stderr io.Writer, rejected []model.Finding) {
 	for _, sentence := range convert.Messages(rejected) {
 		sanitize.Fprintf(stderr, "warning: %s\n", sentence)
 	}
 }
 
-// incomplete returns exitUnread if an object is missing in the output. A Service counts only if it was requested. Any
+// incompleteError returns exitIncomplete if an object is missing in the output. A Service counts only if it was requested. Any
 // other object always counts: an invalid EndpointSlice may belong to any Service.
-func incomplete(rejected []model.Finding, query explain.Query) error {
+func incompleteError(rejected []model.Finding, query explain.Query) error {
 	for _, problem := range rejected {
 		if !problem.IsRejection() {
 			continue // a part is ignored, but the object is used
 		}
 		if problem.Kind != convert.Services.Name || query.Covers(problem.Name) {
-			return cli.ExitError(exitUnread)
+			return cli.ExitError(exitIncomplete)
 		}
 	}
 	return nil
@@ -195,9 +195,9 @@ func incomplete(rejected []model.Finding, query explain.Query) error {
 // readObjects reads everything once, as written: from manifests or else from the cluster. It prints a warning for each
 // invalid object, and returns them. demandNamespace is the namespace of the publisher of ServiceDemands.
 func readObjects(
-	ctx context.Context, stderr io.Writer, manifests *manifestsFlag, connection kube.Connection, demandNamespace string,
+	ctx context.Context, stderr io.Writer, source *manifestsFlag, connection kube.Connection, demandNamespace string,
 ) (convert.Objects, []model.Finding, error) {
-	if manifests.manifests == "" {
+	if source.manifests == "" {
 		clientLog(stderr)
 		config, err := connection.Config()
 		if err != nil {
@@ -206,10 +206,10 @@ func readObjects(
 		objects, err := apiserver.Objects(ctx, config, demandNamespace)
 		return objects, nil, err
 	}
-	objects, problems, err := manifests.objects()
+	objects, problems, err := source.objects()
 	if err != nil {
 		return convert.Objects{}, nil, err
 	}
-	warnOf(stderr, problems)
+	printWarnings(stderr, problems)
 	return objects, problems, nil
 }

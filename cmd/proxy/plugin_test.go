@@ -23,11 +23,11 @@ func pluginCommand(t *testing.T, args ...string) outcome {
 
 func TestThePluginFindsTheClusterAsKubectlDoes(t *testing.T) {
 	t.Setenv(inCluster, "")
-	var asked [2]atomic.Int64
+	var requests [2]atomic.Int64
 	var servers [2]string
 	for i := range servers {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			asked[i].Add(1)
+			requests[i].Add(1)
 			http.Error(w, "not here", http.StatusForbidden)
 		}))
 		t.Cleanup(server.Close)
@@ -55,10 +55,10 @@ contexts: [{name: here, context: {cluster: a, user: me}}, {name: there, context:
 	} {
 		t.Setenv("KUBECONFIG", test.env)
 		t.Setenv("HOME", t.TempDir())
-		asked[0].Store(0)
-		asked[1].Store(0)
+		requests[0].Store(0)
+		requests[1].Store(0)
 		got := pluginCommand(t, splitArgs(test.args)...)
-		if first, second := asked[0].Load() > 0, asked[1].Load() > 0; first != test.first || second == test.first || got.status != test.status {
+		if first, second := requests[0].Load() > 0, requests[1].Load() > 0; first != test.first || second == test.first || got.status != test.status {
 			t.Errorf("%s: the first server is queried: %t, the second: %t; status %d, %s", test.args, first, second, got.status, got.stderr)
 		}
 	}

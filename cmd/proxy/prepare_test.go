@@ -59,7 +59,7 @@ func TestTheOOMScoreIsSetIfOneIsGiven(t *testing.T) {
 	initOnly(before)
 }
 
-func TestWhatMayNotBeWrittenIsLoggedWithHowToSetIt(t *testing.T) {
+func TestUnwritableSysctlsAreLoggedWithTheFix(t *testing.T) {
 	namespace := netns.New(t)
 	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
 		namespace.Exec("sh", "-c", "echo 0 > /proc/sys/"+name)

@@ -50,9 +50,9 @@ that the ruleset lacks it.`,
 			if err := flags.Validate(); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			err := hasUnreadable(command, runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags))
+			err := exitUnreadable(command, runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags))
 			if err == nil {
-				err = flags.incomplete(explain.Query{})
+				err = flags.incompleteError(explain.Query{})
 			}
 			return err
 		},
@@ -73,21 +73,21 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 	tables := flags.settings.Tables(model.Families)
 	node := change.Nodes[flags.node]
 	if node != nil {
-		warnOfSystem(stderr, node.Name, node.Labels)
+		warnIfNotLinux(stderr, node.Name, node.Labels)
 		change.LocalAddrs = node.Addresses
 	}
 	for _, sentence := range config.RenderWarnings(tables, node, change.Services) {
 		sanitize.Fprintf(stderr, "warning: %s\n", sentence)
 	}
-	wanted, err := drift.Desired(ctx, flags.node, tables, dns.Zone{}, change, nil)
+	desired, err := drift.Desired(ctx, flags.node, tables, dns.Zone{}, change, nil)
 	if err != nil {
 		return err
 	}
-	if err := wanted.Tables.Print(stdout); err != nil {
+	if err := desired.Tables.Print(stdout); err != nil {
 		return fmt.Errorf("write the ruleset: %w", err)
 	}
-	if lack := flags.noService(); lack != "" {
-		return unreadableError{errors.New(lack)}
+	if missing := flags.noService(); missing != "" {
+		return unreadableError{errors.New(missing)}
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func writeState(t *testing.T, text string) string {
 	return folder
 }
 
-func TestRenderWarnsOfSettingsThatDoWhatNoUserMeans(t *testing.T) {
+func TestRenderWarnsOfUnintendedSettings(t *testing.T) {
 	const (
 		open   = "warning: --nodeport-addresses has no IPv6 CIDR, so node ports are served on all IPv6 addresses of this node\n"
 		noPort = "warning: node ports are not served: --nodeport-addresses is primary, and the Node has no address\n"

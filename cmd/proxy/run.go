@@ -59,7 +59,7 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 				return cli.UsageError{Err: errors.New("--output needs --check")}
 			}
 			if flags.stdin = command.InOrStdin(); flags.check {
-				return hasUnreadable(command,
+				return exitUnreadable(command,
 					runCheck(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, output))
 			}
 			return flags.run(command)

@@ -25,15 +25,15 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	if flags.path == "" {
 		return cli.UsageError{Err: errors.New("--check needs --config FILE, kube-proxy's file, to print what would change for it")}
 	}
-	compared, err := config.Compare(flags.path)
+	comparison, err := config.Compare(flags.path)
 	if err != nil {
 		return err
 	}
 	report := config.Report{
-		File: flags.path, Settings: append([]config.SettingResult{}, compared.Results...), OnNode: []config.SettingResult{},
+		File: flags.path, Settings: append([]config.SettingResult{}, comparison.Results...), OnNode: []config.SettingResult{},
 		VicinityFields: map[string]string{},
 	}
-	if !compared.Starts() {
+	if !comparison.Starts() {
 		flags.path = "" // the node is checked all the same, with the flags and defaults
 	}
 	if err := flags.read(); err != nil {
@@ -48,12 +48,12 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	}
 	node := daemon.Check(ctx, &flags.settings, flags.ownTables == "auto")
 	report.OnNode = append(report.OnNode, node.Results...)
-	if compared.Starts() {
+	if comparison.Starts() {
 		object, result := flags.localNode(ctx, stderr)
 		report.OnNode = append(report.OnNode, result)
 		for _, family := range node.Families {
 			report.OnNode = append(report.OnNode,
-				config.CompareNodePorts(compared.NodePorts, flags.settings.NodePorts, family, object, node.Addresses))
+				config.CompareNodePorts(comparison.NodePorts, flags.settings.NodePorts, family, object, node.Addresses))
 		}
 	}
 	report.Evaluate()
@@ -65,10 +65,10 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	if !report.Starts {
 		return cli.ExitError(cli.Usage)
 	}
-	if lack := flags.noService(); lack != "" {
-		return unreadableError{errors.New(lack)}
+	if missing := flags.noService(); missing != "" {
+		return unreadableError{errors.New(missing)}
 	}
-	return flags.incomplete(explain.Query{})
+	return flags.incompleteError(explain.Query{})
 }
 
 // localNode reads the Node, if a source is given. Objects that are ignored in the process cause warnings.

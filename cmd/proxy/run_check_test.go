@@ -148,7 +148,7 @@ func TestACheckReportsRulesThatMatchFirst(t *testing.T) {
 	}
 }
 
-func TestACheckEndsAsTheProxyWould(t *testing.T) {
+func TestCheckHasTheExitStatusOfTheProxy(t *testing.T) {
 	t.Setenv(inCluster, "")
 	file := func(lines ...string) string { return configFile(t, lines...) }
 	for name, test := range map[string]struct {

@@ -26,8 +26,8 @@ type running struct {
 	// address is where its pages are served, or where they were expected if there is no response.
 	address string
 	// summary is the proxy's status; nil if there is no response. why is the reason then.
-	summary *status.Summary
-	why     error
+	summary  *status.Summary
+	fetchErr error
 	// settingsApplied is set if its settings are used here, except where flags override them.
 	settingsApplied bool
 }
@@ -43,7 +43,7 @@ func (f *stateFlags) readRunning(ctx context.Context) error {
 	}
 	_ = f.resolve() // for the address; Validate resolves again, with the settings of the proxy
 	addresses := []string{f.settings.MetricsBindAddress}
-	if f.path == "" && !f.all.Changed("metrics-bind-address") && !f.all.Changed("bind-address") {
+	if f.path == "" && !f.flagSet.Changed("metrics-bind-address") && !f.flagSet.Changed("bind-address") {
 		addresses = defaultAddresses
 	}
 	var first error
@@ -53,29 +53,29 @@ func (f *stateFlags) readRunning(ctx context.Context) error {
 			break
 		}
 		first = cmp.Or(first, err)
-		f.running = running{address: f.settings.MetricsBindAddress, why: first}
+		f.running = running{address: f.settings.MetricsBindAddress, fetchErr: first}
 	}
-	if f.running.summary == nil || f.path != "" || f.asKubectl || !f.isLikeRunning && !f.readsWhatItReads(f.running.summary) {
+	if f.running.summary == nil || f.path != "" || f.asKubectl || !f.actsAsRunning && !f.hasSameSource(f.running.summary) {
 		return nil
 	}
-	return f.takeRunning(ctx)
+	return f.applyRunningSettings(ctx)
 }
 
-// readsWhatItReads reports whether the state comes from the same source as that of the running proxy. Settings of that
+// hasSameSource reports whether the state comes from the same source as that of the running proxy. Settings of that
 // proxy do not apply to another cluster.
-func (f *stateFlags) readsWhatItReads(summary *status.Summary) bool {
+func (f *stateFlags) hasSameSource(summary *status.Summary) bool {
 	if f.manifests == "" {
-		return summary.Manifests == "" || f.master == "" && !f.all.Changed("kubeconfig")
+		return summary.Manifests == "" || f.master == "" && !f.flagSet.Changed("kubeconfig")
 	}
 	path, err := filepath.Abs(f.manifests)
 	return err == nil && path == summary.Manifests
 }
 
-// takeRunning applies the settings of the running proxy. Settings that are specific to its node are skipped for another
+// applyRunningSettings applies the settings of the running proxy. Settings that are specific to its node are skipped for another
 // node.
-func (f *stateFlags) takeRunning(ctx context.Context) error {
+func (f *stateFlags) applyRunningSettings(ctx context.Context) error {
 	address, summary := f.running.address, f.running.summary
-	page, err := status.FetchSummary(ctx, address, "/configz")
+	page, err := status.FetchPage(ctx, address, "/configz")
 	if err == nil {
 		f.file, err = config.ReadConfigz("/configz", page, vicinitySettings())
 	}
@@ -94,41 +94,41 @@ func (f *stateFlags) takeRunning(ctx context.Context) error {
 	if err := f.applyVicinityFields(); err != nil {
 		return err
 	}
-	return f.outOfReach()
+	return f.requireCredentials()
 }
 
-// outOfReach returns an error if the running proxy reaches the API server with credentials that only its pod has; nil
+// requireCredentials returns an error if the running proxy reaches the API server with credentials that only its pod has; nil
 // otherwise.
-func (f *stateFlags) outOfReach() error {
-	if f.manifests != "" || f.master != "" || f.all.Changed("kubeconfig") {
+func (f *stateFlags) requireCredentials() error {
+	if f.manifests != "" || f.master != "" || f.flagSet.Changed("kubeconfig") {
 		return nil
 	}
-	by := "the service account of its pod"
+	credentials := "the service account of its pod"
 	if path := f.file.Configuration.ClientConnection.Kubeconfig; path != "" {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		by = fmt.Sprintf("%q, a file in its pod", path)
+		credentials = fmt.Sprintf("%q, a file in its pod", path)
 	} else if os.Getenv(inCluster) != "" {
 		return nil
 	}
 	return unreadableError{fmt.Errorf("the proxy on this node uses %s, which is not available here: run this command in the pod (kubectl "+
-		"-n kube-system exec POD -- /proxy ...), or give --kubeconfig FILE", by)}
+		"-n kube-system exec POD -- /proxy ...), or give --kubeconfig FILE", credentials)}
 }
 
-// alone returns an error with the remedy if there is no response from a proxy and no flag replaces its settings; nil
+// requireSettings returns an error with the remedy if there is no response from a proxy and no flag replaces its settings; nil
 // otherwise.
-func (f *stateFlags) alone() error {
+func (f *stateFlags) requireSettings() error {
 	if f.running.summary != nil || f.path != "" || f.manifests != "" || f.master != "" || f.settings.Connection.Kubeconfig != "" {
 		return nil
 	}
 	return fmt.Errorf("no Vicinity proxy answers at %s: %w; if one runs on this node, give its address with --metrics-bind-address; "+
 		"otherwise give its settings: --config FILE, or the flags of 'proxy run' with --manifests PATH or --kubeconfig FILE",
-		f.running.address, f.running.why)
+		f.running.address, f.running.fetchErr)
 }
 
-// isOf reports whether the running proxy is the one of a node.
-func (r *running) isOf(node string) bool { return r.summary != nil && r.summary.Node == node }
+// runsOn reports whether the running proxy is the one of a node.
+func (r *running) runsOn(node string) bool { return r.summary != nil && r.summary.Node == node }
 
 // kernelRejections returns the Services that the kernel of the running proxy's node rejects, by name; none without a
 // proxy.
@@ -136,25 +136,25 @@ func (r *running) kernelRejections(ctx context.Context) map[string]*explain.Reje
 	if r.summary == nil {
 		return nil
 	}
-	found, err := status.Fetch[[]daemon.ActiveFinding](ctx, r.address, "/findings?code="+string(model.FailedToProgram))
+	findings, err := status.Fetch[[]daemon.ActiveFinding](ctx, r.address, "/findings?code="+string(model.FailedToProgram))
 	if err != nil {
 		return nil
 	}
 	rejected := map[string]*explain.Rejection{}
-	for _, one := range *found {
-		if one.Kernel != nil {
-			rejected[one.Kernel.Service] = one.Kernel
+	for _, finding := range *findings {
+		if finding.Kernel != nil {
+			rejected[finding.Kernel.Service] = finding.Kernel
 		}
 	}
 	return rejected
 }
 
-// avoids returns the running proxy's demotions of unreachable nodes, if it is the proxy of the given node.
-func (r *running) avoids(node string) model.Change {
-	if !r.isOf(node) {
+// demotions returns the running proxy's demotions of unreachable nodes, if it is the proxy of the given node.
+func (r *running) demotions(node string) model.Change {
+	if !r.runsOn(node) {
 		return model.Change{}
 	}
-	return r.summary.HasDemoted()
+	return r.summary.DemotionChange()
 }
 
 // warnOfUnreachable prints which nodes do not reply to the running proxy's node, if that is one of nodes. No object
@@ -163,7 +163,7 @@ func (r *running) warnOfUnreachable(stderr io.Writer, nodes ...string) {
 	if r.summary == nil || !slices.Contains(nodes, r.summary.Node) {
 		return
 	}
-	for _, sentence := range r.summary.Unreachable() {
+	for _, sentence := range r.summary.UnreachableSentences() {
 		sanitize.Fprintf(stderr, "proxy: %s\n", sentence)
 	}
 }
@@ -171,7 +171,7 @@ func (r *running) warnOfUnreachable(stderr io.Writer, nodes ...string) {
 // registerLikeRun registers the flags of 'proxy run' for a command that acts like the running proxy. --help lists the
 // most important ones.
 func (f *runFlags) registerLikeRun(flags *pflag.FlagSet) {
-	f.isLikeRunning = true
+	f.actsAsRunning = true
 	f.register(flags)
 	flags.VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = !slices.Contains([]string{"config", "metrics-bind-address", "manifests", "kubeconfig", "node"}, flag.Name)
@@ -183,7 +183,7 @@ func (f *runFlags) readLikeRun(ctx context.Context) error {
 	if err := f.readRunning(ctx); err != nil {
 		return err
 	}
-	if err := f.alone(); err != nil {
+	if err := f.requireSettings(); err != nil {
 		return err
 	}
 	if err := f.Validate(); err != nil {

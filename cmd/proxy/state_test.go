@@ -104,7 +104,7 @@ func TestExplainKeepsNoNodeInMemory(t *testing.T) {
 	}
 }
 
-func TestExplainReportsWhatIsNotThere(t *testing.T) {
+func TestExplainReportsUnknownNames(t *testing.T) {
 	tests := map[string]struct {
 		args   string
 		stderr string // the last line
@@ -151,8 +151,8 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsNotThereIsAnError if Nodes are known, and a warning otherwise.
-func TestANodeThatIsNotThereIsAnError(t *testing.T) {
+// TestUnknownNodeIsAnError if Nodes are known, and a warning otherwise.
+func TestUnknownNodeIsAnError(t *testing.T) {
 	folder := writeState(t, nodePortState)
 	without := writeState(t, nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")])
 	for _, command := range []string{"explain", "render", "explain shop/web --why 10.9.9.9"} {
@@ -188,7 +188,7 @@ func TestRenderPrintsBothTablesOfTheNode(t *testing.T) {
 	}
 }
 
-func TestAFolderThatCannotBeReadIsAFailureAndNoMistakeInUsage(t *testing.T) {
+func TestUnreadableFolderIsNotAUsageError(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, command := range []string{"explain", "render"} {
 		got := proxyCommand(t, command, "--manifests", missing)
@@ -215,8 +215,8 @@ func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	}
 }
 
-// TestAServiceThatIsNotOursIsNotMissing: the message names its proxy, and the consequence.
-func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
+// TestUnservedServiceIsExplained: the message names its proxy, and the consequence.
+func TestUnservedServiceIsExplained(t *testing.T) {
 	folder := writeState(t, nodePortState+`- apiVersion: v1
   kind: Service
   metadata: {name: others, namespace: shop, labels: {service.kubernetes.io/service-proxy-name: cilium}}

@@ -18,10 +18,10 @@ import (
 )
 
 // newStatus returns the command. With everywhere it queries the proxies of all nodes.
-func newStatus(everywhere bool) *cobra.Command {
+func newStatus(allNodes bool) *cobra.Command {
 	var flags runFlags
 	var output string
-	nodes := clusterStatusFlags{allNodes: everywhere}
+	nodeFlags := clusterStatusFlags{allNodes: allNodes}
 	command := &cobra.Command{
 		Use:   "status [flags]",
 		Short: "Print whether the kernel of this node is in sync, and the state of the proxy",
@@ -65,17 +65,17 @@ needed, except for --all-nodes.`,
 			if err := cli.Choice("output", output, "text", "json", "yaml"); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			if nodes.allNodes {
+			if nodeFlags.allNodes {
 				kubeconfig, _ := flags.givenText("clientConnection.kubeconfig")
-				return hasUnreadable(command,
-					runClusterStatus(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), kubeconfig, &nodes, output))
+				return exitUnreadable(command,
+					runClusterStatus(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), kubeconfig, &nodeFlags, output))
 			}
 			flags.stdin = command.InOrStdin()
-			return hasUnreadable(command, runStatus(command.Context(), command.OutOrStdout(), &flags, output))
+			return exitUnreadable(command, runStatus(command.Context(), command.OutOrStdout(), &flags, output))
 		},
 	}
 	flags.registerLikeRun(command.Flags())
-	nodes.register(command.Flags())
+	nodeFlags.register(command.Flags())
 	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 	cli.Complete(command, "output", "text", "json", "yaml")
 	return command
@@ -85,14 +85,14 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 	if err := flags.readLikeRun(ctx); err != nil {
 		return err
 	}
-	kernel, err := drift.Run(ctx, flags.audit())
+	kernel, err := drift.Run(ctx, flags.driftOptions())
 	if err != nil {
 		return err
 	}
 	node := drift.Node{Proxy: flags.running.summary, Kernel: kernel}
-	node.Invalid = drift.InvalidObjects(flags.rejected, flags.lastGood)
+	node.Invalid = drift.InvalidObjects(flags.rejected, flags.lastKnownGood)
 	node.Missing = flags.missingObjects(&node.Kernel)
-	isInForce := node.Compare()
+	hasLastKnownGood := node.Compare()
 	if output == "text" {
 		err = drift.Text(stdout, &node, flags.running.address)
 	} else {
@@ -102,38 +102,38 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 	case err != nil:
 	case !node.InSync:
 		err = cli.ExitError(cli.Failure)
-	case !isInForce || node.Missing != "":
-		err = cli.ExitError(exitUnread)
+	case !hasLastKnownGood || node.Missing != "":
+		err = cli.ExitError(exitIncomplete)
 	}
 	return err
 }
 
-// audit returns the state to compare with the kernel. For invalid objects it uses the versions that are active in the
+// driftOptions returns the state to compare with the kernel. For invalid objects it uses the versions that are active in the
 // running proxy, if there is one.
-func (f *runFlags) audit() drift.Options {
+func (f *runFlags) driftOptions() drift.Options {
 	f.withHeadless = f.dns.address.IsValid() // as the daemon
 	return drift.Options{
 		Node: f.node, Config: f.settings.Tables(model.Families), Zone: f.dns.zone, IgnoreOtherProxies: f.serviceProxyName != "",
 		Load: func(ctx context.Context) (_ model.Change, err error) {
 			if f.running.summary != nil {
-				if f.lastGood, err = fetchLastKnownGood(ctx, f.running.address); err != nil {
+				if f.lastKnownGood, err = fetchLastKnownGood(ctx, f.running.address); err != nil {
 					return model.Change{}, err
 				}
 			}
 			change, err := f.load(ctx, io.Discard, apiserver.LocalNode)
-			return change.Merge(f.running.avoids(f.node)), err
+			return change.Merge(f.running.demotions(f.node)), err
 		},
 	}
 }
 
 // missingObjects returns why nothing, or not everything, was compared although no object is invalid; empty if
 // everything was.
-func (f *runFlags) missingObjects(compared *drift.Kernel) string {
+func (f *runFlags) missingObjects(kernel *drift.Kernel) string {
 	switch {
-	case f.missesSlices:
+	case f.lacksSlices:
 		sentence, _ := f.inventory.MissingSlices(f.origin())
 		return sentence
-	case compared.Services+compared.DNSServices == 0:
+	case kernel.Services+kernel.DNSServices == 0:
 		return f.noService()
 	}
 	return ""

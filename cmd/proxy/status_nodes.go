@@ -32,8 +32,8 @@ func (f *clusterStatusFlags) register(flags *pflag.FlagSet) {
 // runClusterStatus prints a line for each node.
 func runClusterStatus(ctx context.Context, stdout, stderr io.Writer, kubeconfig string, flags *clusterStatusFlags, output string) error {
 	clientLog(stderr)
-	from := kubectlFlags{kubeconfig: kubeconfig, context: flags.context}
-	config, err := from.connection().Config()
+	connectionFlags := kubectlFlags{kubeconfig: kubeconfig, context: flags.context}
+	config, err := connectionFlags.connection().Config()
 	if err != nil {
 		return unreadableError{fmt.Errorf("connect to the API server: %w", err)}
 	}
@@ -58,7 +58,7 @@ func runClusterStatus(ctx context.Context, stdout, stderr io.Writer, kubeconfig 
 		case !nodes[i].InSync:
 			return cli.ExitError(cli.Failure)
 		case nodes[i].InvalidObjects > 0: // only 'status' on the node can tell whether earlier versions are active
-			status = cli.ExitError(exitUnread)
+			status = cli.ExitError(exitIncomplete)
 		}
 	}
 	return status

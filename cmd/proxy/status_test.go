@@ -115,8 +115,8 @@ func TestStatusCountsTheSameOnBothSides(t *testing.T) {
 	}
 }
 
-// TestStatusOfNothingIsNoPass: a folder that is empty by mistake would match an empty kernel.
-func TestStatusOfNothingIsNoPass(t *testing.T) {
+// TestStatusOfNothingIsNotSuccess: a folder that is empty by mistake would match an empty kernel.
+func TestStatusOfNothingIsNotSuccess(t *testing.T) {
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	beta := strings.Replace(nodePortState, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1)
 	for first, want := range map[string]string{nodePortState: "there is no Service in ", beta: "there is no EndpointSlice in "} {

@@ -27,9 +27,9 @@ import (
 
 const xdsMetrics = "127.0.0.1:10549"
 
-// TestWithoutXDSNothingIsPaidForIt: without the flag the daemon has no listener, no goroutine and nothing on the heap
+// TestWithoutXDSThereIsNoCost: without the flag the daemon has no listener, no goroutine and nothing on the heap
 // for xDS. With it, and without clients, it needs less than 4 MiB more.
-func TestWithoutXDSNothingIsPaidForIt(t *testing.T) {
+func TestWithoutXDSThereIsNoCost(t *testing.T) {
 	folder := goodManifests(t)
 	socket := filepath.Join(t.TempDir(), "xds.sock")
 	start := func(flags ...string) *daemonUnderTest {
@@ -119,9 +119,9 @@ func (d *daemonUnderTest) rows(t *testing.T, table string, take func(fields []st
 	}
 }
 
-// TestStatusShowsWhoIsConnectedByXDS: how many names the clients subscribe to, rejected requests, and addresses without
+// TestStatusShowsXDSClients: how many names the clients subscribe to, rejected requests, and addresses without
 // a listener, with the reason.
-func TestStatusShowsWhoIsConnectedByXDS(t *testing.T) {
+func TestStatusShowsXDSClients(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	socket := filepath.Join(t.TempDir(), "xds.sock")
 	const at = "--metrics-bind-address=" + xdsMetrics

@@ -12,7 +12,7 @@ import (
 func newCertificate(
 	ctx context.Context, connection kube.Connection, flags *runFlags, observer certs.Observer, log *slog.Logger,
 ) (certs.Source, error) {
-	if flags.certSource == files {
+	if flags.certSource == certFiles {
 		return certs.NewFiles(ctx, certs.FilesSettings{
 			Certificate: flags.certFile, Key: flags.keyFile, Log: log, Observer: observer,
 		})
@@ -24,7 +24,7 @@ func newCertificate(
 	return certs.NewSelfSigned(config, certs.Settings{
 		Namespace: flags.namespace, Secret: flags.secret, Mutating: flags.mutating, Validating: flags.validating,
 		Names: certs.ServiceNames(flags.service, flags.namespace),
-		CA:    certs.DefaultCA, Leaf: certs.DefaultLeaf, TrustDelay: certs.DefaultSettle,
+		CA:    certs.DefaultCA, Leaf: certs.DefaultLeaf, TrustDelay: certs.DefaultTrustDelay,
 		Log: log, Observer: observer,
 	})
 }

@@ -155,8 +155,8 @@ func (f *checkFlags) settings() (*rules.Settings, error) {
 	return &changed, nil
 }
 
-// checkErrors reports why the files could not be checked. An ordinary error would exit with exitDenied.
-func checkErrors(stderr io.Writer, err error) error {
+// reportUnchecked reports why the files could not be checked. An ordinary error would exit with exitDenied.
+func reportUnchecked(stderr io.Writer, err error) error {
 	cli.PrintError(stderr, "webhook", err)
 	return cli.ExitError(exitUnchecked)
 }
@@ -164,23 +164,23 @@ func checkErrors(stderr io.Writer, err error) error {
 func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) error {
 	settings, err := flags.settings()
 	if err != nil {
-		return checkErrors(stderr, err)
+		return reportUnchecked(stderr, err)
 	}
 	files := check.New(flags.exclude)
 	files.ReadAll(flags.files, stdin)
-	found := files.Check(settings)
+	report := files.Check(settings)
 	if flags.output == "json" {
-		err = writeJSON(stdout, found)
+		err = writeJSON(stdout, report)
 	} else {
-		err = found.WriteText(stdout, stderr, flags.verbose)
+		err = report.WriteText(stdout, stderr, flags.verbose)
 	}
 	if err != nil {
-		return checkErrors(stderr, fmt.Errorf("write the findings: %w", err))
+		return reportUnchecked(stderr, fmt.Errorf("write the findings: %w", err))
 	}
 	switch {
-	case found.Summary.Errors > 0:
+	case report.Summary.Errors > 0:
 		return cli.ExitError(exitUnchecked)
-	case found.Summary.Denied > 0:
+	case report.Summary.Denied > 0:
 		return cli.ExitError(exitDenied)
 	}
 	return nil

@@ -70,7 +70,7 @@ var findingsOfDeployed = []string{
 	`deploy/prod/patches/wrong.yaml:5: Service: metadata.annotations[vicinity.dev/topology-keys]: Invalid value: "a b": ... [SVC003] (deny)`,
 }
 
-func TestAFolderAsPeopleHaveItIsCheckedAndItsOtherFilesAreCounted(t *testing.T) {
+func TestTypicalFolderIsChecked(t *testing.T) {
 	inFolder(t, deployed())
 	got := webhookCommand(t, "", "check", "-f", "deploy")
 	wantFindings(t, got, findingsOfDeployed...)
@@ -79,7 +79,7 @@ func TestAFolderAsPeopleHaveItIsCheckedAndItsOtherFilesAreCounted(t *testing.T) 
 		"6 inputs of kustomizations, 5 files of Helm charts"
 	wantEnd(t, got, 1, summary)
 
-	told := webhookCommand(t, "", "check", "-v", "-f", "deploy", "deploy/shop/values.yaml")
+	verbose := webhookCommand(t, "", "check", "-v", "-f", "deploy", "deploy/shop/values.yaml")
 	for file, reason := range map[string]string{
 		"deploy/shop/values-prod.yaml":   "a file of a Helm chart; check what 'helm template' prints",
 		"deploy/prod/replicas.yaml":      "a patch that no rule checks",
@@ -87,12 +87,12 @@ func TestAFolderAsPeopleHaveItIsCheckedAndItsOtherFilesAreCounted(t *testing.T) 
 		"deploy/base/kustomization.yaml": "a kustomization; check what 'kubectl kustomize' prints",
 		"deploy/prod/conf/log.yaml":      "input of a kustomization, not a manifest",
 	} {
-		if line := file + ": skipped: " + reason + "\n"; !strings.Contains(told.stderr, line) {
-			t.Errorf("-v says:\n%s\nand not %q", told.stderr, line)
+		if line := file + ": skipped: " + reason + "\n"; !strings.Contains(verbose.stderr, line) {
+			t.Errorf("-v says:\n%s\nand not %q", verbose.stderr, line)
 		}
 	}
-	if lines := strings.Count(told.stderr, "\n"); lines != 17 || !strings.HasSuffix(told.stderr, summary+"\n") {
-		t.Errorf("-v has %d lines:\n%s", lines, told.stderr)
+	if lines := strings.Count(verbose.stderr, "\n"); lines != 17 || !strings.HasSuffix(verbose.stderr, summary+"\n") {
+		t.Errorf("-v has %d lines:\n%s", lines, verbose.stderr)
 	}
 }
 
@@ -120,9 +120,9 @@ func skippedIn(t *testing.T, args ...string) map[string]string {
 	return roles
 }
 
-// TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom: a pre-commit hook passes the names of some files, without the
+// TestFileRoleDoesNotDependOnTheArgument: a pre-commit hook passes the names of some files, without the
 // files that determine their roles.
-func TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom(t *testing.T) {
+func TestFileRoleDoesNotDependOnTheArgument(t *testing.T) {
 	inFolder(t, deployed())
 	want := skippedIn(t, "-f", "deploy")
 	var findings []string
@@ -179,9 +179,9 @@ func TestAnUnknownKindStaysAnError(t *testing.T) {
 	}
 }
 
-// TestWhatAKustomizationGivesToEveryObjectIsChecked, at its own line, and as if it were set on a Service or a
+// TestKustomizationMetadataIsChecked, at its own line, and as if it were set on a Service or a
 // Namespace.
-func TestWhatAKustomizationGivesToEveryObjectIsChecked(t *testing.T) {
+func TestKustomizationMetadataIsChecked(t *testing.T) {
 	inFolder(t, map[string]string{"d/kustomization.yaml": `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 commonAnnotations:
@@ -233,7 +233,7 @@ func TestAResourceIsAnObject(t *testing.T) {
 	wantEnd(t, got, 1, "2 objects checked, 2 denied, 0 warnings; 1 skipped; 1 file skipped: 1 kustomization")
 }
 
-func TestWhatIsExcludedIsSkipped(t *testing.T) {
+func TestExcludedFilesAreSkipped(t *testing.T) {
 	files := []string{"deploy/a.yaml", "deploy/dev/a.yaml", "deploy/dev/test/b.yaml", "deploy/prod/a.yaml", "deploy/prod/test/c.yml"}
 	for pattern, want := range map[string]string{
 		"a.yaml":            "deploy/a.yaml deploy/dev/a.yaml deploy/prod/a.yaml",
@@ -271,9 +271,9 @@ func TestExcludedFilesAreNotReadAndCountedOnce(t *testing.T) {
 	wantEnd(t, got, 0, "d/dangling.yaml: skipped: excluded by d/dang*\nd/a.yaml: skipped: excluded by a.yaml\n"+
 		"1 object checked, 0 denied, 0 warnings; 2 files skipped: 2 excluded")
 	wrong := webhookCommand(t, "", "check", "d", "--exclude", "[a", "--exclude", "")
-	isRefused := strings.Contains(wrong.stderr, `--exclude "[a" is not a pattern`) &&
+	hasErrors := strings.Contains(wrong.stderr, `--exclude "[a" is not a pattern`) &&
 		strings.Contains(wrong.stderr, `--exclude "" is not a pattern`)
-	if wrong.status != 2 || !isRefused {
+	if wrong.status != 2 || !hasErrors {
 		t.Errorf("%+v; want status 2 and both patterns", wrong)
 	}
 }

@@ -294,7 +294,7 @@ func TestOddFilesAreReadAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestNothingOnStandardInputIsNothingThatWasChecked(t *testing.T) {
+func TestEmptyStandardInputIsAnError(t *testing.T) {
 	got := webhookCommand(t, " \n", "check", "-f", "-")
 	wantFindings(t, got, "<stdin>: standard input is empty (error)")
 	wantEnd(t, got, 2, "0 objects checked, 0 denied, 0 warnings, 1 error")
@@ -337,13 +337,13 @@ func TestWhatCannotBeReadIsReportedAndTheRestIsChecked(t *testing.T) {
 	wantEnd(t, got, 2, "2 objects checked, 0 denied, 1 warning, 6 errors")
 }
 
-func TestABrokenDocumentKeepsNothingElseFromBeingChecked(t *testing.T) {
+func TestDocumentsAfterABrokenOneAreChecked(t *testing.T) {
 	got := webhookCommand(t, "a: [\n---\n"+serviceText("web", badKeys), "check", "-f", "-")
 	wantFindings(t, got, "<stdin>:2: did not find expected node content (error)", "<stdin>:9: Service shop/web: "+badFinding+" ... (deny)")
 	wantEnd(t, got, 2, "1 object checked, 1 denied, 0 warnings, 1 error")
 }
 
-func TestTheConfigurationDecidesWhatFollows(t *testing.T) {
+func TestConfigurationSetsTheAction(t *testing.T) {
 	inFolder(t, map[string]string{
 		"a.yaml": serviceText("web", badKeys) + "---\n" + serviceText("api", hardKeys),
 		"config.yaml": "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConfiguration\n" +
@@ -408,7 +408,7 @@ func TestAWrongCommandLineOfCheckIsReportedWithItsUsage(t *testing.T) {
 	}
 }
 
-func TestTheHelpTeachesItsUse(t *testing.T) {
+func TestHelpHasUsageAndExamples(t *testing.T) {
 	for command, examples := range map[string][]string{
 		"check": {"webhook check -f deploy/", "| webhook check -f -", ".pre-commit-config.yaml", "entry: webhook check",
 			"require_serial: true", "kubectl kustomize deploy/prod | webhook check -f -", "--exclude GLOB", "** across folders",
@@ -478,7 +478,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-func TestAReportThatCannotBeWrittenIsNotTakenForADenial(t *testing.T) {
+func TestWriteErrorIsNotADenial(t *testing.T) {
 	warned := "{apiVersion: v1, kind: Service, metadata: {name: web, annotations: {openyurt.io/topologyKeys: x}}}"
 	inFolder(t, map[string]string{"a.yaml": warned})
 	for _, format := range []string{"text", "json"} {

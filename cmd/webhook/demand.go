@@ -14,20 +14,20 @@ import (
 )
 
 // measureDemand polls all proxies for their demand counts until ctx ends, if --measure-demand is set.
-func (s *webhook) measureDemand(ctx context.Context) error {
-	if !s.flags.measureDemand {
+func (w *webhook) measureDemand(ctx context.Context) error {
+	if !w.flags.measureDemand {
 		return nil
 	}
 	identity, err := os.Hostname() // in a pod: the pod's name
 	if err != nil {
 		return fmt.Errorf("--measure-demand: get the name of this replica: %w", err)
 	}
-	namespace, name, _ := strings.Cut(s.flags.proxyService, "/")
-	return demand.Run(ctx, s.manager.GetConfig(), demand.Options{
-		Namespace: s.flags.namespace, Identity: identity, Account: s.flags.demandAccount,
+	namespace, name, _ := strings.Cut(w.flags.proxyService, "/")
+	return demand.Run(ctx, w.manager.GetConfig(), demand.Options{
+		Namespace: w.flags.namespace, Identity: identity, Account: w.flags.demandAccount,
 		Proxies: types.NamespacedName{Namespace: namespace, Name: name},
-		Puller:  demand.NewPuller(s.flags.demandPort, nil), Observer: demandObserver{s.recorder}, Log: s.log,
-		MeasuredByDefault: s.flags.defaultDemandSource == policy.Measured,
+		Puller:  demand.NewPuller(w.flags.demandPort, nil), Observer: demandObserver{w.recorder}, Log: w.log,
+		MeasuredByDefault: w.flags.defaultDemandSource == policy.Measured,
 	})
 }
 
@@ -39,7 +39,7 @@ func (o demandObserver) Measured(round demand.Round) {
 	services := make(map[[2]string]metrics.Demand, len(round.Services))
 	for service, report := range round.Services {
 		namespace, name, _ := strings.Cut(service, "/")
-		services[[2]string{namespace, name}] = metrics.Demand{OffBy: report.MaxSkew, ConnectionsPerMinute: report.ConnectionsPerMinute}
+		services[[2]string{namespace, name}] = metrics.Demand{Skew: report.MaxSkew, ConnectionsPerMinute: report.ConnectionsPerMinute}
 	}
 	o.recorder.Measured(round.Reporting, round.Nodes, round.ChangePoints, services)
 }

@@ -16,8 +16,8 @@ import (
 
 // The values of --cert-source.
 const (
-	selfMade = "self-signed"
-	files    = "files"
+	certSelfSigned = "self-signed"
+	certFiles      = "files"
 )
 
 // runFlags are the flags of the server. They configure the process; the file of --config sets the rules and the
@@ -65,7 +65,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"`NAME` of the MutatingWebhookConfiguration whose caBundle is kept up to date, with --cert-source=self-signed")
 	flags.StringVar(&f.validating, "validating-webhook-configuration", "vicinity-webhook",
 		"`NAME` of the ValidatingWebhookConfiguration whose caBundle is kept up to date, with --cert-source=self-signed")
-	flags.StringVar(&f.certSource, "cert-source", selfMade,
+	flags.StringVar(&f.certSource, "cert-source", certSelfSigned,
 		"`SOURCE` of the certificate: self-signed, created, renewed and put into the configurations here; files, of --tls-cert-file "+
 			"and --tls-private-key-file, renewed and trusted by other means")
 	flags.StringVar(&f.certFile, "tls-cert-file", "",
@@ -96,49 +96,49 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
 }
 
-// check parses the values and reports all errors at once.
-func (f *runFlags) check() error {
+// validate parses the values and reports all errors at once.
+func (f *runFlags) validate() error {
 	var errs []error
-	wrong := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }
+	addError := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }
 	switch f.certSource {
-	case selfMade:
+	case certSelfSigned:
 		if f.certFile != "" || f.keyFile != "" {
-			wrong("--tls-cert-file and --tls-private-key-file need --cert-source=%s", files)
+			addError("--tls-cert-file and --tls-private-key-file need --cert-source=%s", certFiles)
 		}
-	case files:
+	case certFiles:
 		if f.certFile == "" || f.keyFile == "" {
-			wrong("--cert-source=%s needs --tls-cert-file and --tls-private-key-file", files)
+			addError("--cert-source=%s needs --tls-cert-file and --tls-private-key-file", certFiles)
 		}
 	default:
-		wrong("--cert-source %q is neither %s nor %s", f.certSource, selfMade, files)
+		addError("--cert-source %q is neither %s nor %s", f.certSource, certSelfSigned, certFiles)
 	}
 	versions := map[string]uint16{"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13}
 	if f.tlsVersion = versions[f.minTLSVersion]; f.tlsVersion == 0 {
-		wrong("--tls-min-version %q is neither VersionTLS12 nor VersionTLS13", f.minTLSVersion)
+		addError("--tls-min-version %q is neither VersionTLS12 nor VersionTLS13", f.minTLSVersion)
 	}
 	if namespace, name, found := strings.Cut(f.proxyService, "/"); !found || namespace == "" || name == "" {
-		wrong("--proxy-service %q is not NAMESPACE/NAME", f.proxyService)
+		addError("--proxy-service %q is not NAMESPACE/NAME", f.proxyService)
 	}
 	switch f.defaultDemandSource {
 	case "":
 	case policy.Measured:
 		if !f.measureDemand {
-			wrong("--default-demand-source=%s needs --measure-demand", policy.Measured)
+			addError("--default-demand-source=%s needs --measure-demand", policy.Measured)
 		}
 	default:
-		wrong("--default-demand-source %q is not %s", f.defaultDemandSource, policy.Measured)
+		addError("--default-demand-source %q is not %s", f.defaultDemandSource, policy.Measured)
 	}
 	if f.shutdownDelay < 0 {
-		wrong("--shutdown-delay %s is negative", f.shutdownDelay)
+		addError("--shutdown-delay %s is negative", f.shutdownDelay)
 	}
 	if f.limits.InFlight < 1 {
-		wrong("--max-in-flight %d would reject every review", f.limits.InFlight)
+		addError("--max-in-flight %d would reject every review", f.limits.InFlight)
 	}
 	if err := f.level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		wrong("--log-level %q must be one of: debug, info, warn, error", f.logLevel)
+		addError("--log-level %q must be one of: debug, info, warn, error", f.logLevel)
 	}
 	if f.logFormat != "text" && f.logFormat != "json" {
-		wrong("--log-format %q is neither text nor json", f.logFormat)
+		addError("--log-format %q is neither text nor json", f.logFormat)
 	}
 	return errors.Join(errs...)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// TestNoFileThatIsCheckedReachesTheTerminalAsItIs: each text of objects that violate rules, the configuration's texts,
+// TestCheckedFilesAreEscaped: each text of objects that violate rules, the configuration's texts,
 // and the names of files.
-func TestNoFileThatIsCheckedReachesTheTerminalAsItIs(t *testing.T) {
+func TestCheckedFilesAreEscaped(t *testing.T) {
 	const (
 		objects = `apiVersion: v1
 kind: List

@@ -10,17 +10,17 @@ import (
 )
 
 // publishTopology publishes TopologySlices until ctx ends, if --publish-topology is set.
-func (s *webhook) publishTopology(ctx context.Context) error {
-	if !s.flags.publishTopology {
+func (w *webhook) publishTopology(ctx context.Context) error {
+	if !w.flags.publishTopology {
 		return nil
 	}
 	identity, err := os.Hostname() // in a pod: the pod's name
 	if err != nil {
 		return fmt.Errorf("--publish-topology: get the name of this replica: %w", err)
 	}
-	return topologypublisher.Run(ctx, s.manager.GetConfig(), topologypublisher.Options{
-		Namespace: s.flags.namespace, Identity: identity, DefaultKeys: s.settings.defaultKeys,
-		Log: s.log, Observer: s.recorder,
+	return topologypublisher.Run(ctx, w.manager.GetConfig(), topologypublisher.Options{
+		Namespace: w.flags.namespace, Identity: identity, DefaultKeys: w.settings.defaultKeys,
+		Log: w.log, Observer: w.recorder,
 	})
 }
 

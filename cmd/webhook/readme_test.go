@@ -25,7 +25,7 @@ func ruleTable() string {
 	table.WriteString("| id | object | by default | in strict mode | what is wrong |\n|---|---|---|---|---|\n")
 	for _, rule := range rules.Rules() {
 		summary := strings.NewReplacer("|", `\|`, "*", `\*`).Replace(rule.Summary)
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), summary)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", rule.ID, rule.Kind, rule.Default, strictAction(rule), summary)
 	}
 	return table.String()
 }

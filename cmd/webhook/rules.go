@@ -47,7 +47,7 @@ func writeRulesAsText(w io.Writer, rules []rules.Rule) error {
 	table := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
 	sanitize.Fprintf(table, "ID\tKIND\tDEFAULT\tSTRICT\tWHAT IS WRONG\n")
 	for _, rule := range rules {
-		sanitize.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary)
+		sanitize.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", rule.ID, rule.Kind, rule.Default, strictAction(rule), rule.Summary)
 	}
 	return table.Flush()
 }
@@ -64,13 +64,13 @@ type ruleJSON struct {
 func writeRulesAsJSON(w io.Writer, rules []rules.Rule) error {
 	list := make([]ruleJSON, 0, len(rules))
 	for _, rule := range rules {
-		list = append(list, ruleJSON{rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary})
+		list = append(list, ruleJSON{rule.ID, rule.Kind, rule.Default, strictAction(rule), rule.Summary})
 	}
 	return writeJSON(w, list)
 }
 
-// inStrictMode returns the action for a violation in strict mode.
-func inStrictMode(rule rules.Rule) rules.Action {
+// strictAction returns the action for a violation in strict mode.
+func strictAction(rule rules.Rule) rules.Action {
 	return (&rules.Settings{Strict: true}).Action(rule)
 }
 

@@ -37,7 +37,7 @@ func TestEveryFormatOfTheRulesHasEveryRule(t *testing.T) {
 	}
 }
 
-func TestTheRulesRejectAFormatThatThereIsNot(t *testing.T) {
+func TestRulesRejectUnknownFormats(t *testing.T) {
 	if got := webhookCommand(t, "", "rules", "-o", "yaml"); got.status != 2 || !strings.Contains(got.stderr, "text, json") {
 		t.Errorf("%+v; want status 2 and the formats", got)
 	}

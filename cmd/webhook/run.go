@@ -22,7 +22,7 @@ nothing else. On SIGTERM a replica stops being ready, answers all requests for -
 		Args:                  cli.MaxArgs(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := flags.check(); err != nil {
+			if err := flags.validate(); err != nil {
 				return cli.UsageError{Err: err}
 			}
 			return serve(cli.SignalContext(command.Context()), command.ErrOrStderr(), &flags)

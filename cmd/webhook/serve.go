@@ -45,17 +45,17 @@ type webhook struct {
 // serve serves admission reviews until stop ends, and then drains.
 func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 	log := cli.NewLogger(stderr, flags.logFormat, flags.level)
-	saveTime()
+	setGCPercent()
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	kube.LogTo(log)
 	log.Info("starting", "version", thisBuild().Version, "certificate", flags.certSource)
-	s, err := newWebhook(stop, flags, log)
+	w, err := newWebhook(stop, flags, log)
 	if err != nil {
 		return err
 	}
 	// The manager and all other parts end only after the last request was served.
-	err = cli.RunAll(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.followDemand,
-		s.publishTopology, s.measureDemand, s.runManager, s.https.Start)
+	err = cli.RunAll(w.https.Drain(stop), w.settings.follow, w.certificate.Run, w.followVersion, w.followDemand,
+		w.publishTopology, w.measureDemand, w.runManager, w.https.Start)
 	log.Info("ended")
 	return err
 }
@@ -65,124 +65,124 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 // GOMEMLIMIT still applies.
 const gcPercent = 400
 
-// saveTime trades a little memory for CPU time, unless the user has set GOGC.
-func saveTime() {
+// setGCPercent trades a little memory for CPU time, unless the user has set GOGC.
+func setGCPercent() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 }
 
 // newWebhook creates the parts in the order of their dependencies.
-func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webhook, err error) {
-	s = &webhook{flags: flags, log: log}
-	if s.recorder, err = metrics.New(ctrlmetrics.Registry); err != nil {
+func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (w *webhook, err error) {
+	w = &webhook{flags: flags, log: log}
+	if w.recorder, err = metrics.New(ctrlmetrics.Registry); err != nil {
 		return nil, err
 	}
-	if s.settings, err = readSettings(flags, s.recorder, log); err != nil {
+	if w.settings, err = readSettings(flags, w.recorder, log); err != nil {
 		return nil, err
 	}
 	connection := kube.Connection{Kubeconfig: flags.kubeconfig}
-	if s.certificate, err = newCertificate(ctx, connection, flags, s.recorder, log); err != nil {
+	if w.certificate, err = newCertificate(ctx, connection, flags, w.recorder, log); err != nil {
 		return nil, err
 	}
-	listener, err := s.listen(ctx)
+	listener, err := w.listen(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if s.manager, err = s.newManager(connection); err != nil {
+	if w.manager, err = w.newManager(connection); err != nil {
 		return nil, err
 	}
-	if s.cluster, err = cache.NewCache(ctx, s.manager.GetCache()); err != nil {
+	if w.cluster, err = cache.NewCache(ctx, w.manager.GetCache()); err != nil {
 		return nil, err
 	}
-	s.https = s.newServer(listener)
-	return s, s.addProbes()
+	w.https = w.newServer(listener)
+	return w, w.addProbes()
 }
 
 // newManager returns the controller-runtime manager that runs the cache, the probes and the metrics.
-func (s *webhook) newManager(connection kube.Connection) (manager.Manager, error) {
+func (w *webhook) newManager(connection kube.Connection) (manager.Manager, error) {
 	config, err := connection.Config()
 	if err != nil {
 		return nil, err
 	}
-	made, err := ctrl.NewManager(config, manager.Options{
+	mgr, err := ctrl.NewManager(config, manager.Options{
 		Cache:                  ctrlcache.Options{ByObject: cache.ByObject()},
-		Metrics:                metricsserver.Options{BindAddress: s.flags.metricAddress},
-		HealthProbeBindAddress: s.flags.healthAddress,
+		Metrics:                metricsserver.Options{BindAddress: w.flags.metricAddress},
+		HealthProbeBindAddress: w.flags.healthAddress,
 		MapperProvider:         cache.Mapper,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create the manager: %w", err)
 	}
-	return made, nil
+	return mgr, nil
 }
 
 // followVersion tracks the version of the API server until ctx ends.
-func (s *webhook) followVersion(ctx context.Context) error {
-	return s.cluster.FollowVersion(ctx, s.manager.GetConfig(), s.log)
+func (w *webhook) followVersion(ctx context.Context) error {
+	return w.cluster.FollowVersion(ctx, w.manager.GetConfig(), w.log)
 }
 
 // followDemand tracks whether measured demand is published until ctx ends.
-func (s *webhook) followDemand(ctx context.Context) error {
-	return s.cluster.FollowDemand(ctx, s.manager.GetConfig(), s.flags.namespace, s.log)
+func (w *webhook) followDemand(ctx context.Context) error {
+	return w.cluster.FollowDemand(ctx, w.manager.GetConfig(), w.flags.namespace, w.log)
 }
 
 // runManager runs the manager until ctx ends. The manager does not notice the end while its cache waits for an API
 // server that does not reply (its Start gives the cache another context). runManager then returns without it: a process
 // that was never ready has received no review.
-func (s *webhook) runManager(ctx context.Context) error {
+func (w *webhook) runManager(ctx context.Context) error {
 	ended := make(chan error, 1)
-	go func() { ended <- s.manager.Start(ctx) }()
+	go func() { ended <- w.manager.Start(ctx) }()
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
-	if !s.cluster.HasSynced() {
+	if !w.cluster.HasSynced() {
 		return nil
 	}
 	return <-ended
 }
 
 // listen binds the address early, so that an address in use is reported before anything else starts.
-func (s *webhook) listen(ctx context.Context) (net.Listener, error) {
+func (w *webhook) listen(ctx context.Context) (net.Listener, error) {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", s.flags.webhookAddress)
+	listener, err := config.Listen(ctx, "tcp", w.flags.webhookAddress)
 	if err != nil {
-		return nil, fmt.Errorf("--webhook-bind-address %s: %w", s.flags.webhookAddress, err)
+		return nil, fmt.Errorf("--webhook-bind-address %s: %w", w.flags.webhookAddress, err)
 	}
 	return listener, nil
 }
 
-func (s *webhook) newServer(listener net.Listener) *server.Server {
-	knowledge := server.Dependencies{
-		Settings: s.settings.current,
+func (w *webhook) newServer(listener net.Listener) *server.Server {
+	dependencies := server.Dependencies{
+		Settings: w.settings.current,
 		Facts: func() rules.Facts {
-			return rules.Facts{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version(), NoDemand: s.cluster.HasNoDemandPublisher()}
+			return rules.Facts{Nodes: w.cluster.Nodes(), Kubernetes: w.cluster.Version(), NoDemand: w.cluster.HasNoDemandPublisher()}
 		},
-		Namespace: s.cluster.Namespace,
+		Namespace: w.cluster.Namespace,
 	}
 	return server.New(server.Options{
 		Listener:      listener,
-		Handlers:      server.Handlers(knowledge, s.flags.limits, s.recorder, s.log),
-		Certificate:   s.certificate.GetCertificate,
-		MinTLSVersion: s.flags.tlsVersion,
-		Synced:        s.synced,
-		ShutdownDelay: s.flags.shutdownDelay,
-		Log:           s.log,
+		Handlers:      server.Handlers(dependencies, w.flags.limits, w.recorder, w.log),
+		Certificate:   w.certificate.GetCertificate,
+		MinTLSVersion: w.flags.tlsVersion,
+		Synced:        w.synced,
+		ShutdownDelay: w.flags.shutdownDelay,
+		Log:           w.log,
 	})
 }
 
-func (s *webhook) addProbes() error {
+func (w *webhook) addProbes() error {
 	return errors.Join(
-		s.manager.AddHealthzCheck("alive", healthz.Ping),
-		s.manager.AddReadyzCheck("ready", func(*http.Request) error { return s.ready() }),
+		w.manager.AddHealthzCheck("alive", healthz.Ping),
+		w.manager.AddReadyzCheck("ready", func(*http.Request) error { return w.ready() }),
 	)
 }
 
 // synced returns an error that names the kinds that are not cached yet.
-func (s *webhook) synced() error {
-	if !s.cluster.HasSynced() {
+func (w *webhook) synced() error {
+	if !w.cluster.HasSynced() {
 		return errors.New("the Namespaces and Nodes of the cluster are not cached yet")
 	}
 	return nil
@@ -190,18 +190,18 @@ func (s *webhook) synced() error {
 
 // ready returns why no reviews should be sent here. controller-runtime omits the reason from its response to /readyz,
 // so it is logged whenever it changes.
-func (s *webhook) ready() error {
-	err := s.https.Ready()
+func (w *webhook) ready() error {
+	err := w.https.Ready()
 	reason := ""
 	if err != nil {
 		reason = err.Error()
 	}
-	switch before := s.unready.Swap(&reason); {
+	switch before := w.unready.Swap(&reason); {
 	case before != nil && *before == reason:
 	case err != nil:
-		s.log.Info("not ready", "reason", reason)
+		w.log.Info("not ready", "reason", reason)
 	default:
-		s.log.Info("ready")
+		w.log.Info("ready")
 	}
 	return err
 }

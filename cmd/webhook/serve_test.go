@@ -20,8 +20,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
-// away is a kubeconfig of an API server that does not reply.
-const away = `apiVersion: v1
+// unreachableKubeconfig is a kubeconfig of an API server that does not reply.
+const unreachableKubeconfig = `apiVersion: v1
 kind: Config
 clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
 contexts: [{name: away, context: {cluster: away, user: nobody}}]
@@ -29,10 +29,10 @@ users: [{name: nobody, user: {}}]
 current-context: away
 `
 
-// uncertified is a source that never gets a certificate.
-type uncertified struct{ certs.Source }
+// noCertificate is a source that never gets a certificate.
+type noCertificate struct{ certs.Source }
 
-func (uncertified) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (noCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("the certificate is not created yet")
 }
 
@@ -54,16 +54,16 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *testing.T) {
+func TestStartWaitsForTheAPIServer(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(kubeconfig, []byte(away), 0o600); err != nil {
+	if err := os.WriteFile(kubeconfig, []byte(unreachableKubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var log lockedBuffer
 	s := &webhook{
 		flags:       &runFlags{webhookAddress: "127.0.0.1:0", healthAddress: "0", metricAddress: "0"},
 		log:         slog.New(slog.NewTextHandler(&log, nil)),
-		certificate: uncertified{},
+		certificate: noCertificate{},
 	}
 	listener, err := s.listen(t.Context())
 	if err != nil {

@@ -25,7 +25,7 @@ type settings struct {
 func readSettings(flags *runFlags, recorder *metrics.Recorder, log *slog.Logger) (*settings, error) {
 	s := &settings{namespace: flags.namespace, recorder: recorder, log: log}
 	if flags.config == "" {
-		s.put(config.Default())
+		s.activate(config.Default())
 		return s, nil
 	}
 	file, err := config.Read(flags.config)
@@ -33,18 +33,18 @@ func readSettings(flags *runFlags, recorder *metrics.Recorder, log *slog.Logger)
 		return nil, err
 	}
 	s.file = file
-	s.put(file.Settings)
+	s.activate(file.Settings)
 	return s, nil
 }
 
 func (s *settings) current() *rules.Settings { return s.now.Load() }
 
-// put activates settings. The webhook's own namespace never gets defaults, because its Service must not depend on the
+// activate activates settings. The webhook's own namespace never gets defaults, because its Service must not depend on the
 // webhook.
-func (s *settings) put(read *rules.Settings) {
-	inForce := *read
-	inForce.ExcludedNamespaces = append(slices.Clone(read.ExcludedNamespaces), s.namespace)
-	s.now.Store(&inForce)
+func (s *settings) activate(next *rules.Settings) {
+	active := *next
+	active.ExcludedNamespaces = append(slices.Clone(next.ExcludedNamespaces), s.namespace)
+	s.now.Store(&active)
 	s.recorder.ConfigurationUpdated(time.Now())
 }
 
@@ -53,5 +53,5 @@ func (s *settings) follow(ctx context.Context) error {
 	if s.file == nil {
 		return nil
 	}
-	return s.file.Follow(ctx, s.log, s.put, func(error) { s.recorder.ConfigurationFailed() })
+	return s.file.Follow(ctx, s.log, s.activate, func(error) { s.recorder.ConfigurationFailed() })
 }

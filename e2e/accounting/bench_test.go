@@ -23,44 +23,44 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// busyTown is a node with clients that make short connections to another node, each to its own server.
-type busyTown struct {
-	*town
-	proxy    *site.Process
-	crowds   []*loadGenerator
-	dialling time.Duration
+// busySetup is a node with clients that make short connections to another node, each to its own server.
+type busySetup struct {
+	*setup
+	proxy      *site.Process
+	generators []*loadGenerator
+	dialling   time.Duration
 }
 
-func newBusyTown(b *testing.B, crowds int, flags ...string) *busyTown {
+func newBusySetup(b *testing.B, generators int, flags ...string) *busySetup {
 	b.Helper()
-	s := &busyTown{town: newTown(b)}
-	for i := range crowds {
-		server := s.addPod(s.across, fmt.Sprint("server-", i))
+	s := &busySetup{setup: newSetup(b)}
+	for i := range generators {
+		server := s.addPod(s.otherZone, fmt.Sprint("server-", i))
 		s.add(fmt.Sprint("loaded-", i), allKeys, endpoint{pod: server}).port = loadPort
-		s.crowds = append(s.crowds, newLoadGenerator(b, s.addPod(s.local, fmt.Sprint("client-", i)), server))
+		s.generators = append(s.generators, newLoadGenerator(b, s.addPod(s.local, fmt.Sprint("client-", i)), server))
 	}
 	s.write()
 	must.Succeed(b, s.local.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
 	s.proxy = s.start(s.local, s.command(s.local, flags...))
-	wait.Until(b, "a listener for destroy events", func() bool { return s.listens(s.local) == (flags != nil) })
+	wait.Until(b, "a listener for destroy events", func() bool { return s.hasDestroyListener(s.local) == (flags != nil) })
 	return s
 }
 
 // dial makes the given number of connections from each load generator, as fast as possible if perSecond is 0.
-func (s *busyTown) dial(each, perSecond int) {
+func (s *busySetup) dial(each, perSecond int) {
 	began := time.Now()
 	var dialling sync.WaitGroup
-	for i, c := range s.crowds {
+	for i, c := range s.generators {
 		dialling.Go(func() { c.dial(s.services[i].clusterIP(model.IPv4), each, perSecond) })
 	}
 	dialling.Wait()
 	s.dialling += time.Since(began)
 }
 
-// processorTime returns the CPU time that a program has used: utime and stime of proc(5), in hundredths of a second.
-func processorTime(b *testing.B, of *site.Process) time.Duration {
+// cpuTime returns the CPU time that a program has used: utime and stime of proc(5), in hundredths of a second.
+func cpuTime(b *testing.B, process *site.Process) time.Duration {
 	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", of.PID()))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.PID()))
 	must.Succeed(b, err)
 	fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:])) // starting at the third field
 	var ticks int64
@@ -75,48 +75,48 @@ func processorTime(b *testing.B, of *site.Process) time.Duration {
 // BenchmarkConnect compares connections on a node that counts traffic with those on one that does not, in short
 // alternating rounds, so that other load on the machine affects both alike.
 func BenchmarkConnect(b *testing.B) {
-	const turns, inTurn = 60, 500
-	sides := [2]*busyTown{newBusyTown(b, 1), newBusyTown(b, 1, "--traffic-accounting", "services")}
+	const rounds, perRound = 60, 500
+	setups := [2]*busySetup{newBusySetup(b, 1), newBusySetup(b, 1, "--traffic-accounting", "services")}
 	for b.Loop() {
-		for turn := range turns {
-			for i := range sides {
-				sides[(turn+i)%2].dial(inTurn, 0)
+		for round := range rounds {
+			for i := range setups {
+				setups[(round+i)%2].dial(perRound, 0)
 			}
 		}
 	}
-	without, with := sides[0].crowds[0], sides[1].crowds[0]
-	slices.Sort(without.took)
-	slices.Sort(with.took)
-	for _, at := range []struct {
+	without, with := setups[0].generators[0], setups[1].generators[0]
+	slices.Sort(without.latencies)
+	slices.Sort(with.latencies)
+	for _, quantile := range []struct {
 		name    string
 		percent int
 	}{{"p50", 50}, {"p99", 99}} {
-		before, after := without.took[len(without.took)*at.percent/100], with.took[len(with.took)*at.percent/100]
-		b.ReportMetric(float64(before.Nanoseconds())/1000, at.name+"-off-µs")
-		b.ReportMetric(float64(after.Nanoseconds())/1000, at.name+"-on-µs")
-		b.ReportMetric(float64(after)/float64(before), at.name+"-ratio")
+		off, on := without.latencies[len(without.latencies)*quantile.percent/100], with.latencies[len(with.latencies)*quantile.percent/100]
+		b.ReportMetric(float64(off.Nanoseconds())/1000, quantile.name+"-off-µs")
+		b.ReportMetric(float64(on.Nanoseconds())/1000, quantile.name+"-on-µs")
+		b.ReportMetric(float64(on)/float64(off), quantile.name+"-ratio")
 	}
-	b.ReportMetric(float64(len(without.took))/sides[0].dialling.Seconds(), "off/s")
-	b.ReportMetric(float64(len(with.took))/sides[1].dialling.Seconds(), "on/s")
+	b.ReportMetric(float64(len(without.latencies))/setups[0].dialling.Seconds(), "off/s")
+	b.ReportMetric(float64(len(with.latencies))/setups[1].dialling.Seconds(), "on/s")
 }
 
-// BenchmarkProcessor measures the CPU time of the proxy that reads the destroy events.
-func BenchmarkProcessor(b *testing.B) {
-	const seconds, crowds = 5, 2
+// BenchmarkCPU measures the CPU time of the proxy that reads the destroy events.
+func BenchmarkCPU(b *testing.B) {
+	const seconds, generators = 5, 2
 	for _, perSecond := range []int{1000, 10_000} {
 		b.Run(fmt.Sprint(perSecond), func(b *testing.B) {
-			s := newBusyTown(b, crowds, "--traffic-accounting", "services")
+			s := newBusySetup(b, generators, "--traffic-accounting", "services")
 			var used, elapsed time.Duration
 			made, lost := uint64(0), uint64(0)
 			for b.Loop() {
-				before, dialled := processorTime(b, s.proxy), s.dialling
-				s.dial(perSecond*seconds/crowds, perSecond/crowds)
+				before, dialled := cpuTime(b, s.proxy), s.dialling
+				s.dial(perSecond*seconds/generators, perSecond/generators)
 				made += uint64(perSecond * seconds)
 				wait.Until(b, "the connections, or an overrun", func() bool {
-					lost = s.number(s.local, "vicinity_accounting_not_counted_total")
-					return lost > 0 || s.number(s.local, "vicinity_connections_total") == made
+					lost = s.total(s.local, "vicinity_accounting_not_counted_total")
+					return lost > 0 || s.total(s.local, "vicinity_connections_total") == made
 				})
-				used += processorTime(b, s.proxy) - before
+				used += cpuTime(b, s.proxy) - before
 				elapsed += s.dialling - dialled
 			}
 			// On a busy machine the proxy may read too late and lose events. The rates below then cover only the events that
@@ -134,8 +134,8 @@ func BenchmarkKernel(b *testing.B) {
 	const number = 100_000
 	for _, flags := range [][]string{nil, {"--traffic-accounting", "services"}} {
 		b.Run("account="+strconv.FormatBool(flags != nil), func(b *testing.B) {
-			s := newBusyTown(b, 1, flags...)
-			bursts := bursts{town: s.town, to: s.services[0], server: s.crowds[0].server}
+			s := newBusySetup(b, 1, flags...)
+			bursts := bursts{setup: s.setup, service: s.services[0], server: s.generators[0].server}
 			must.Succeed(b, s.local.Do(func() (err error) { bursts.table, err = connections.OpenCurrent(b); return err }))
 			fastest := time.Hour
 			for b.Loop() {
@@ -154,10 +154,10 @@ func BenchmarkKernel(b *testing.B) {
 func BenchmarkMemory(b *testing.B) {
 	const number = 100_000
 	for b.Loop() {
-		s := newTown(b)
-		s.add("web", allKeys, endpoint{pod: s.addPod(s.across, "server")})
+		s := newSetup(b)
+		s.add("web", allKeys, endpoint{pod: s.addPod(s.otherZone, "server")})
 		s.write()
-		proxy := s.count(s.local)
+		proxy := s.startCounting(s.local)
 		proxy.Log.WaitFor(b, "started to count connections")
 		before := residentMemory(b, proxy)
 		must.Succeed(b, proxy.Stop(time.Minute))
@@ -167,12 +167,12 @@ func BenchmarkMemory(b *testing.B) {
 			client := s.client.IPv4.As4()
 			binary.BigEndian.PutUint16(client[2:], uint16(i>>14)+256)
 			table.Insert(connections.Connection{
-				Protocol: model.TCP, Client: netip.AddrPortFrom(netip.AddrFrom4(client), uint16(1024+i&0x3fff)),
-				Dialled: s.services[0].clusterIP(model.IPv4), ReplySrc: netip.AddrPortFrom(s.services[0].endpoints[0].pod.IPv4, greetPort),
+				Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(netip.AddrFrom4(client), uint16(1024+i&0x3fff)),
+				OrigDst: s.services[0].clusterIP(model.IPv4), ReplySrc: netip.AddrPortFrom(s.services[0].endpoints[0].pod.IPv4, greetPort),
 				State: conntrack.TCPEstablished, IsReplied: true,
 			})
 		}
-		proxy = s.count(s.local)
+		proxy = s.startCounting(s.local)
 		proxy.Log.WaitFor(b, fmt.Sprintf("alreadyOpen=%d", number))
 		b.ReportMetric(float64(before>>20), "before-MiB")
 		b.ReportMetric(float64(residentMemory(b, proxy)>>20), "after-MiB")
@@ -181,12 +181,12 @@ func BenchmarkMemory(b *testing.B) {
 
 // BenchmarkServices ends connections of 2,000 out of 40,000 Services. At most 500 Services get their own series.
 func BenchmarkServices(b *testing.B) {
-	const services, named, used, each = 40_000, 500, 2000, 50
-	s := newTown(b)
-	server := s.addPod(s.across, "server")
+	const services, limit, used, each = 40_000, 500, 2000, 50
+	s := newSetup(b)
+	server := s.addPod(s.otherZone, "server")
 	s.writeMany(services, server)
-	proxy := s.start(s.local, s.command(s.local, "--traffic-accounting", "services="+strconv.Itoa(named)))
-	wait.Until(b, "a listener for destroy events", func() bool { return s.listens(s.local) })
+	proxy := s.start(s.local, s.command(s.local, "--traffic-accounting", "services="+strconv.Itoa(limit)))
+	wait.Until(b, "a listener for destroy events", func() bool { return s.hasDestroyListener(s.local) })
 	var table *connections.Table
 	must.Succeed(b, s.local.Do(func() (err error) { table, err = connections.OpenCurrent(b); return err }))
 	before := residentMemory(b, proxy)
@@ -196,8 +196,8 @@ func BenchmarkServices(b *testing.B) {
 			client := s.client.IPv6.As16()
 			binary.BigEndian.PutUint32(client[12:], 1<<24+uint32(i))
 			table.Insert(connections.Connection{
-				Protocol: model.TCP, Client: netip.AddrPortFrom(netip.AddrFrom16(client), 40_000),
-				Dialled: netip.AddrPortFrom(manyAddr(i%used), servicePort), ReplySrc: netip.AddrPortFrom(server.IPv6, greetPort),
+				Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(netip.AddrFrom16(client), 40_000),
+				OrigDst: netip.AddrPortFrom(manyAddr(i%used), servicePort), ReplySrc: netip.AddrPortFrom(server.IPv6, greetPort),
 				State: conntrack.TCPEstablished, IsReplied: true, Label: ruleset.TranslatedLabel,
 			})
 		}
@@ -207,19 +207,19 @@ func BenchmarkServices(b *testing.B) {
 		wait.Until(b, "stable counts", func() bool {
 			last := counted
 			time.Sleep(500 * time.Millisecond)
-			counted = s.number(s.local, "vicinity_connections_total")
+			counted = s.total(s.local, "vicinity_connections_total")
 			return counted > 0 && counted == last
 		})
-		if lost := s.number(s.local, "vicinity_accounting_not_counted_total"); counted+lost < made || counted > made {
+		if lost := s.total(s.local, "vicinity_accounting_not_counted_total"); counted+lost < made || counted > made {
 			b.Errorf("%d connections ended: %d counted, %d reported lost", made, counted, lost)
 		}
 	}
-	bySeries := s.numbers(s.local, "vicinity_service_connections_total")
+	bySeries := s.nonzeroSeries(s.local, "vicinity_service_connections_total")
 	sum := uint64(0)
 	for _, value := range bySeries {
 		sum += value
 	}
-	if all := s.number(s.local, "vicinity_connections_total"); len(bySeries) > named+1 || sum != all {
+	if all := s.total(s.local, "vicinity_connections_total"); len(bySeries) > limit+1 || sum != all {
 		b.Errorf("%d series count %d of %d connections", len(bySeries), sum, all)
 	}
 	b.ReportMetric(float64(before>>20), "before-MiB")
@@ -235,7 +235,7 @@ func manyAddr(number int) netip.Addr {
 }
 
 // writeMany writes Services with topology keys of their own; all of them have the same pod as endpoint.
-func (s *town) writeMany(services int, server *fabric.Pod) {
+func (s *setup) writeMany(services int, server *fabric.Pod) {
 	s.t.Helper()
 	s.write()
 	var objects strings.Builder

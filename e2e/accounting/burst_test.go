@@ -22,18 +22,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestABurstIsCountedOrReportedLost ends 300,000 connections in two halves, one while the program reads and one while
+// TestBurstIsCountedOrReportedLost ends 300,000 connections in two halves, one while the program reads and one while
 // it is stopped. The program reports the number of lost events, delays nothing else, and its memory does not grow.
-func TestABurstIsCountedOrReportedLost(t *testing.T) {
+func TestBurstIsCountedOrReportedLost(t *testing.T) {
 	t.Parallel()
-	const burst, held = 150_000, 20_000 // events that the socket buffers at least
-	const others = 1000                 // upper bound of other connections of the node that end
-	s := newTown(t)
-	server := s.addPod(s.across, "server")
+	const burst, minBuffered = 150_000, 20_000 // events that the socket buffers at least
+	const maxOthers = 1000                     // upper bound of other connections of the node that end
+	s := newSetup(t)
+	server := s.addPod(s.otherZone, "server")
 	web := s.add("web", allKeys, endpoint{pod: server})
 	s.write()
-	proxy := s.count(s.local)
-	b := bursts{town: s, to: web, server: server}
+	proxy := s.startCounting(s.local)
+	b := bursts{setup: s, service: web, server: server}
 	must.Succeed(t, s.local.Do(func() (err error) { b.table, err = connections.OpenCurrent(t); return err }))
 
 	b.fill(burst)
@@ -41,35 +41,35 @@ func TestABurstIsCountedOrReportedLost(t *testing.T) {
 	b.flush()
 	counted, lost := b.settled()
 	t.Logf("%d of %d counted, %d reported lost", counted, burst, lost)
-	if counted == 0 || counted > burst || counted+lost < burst || counted+lost > burst+others {
+	if counted == 0 || counted > burst || counted+lost < burst || counted+lost > burst+maxOthers {
 		t.Errorf("%d connections ended: %d counted, %d reported lost", burst, counted, lost)
 	}
 
 	middle := residentMemory(t, proxy)
-	growsByLittle(t, "the first burst", before, middle)
+	checkGrowth(t, "the first burst", before, middle)
 	b.fill(burst)
 	must.Succeed(t, proxy.Signal(syscall.SIGSTOP))
 	b.flush()
 	must.Succeed(t, proxy.Signal(syscall.SIGCONT))
-	inAll, lostInAll := b.settled()
-	t.Logf("stopped: %d of %d counted, %d reported lost", inAll-counted, burst, lostInAll-lost)
-	if inAll < counted+held || inAll+lostInAll < 2*burst || inAll+lostInAll > 2*(burst+others) {
-		t.Errorf("stopped: %d connections ended, %d counted, %d reported lost", burst, inAll-counted, lostInAll-lost)
+	total, totalLost := b.settled()
+	t.Logf("stopped: %d of %d counted, %d reported lost", total-counted, burst, totalLost-lost)
+	if total < counted+minBuffered || total+totalLost < 2*burst || total+totalLost > 2*(burst+maxOthers) {
+		t.Errorf("stopped: %d connections ended, %d counted, %d reported lost", burst, total-counted, totalLost-lost)
 	}
-	growsByLittle(t, "the second burst", middle, residentMemory(t, proxy))
+	checkGrowth(t, "the second burst", middle, residentMemory(t, proxy))
 
 	made := s.request(s.client.Namespace, web, 2)[server.Name]
-	s.endThose(func(netip.AddrPort) bool { return true })
-	wait.Until(t, "connections after the bursts", func() bool { return b.counted() >= inAll+made })
+	s.endMatching(func(netip.AddrPort) bool { return true })
+	wait.Until(t, "connections after the bursts", func() bool { return b.counted() >= total+made })
 }
 
 // bursts are IPv6 connections that end at once during IPv4 connection attempts.
 type bursts struct {
-	*town
-	to     *service
-	server *fabric.Pod
-	table  *connections.Table
-	filled uint32
+	*setup
+	service *service
+	server  *fabric.Pod
+	table   *connections.Table
+	filled  uint32
 }
 
 // fill inserts entries of connections to the Service, without packets.
@@ -80,7 +80,7 @@ func (b *bursts) fill(number int) {
 		client := b.client.IPv6.As16()
 		binary.BigEndian.PutUint32(client[12:], 1<<24+b.filled)
 		b.table.Insert(connections.Connection{
-			Protocol: model.TCP, Client: netip.AddrPortFrom(netip.AddrFrom16(client), 40_000), Dialled: b.to.clusterIP(model.IPv6),
+			Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(netip.AddrFrom16(client), 40_000), OrigDst: b.service.clusterIP(model.IPv6),
 			ReplySrc: netip.AddrPortFrom(b.server.IPv6, greetPort), State: conntrack.TCPEstablished, IsReplied: true,
 			Label: ruleset.TranslatedLabel,
 		})
@@ -94,7 +94,7 @@ func (b *bursts) flush() {
 	var dialling sync.WaitGroup
 	dialling.Go(func() {
 		for range dials {
-			if _, err := b.client.Request("tcp", b.to.clusterIP(model.IPv4), fabric.Timeout); err != nil {
+			if _, err := b.client.Request("tcp", b.service.clusterIP(model.IPv4), fabric.Timeout); err != nil {
 				b.t.Errorf("dial during a burst: %v", err)
 			}
 		}
@@ -103,23 +103,23 @@ func (b *bursts) flush() {
 	must.Succeed(b.t, b.table.Flush(model.IPv6))
 	b.t.Logf("all ended within %s", time.Since(began).Round(time.Millisecond))
 	dialling.Wait()
-	var left int
+	var remaining int
 	must.Succeed(b.t, b.local.Do(func() error {
 		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
 		if err == nil {
-			left, err = strconv.Atoi(strings.TrimSpace(string(text)))
+			remaining, err = strconv.Atoi(strings.TrimSpace(string(text)))
 		}
 		return err
 	}))
-	if left > 10*dials {
-		b.t.Errorf("%d entries remain in the table", left)
+	if remaining > 10*dials {
+		b.t.Errorf("%d entries remain in the table", remaining)
 	}
 }
 
-func (b *bursts) counted() uint64 { return b.number(b.local, "vicinity_connections_total") }
+func (b *bursts) counted() uint64 { return b.total(b.local, "vicinity_connections_total") }
 
-func (b *bursts) lost() uint64 {
-	return b.numbers(b.local, "vicinity_accounting_not_counted_total")[`vicinity_accounting_not_counted_total{reason="lost_end"}`]
+func (b *bursts) lostEvents() uint64 {
+	return b.nonzeroSeries(b.local, "vicinity_accounting_not_counted_total")[`vicinity_accounting_not_counted_total{reason="lost_end"}`]
 }
 
 // settled waits until the counts no longer change, and returns the counted connections and the reported lost events.
@@ -129,14 +129,14 @@ func (b *bursts) settled() (counted, lost uint64) {
 	wait.Until(b.t, "stable counts", func() bool {
 		before := counted
 		time.Sleep(quiet)
-		counted, lost = b.counted(), b.lost()
+		counted, lost = b.counted(), b.lostEvents()
 		return counted > 0 && counted == before
 	})
 	return counted, lost
 }
 
-// growsByLittle checks that memory grows by less than 150,000 stored events would take.
-func growsByLittle(t *testing.T, what string, before, after int) {
+// checkGrowth checks that memory grows by less than 150,000 stored events would take.
+func checkGrowth(t *testing.T, what string, before, after int) {
 	t.Helper()
 	t.Logf("%s: %d MiB resident before, %d MiB after", what, before>>20, after>>20)
 	if after > before+16<<20 {
@@ -144,9 +144,9 @@ func growsByLittle(t *testing.T, what string, before, after int) {
 	}
 }
 
-func residentMemory(t testing.TB, of *site.Process) int {
+func residentMemory(t testing.TB, process *site.Process) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", of.PID()))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.PID()))
 	must.Succeed(t, err)
 	for line := range strings.Lines(string(text)) {
 		var kibibytes int

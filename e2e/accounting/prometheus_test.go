@@ -26,8 +26,8 @@ import (
 
 // prometheus is a real Prometheus on a node that scrapes the proxies on the other nodes.
 type prometheus struct {
-	t  testing.TB
-	on *fabric.Node
+	t    testing.TB
+	node *fabric.Node
 }
 
 const prometheusAddress = "127.0.0.1:9090"
@@ -42,7 +42,7 @@ scrape_configs:
   static_configs:
 `
 
-func (s *town) startPrometheus(on *fabric.Node, watched monitoring.Files, targets ...*fabric.Node) *prometheus {
+func (s *setup) startPrometheus(host *fabric.Node, watched monitoring.Files, targets ...*fabric.Node) *prometheus {
 	s.t.Helper()
 	config := fmt.Sprintf(scrapeConfig, watched.Rules(s.t))
 	for _, node := range targets {
@@ -51,11 +51,11 @@ func (s *town) startPrometheus(on *fabric.Node, watched monitoring.Files, target
 	folder := s.t.TempDir()
 	file := filepath.Join(folder, "prometheus.yaml")
 	must.Succeed(s.t, os.WriteFile(file, []byte(config), 0o600))
-	process := site.Start(s.t, on.Namespace, exec.Command(site.Program(s.t, "prometheus"), "--config.file", file,
+	process := site.Start(s.t, host.Namespace, exec.Command(site.Program(s.t, "prometheus"), "--config.file", file,
 		"--storage.tsdb.path", filepath.Join(folder, "data"), "--web.listen-address", prometheusAddress))
-	p := &prometheus{s.t, on}
+	p := &prometheus{s.t, host}
 	process.WaitFor(s.t, "Prometheus is ready", func() error {
-		_, err := site.Page(on.Namespace, prometheusAddress, "/-/ready")
+		_, err := site.Page(host.Namespace, prometheusAddress, "/-/ready")
 		return err
 	})
 	return p
@@ -65,28 +65,28 @@ func (s *town) startPrometheus(on *fabric.Node, watched monitoring.Files, target
 func (p *prometheus) query(query string) (series int, sum float64) { return p.queryAt("", query) }
 
 // queryAt runs a query at a time in seconds; if when is empty, at the current time.
-func (p *prometheus) queryAt(when, query string) (series int, sum float64) {
+func (p *prometheus) queryAt(timestamp, query string) (series int, sum float64) {
 	p.t.Helper()
 	values := url.Values{"query": {query}}
-	if when != "" {
-		values.Set("time", when)
+	if timestamp != "" {
+		values.Set("time", timestamp)
 	}
-	page, err := site.Page(p.on.Namespace, prometheusAddress, "/api/v1/query?"+values.Encode())
+	page, err := site.Page(p.node.Namespace, prometheusAddress, "/api/v1/query?"+values.Encode())
 	must.Succeed(p.t, err)
 	var response struct {
 		Data struct{ Result []struct{ Value [2]any } }
 	}
 	must.Succeed(p.t, json.Unmarshal([]byte(page), &response))
-	for _, one := range response.Data.Result {
-		value, err := strconv.ParseFloat(one.Value[1].(string), 64)
+	for _, sample := range response.Data.Result {
+		value, err := strconv.ParseFloat(sample.Value[1].(string), 64)
 		must.Succeed(p.t, err)
 		sum += value
 	}
 	return len(response.Data.Result), sum
 }
 
-// documented returns the command from the help of `proxy forecast`, for this Prometheus and this cluster's manifests.
-func (s *town) documented() string {
+// forecastCommand returns the command from the help of `proxy forecast`, for this Prometheus and this cluster's manifests.
+func (s *setup) forecastCommand() string {
 	s.t.Helper()
 	help, err := exec.Command(site.Program(s.t, "proxy"), "forecast", "--help").Output()
 	must.Succeed(s.t, err)
@@ -115,8 +115,8 @@ func timeOf(t *testing.T, file string) string {
 	return fmt.Sprintf("%.3f", samples[0].Value[0])
 }
 
-// move transfers megabytes from a client to a Service and as many back, and ends the connection.
-func (s *town) move(client *fabric.Pod, to *service, megabytes int) {
+// transfer transfers megabytes from a client to a Service and as many back, and ends the connection.
+func (s *setup) transfer(client *fabric.Pod, to *service, megabytes int) {
 	s.t.Helper()
 	wait.Success(s.t, "a transfer to "+to.name, func() error {
 		conn, err := client.Dial("tcp", to.clusterIP(model.IPv4).String(), fabric.Timeout)
@@ -132,35 +132,35 @@ func (s *town) move(client *fabric.Pod, to *service, megabytes int) {
 	s.endIn(table, func(netip.AddrPort) bool { return true })
 }
 
-// needMore are the metrics that are empty without an API server, a load bound, node ports on loopback, or a failure.
-var needMore = []string{
+// emptyMetrics are the metrics that are empty without an API server, a load bound, node ports on loopback, or a failure.
+var emptyMetrics = []string{
 	"vicinity_watch_interrupted_timestamp_seconds", "rest_client_requests_total", "rest_client_request_duration_seconds",
 	"vicinity_expected_traffic_ratio", "kubeproxy_nftables_localhost_nodeport_rejected_packets_total",
 	"vicinity_findings", "vicinity_other_service_proxies", "vicinity_demand_last_renewed_timestamp_seconds",
 }
 
-// TestAForecastRestsOnWhatPrometheusHas makes real transfers, which the proxies of two nodes in two zones count and a
+// TestForecastOfTrafficInPrometheus makes real transfers, which the proxies of two nodes in two zones count and a
 // real Prometheus scrapes. With the documented query, the forecast reports the counted share of traffic to other zones,
 // and the dashboard's panels have series.
-func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
+func TestForecastOfTrafficInPrometheus(t *testing.T) {
 	t.Parallel()
-	s := newTown(t)
-	away := s.addPod(s.across, "other-client")
-	near := s.add("near", allKeys, endpoint{pod: s.addPod(s.beside, "on-in-zone")})
-	far := s.add("far", allKeys, endpoint{pod: s.addPod(s.across, "on-off-zone")})
+	s := newSetup(t)
+	otherClient := s.addPod(s.otherZone, "other-client")
+	near := s.add("near", allKeys, endpoint{pod: s.addPod(s.sameZone, "on-in-zone")})
+	far := s.add("far", allKeys, endpoint{pod: s.addPod(s.otherZone, "on-off-zone")})
 	near.port, far.port = transferPort, transferPort
 	s.write()
-	for _, on := range []*fabric.Node{s.local, s.across} {
-		s.count(on, "--metrics-bind-address", "0.0.0.0:10249", "--xds-bind-address", "127.0.0.1:18000") // all panels have series
+	for _, node := range []*fabric.Node{s.local, s.otherZone} {
+		s.startCounting(node, "--metrics-bind-address", "0.0.0.0:10249", "--xds-bind-address", "127.0.0.1:18000") // all panels have series
 	}
 	// A rate needs two values of a series. A proxy does not count connections from before its start.
 	for _, flow := range []struct {
 		client *fabric.Pod
 		to     *service
-	}{{s.client, near}, {s.client, far}, {away, far}} {
+	}{{s.client, near}, {s.client, far}, {otherClient, far}} {
 		wait.Until(t, "a connection that is counted", func() bool {
-			s.move(flow.client, flow.to, 1)
-			for series := range s.numbers(flow.client.Node, "vicinity_service_traffic_bytes_total") {
+			s.transfer(flow.client, flow.to, 1)
+			for series := range s.nonzeroSeries(flow.client.Node, "vicinity_service_traffic_bytes_total") {
 				if strings.Contains(series, fmt.Sprintf("service=%q", flow.to.name)) {
 					return true
 				}
@@ -169,7 +169,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 		})
 	}
 	watched := monitoring.Files{Folder: "proxy", Job: "vicinity-proxy"}
-	p := s.startPrometheus(s.nowhere, watched, s.local, s.across)
+	p := s.startPrometheus(s.noZone, watched, s.local, s.otherZone)
 	const bytes = `vicinity_service_traffic_bytes_total{service!="", namespace="shop"}`
 	wait.Until(t, "two scrapes of three flows in two directions", func() bool {
 		_, scrapes := p.query("min(count_over_time(" + bytes + "[1h]))")
@@ -177,32 +177,32 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 		return series == 6 && scrapes >= 2
 	})
 	_, before := p.query("sum(" + bytes + ")")
-	s.move(s.client, near, 4)
-	s.move(s.client, far, 8)
-	s.move(away, far, 2)
+	s.transfer(s.client, near, 4)
+	s.transfer(s.client, far, 8)
+	s.transfer(otherClient, far, 2)
 	wait.Until(t, "the transferred bytes", func() bool {
 		_, after := p.query("sum(" + bytes + ")")
 		return after-before >= 2*(4+8+2)*1e6
 	})
 
 	// The documented command runs in Prometheus's namespace.
-	command := exec.Command("sh", "-ec", s.documented())
+	command := exec.Command("sh", "-ec", s.forecastCommand())
 	command.Dir = t.TempDir()
-	output, err := s.nowhere.Run(command)
+	output, err := s.noZone.Run(command)
 	must.Succeed(t, err)
 	var report forecast.Report
 	if err := json.Unmarshal([]byte(output[strings.Index(output, "{"):]), &report); err != nil {
 		t.Fatalf("%v:\n%s", err, output)
 	}
 	const month = 30 * 24 * 3600
-	when := timeOf(t, filepath.Join(command.Dir, "bytes.json"))
-	_, all := p.queryAt(when, "sum(rate("+bytes+"[1d]))")
-	_, crossing := p.queryAt(when, `sum(rate(vicinity_service_traffic_bytes_total{locality="other_zone"}[1d]))`)
-	now := report.Costs[0]
+	timestamp := timeOf(t, filepath.Join(command.Dir, "bytes.json"))
+	_, all := p.queryAt(timestamp, "sum(rate("+bytes+"[1d]))")
+	_, crossing := p.queryAt(timestamp, `sum(rate(vicinity_service_traffic_bytes_total{locality="other_zone"}[1d]))`)
+	current := report.Costs[0]
 	for what, pair := range map[string][2]float64{
 		"bytes in a month": {report.BytesInMonth, all * month},
-		"to other zones":   {now.Bytes, crossing * month},
-		"money":            {now.Money, crossing * month / 1e9 * 0.01},
+		"to other zones":   {current.Bytes, crossing * month},
+		"money":            {current.Money, crossing * month / 1e9 * 0.01},
 	} {
 		if got, want := pair[0], pair[1]; got < want*0.99 || got > want*1.01 || want == 0 {
 			t.Errorf("%s: %v, want %v", what, got, want)
@@ -212,11 +212,11 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 		t.Errorf("%v of %v B/s were counted to other zones", crossing, all)
 	}
 
-	asked := 0
+	queryCount := 0
 	for panel, queries := range watched.Queries(t) {
 		for _, query := range queries {
-			asked++
-			if slices.ContainsFunc(needMore, func(metric string) bool { return strings.Contains(query, metric) }) {
+			queryCount++
+			if slices.ContainsFunc(emptyMetrics, func(metric string) bool { return strings.Contains(query, metric) }) {
 				continue
 			}
 			wait.Until(t, fmt.Sprintf("series for the panel %q: %s", panel, query), func() bool {
@@ -225,8 +225,8 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 			})
 		}
 	}
-	if asked < 50 {
-		t.Errorf("the dashboard has only %d queries", asked)
+	if queryCount < 50 {
+		t.Errorf("the dashboard has only %d queries", queryCount)
 	}
 	wait.Until(t, "the recorded in-zone share of shop/far, 2 of 10", func() bool { // rules are evaluated once a second
 		_, share := p.query(`vicinity:service_in_zone_traffic:ratio_rate1h{namespace="shop", service="far"}`)

@@ -22,25 +22,25 @@ const loadPort = 8082
 
 // loadGenerator makes short connections as fast as one thread can. It is their client and their server.
 type loadGenerator struct {
-	t        testing.TB
-	client   *fabric.Pod
-	server   *fabric.Pod
-	listener int
-	opened   int
-	took     []time.Duration // duration of each connect(2)
+	t         testing.TB
+	client    *fabric.Pod
+	server    *fabric.Pod
+	listener  int
+	opened    int
+	latencies []time.Duration // duration of each connect(2)
 }
 
 func newLoadGenerator(t testing.TB, client, server *fabric.Pod) *loadGenerator {
 	t.Helper()
-	c := &loadGenerator{t: t, client: client, server: server}
+	g := &loadGenerator{t: t, client: client, server: server}
 	must.Succeed(t, server.Do(func() (err error) {
-		if c.listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		if g.listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
-		return errors.Join(unix.Bind(c.listener, socketAddr(netip.AddrPortFrom(server.IPv4, loadPort))), unix.Listen(c.listener, 128))
+		return errors.Join(unix.Bind(g.listener, socketAddr(netip.AddrPortFrom(server.IPv4, loadPort))), unix.Listen(g.listener, 128))
 	}))
-	t.Cleanup(func() { _ = unix.Close(c.listener) })
-	return c
+	t.Cleanup(func() { _ = unix.Close(g.listener) })
+	return g
 }
 
 func socketAddr(addr netip.AddrPort) *unix.SockaddrInet4 {
@@ -48,15 +48,15 @@ func socketAddr(addr netip.AddrPort) *unix.SockaddrInet4 {
 }
 
 // dial makes the given number of connections, each of which ends with a reset, and returns the number per second.
-func (c *loadGenerator) dial(to netip.AddrPort, connections, perSecond int) (rate float64) {
-	c.t.Helper()
+func (g *loadGenerator) dial(to netip.AddrPort, connections, perSecond int) (rate float64) {
+	g.t.Helper()
 	began := time.Now()
-	must.Succeed(c.t, c.client.Do(func() error {
+	must.Succeed(g.t, g.client.Do(func() error {
 		for i := range connections {
 			if perSecond > 0 {
 				time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
 			}
-			if err := c.one(to); err != nil {
+			if err := g.dialOne(to); err != nil {
 				return fmt.Errorf("connection %d: %w", i, err)
 			}
 		}
@@ -65,11 +65,11 @@ func (c *loadGenerator) dial(to netip.AddrPort, connections, perSecond int) (rat
 	return float64(connections) / time.Since(began).Seconds()
 }
 
-func (c *loadGenerator) one(to netip.AddrPort) error {
+func (g *loadGenerator) dialOne(to netip.AddrPort) error {
 	// Each connection uses the next port: when a port is reused, conntrack has deleted its last entry.
 	const first, count = 10_000, 50_000
-	from := netip.AddrPortFrom(c.client.IPv4, uint16(first+c.opened%count))
-	c.opened++
+	from := netip.AddrPortFrom(g.client.IPv4, uint16(first+g.opened%count))
+	g.opened++
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -85,72 +85,72 @@ func (c *loadGenerator) one(to netip.AddrPort) error {
 	if err := unix.Connect(socket, socketAddr(to)); err != nil {
 		return err
 	}
-	c.took = append(c.took, time.Since(began))
-	accepted, _, err := unix.Accept4(c.listener, unix.SOCK_CLOEXEC)
+	g.latencies = append(g.latencies, time.Since(began))
+	accepted, _, err := unix.Accept4(g.listener, unix.SOCK_CLOEXEC)
 	if err != nil {
 		return err
 	}
 	return unix.Close(accepted)
 }
 
-// TestAtFiveThousandASecondNoneIsLost has connections whose entries expire by themselves, a second after the reset.
-func TestAtFiveThousandASecondNoneIsLost(t *testing.T) {
+// TestNoConnectionIsLostAt5000PerSecond has connections whose entries expire by themselves, a second after the reset.
+func TestNoConnectionIsLostAt5000PerSecond(t *testing.T) {
 	t.Parallel()
 	const connections, perSecond = 15_000, 5000
-	s := newTown(t)
-	server := s.addPod(s.across, "server")
-	crowded := s.add("loaded", allKeys, endpoint{pod: server})
-	crowded.port = loadPort
+	s := newSetup(t)
+	server := s.addPod(s.otherZone, "server")
+	loaded := s.add("loaded", allKeys, endpoint{pod: server})
+	loaded.port = loadPort
 	s.write()
 	must.Succeed(t, s.local.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
-	s.verify(s.client.Namespace)
-	s.count(s.local)
-	rate := newLoadGenerator(t, s.client, server).dial(crowded.clusterIP(model.IPv4), connections, perSecond)
+	s.addReferenceCounters(s.client.Namespace)
+	s.startCounting(s.local)
+	rate := newLoadGenerator(t, s.client, server).dial(loaded.clusterIP(model.IPv4), connections, perSecond)
 	t.Logf("%.0f connections a second", rate)
-	at := expectedSeries{"other_zone", "*", "zone-b"}
-	wait.Equal(t, "the connections", map[string]uint64{inAll(at): connections, connectionsOf(crowded, at): connections},
+	labels := expectedSeries{"other_zone", "*", "zone-b"}
+	wait.Equal(t, "the connections", map[string]uint64{totalOf(labels): connections, connectionsOf(loaded, labels): connections},
 		func() map[string]uint64 {
-			return s.numbers(s.local, "vicinity_connections_total", "vicinity_service_connections_total",
+			return s.nonzeroSeries(s.local, "vicinity_connections_total", "vicinity_service_connections_total",
 				"vicinity_accounting_not_counted_total")
 		})
-	s.expectBytes(map[*service]expectedSeries{crowded: at}, s.verified(s.client.Namespace))
+	s.expectBytes(map[*service]expectedSeries{loaded: labels}, s.referenceBytes(s.client.Namespace))
 }
 
-// TestARestartCountsNothingTwice checks that a restarted proxy does not count connections that the previous one
+// TestRestartCountsEachConnectionOnce checks that a restarted proxy does not count connections that the previous one
 // counted, and that it counts connections that are still open.
-func TestARestartCountsNothingTwice(t *testing.T) {
+func TestRestartCountsEachConnectionOnce(t *testing.T) {
 	t.Parallel()
 	const times, megabyte = 5, 1_000_000
-	s := newTown(t)
-	server := s.addPod(s.across, "server")
+	s := newSetup(t)
+	server := s.addPod(s.otherZone, "server")
 	small, long := s.add("small", allKeys, endpoint{pod: server}), s.add("long", allKeys, endpoint{pod: server})
 	long.port = transferPort
 	s.write()
-	s.verify(s.client.Namespace)
-	ofSmall, ofLong := connectionsOf(small, expectedSeries{"other_zone", "*", ""}), connectionsOf(long, expectedSeries{"other_zone", "*", ""})
+	s.addReferenceCounters(s.client.Namespace)
+	smallSeries, longSeries := connectionsOf(small, expectedSeries{"other_zone", "*", ""}), connectionsOf(long, expectedSeries{"other_zone", "*", ""})
 	counted := func() map[string]uint64 {
-		return s.numbers(s.local, "vicinity_service_connections_total")
+		return s.nonzeroSeries(s.local, "vicinity_service_connections_total")
 	}
-	earlier := s.count(s.local)
+	earlier := s.startCounting(s.local)
 	conn := s.dial(long, model.IPv4)
 	must.Succeed(t, fabric.Transfer(conn, 20*megabyte, 5*megabyte))
 	made := s.request(s.client.Namespace, small, times)[server.Name]
 	s.endAllBut(long)
-	wait.Equal(t, "the counts of the previous proxy", map[string]uint64{ofSmall: made}, counted)
+	wait.Equal(t, "the counts of the previous proxy", map[string]uint64{smallSeries: made}, counted)
 
 	more := s.request(s.client.Namespace, small, 2*times)[server.Name] // they end while the restarted proxy listens
-	before := s.verified(s.client.Namespace)
+	before := s.referenceBytes(s.client.Namespace)
 	must.Succeed(t, earlier.Stop(time.Minute))
-	s.waitForTracked(s.count(s.local), 1)
+	s.waitForTracked(s.startCounting(s.local), 1)
 	if diff := cmp.Diff(map[string]uint64{}, counted()); diff != "" {
 		t.Errorf("the restarted proxy starts with these counts:\n%s", diff)
 	}
 	must.Succeed(t, fabric.Transfer(conn, 3*megabyte, 2*megabyte))
 	must.Succeed(t, conn.Close())
 	s.end()
-	wait.Equal(t, "the counts of the restarted proxy", map[string]uint64{ofSmall: more}, counted)
-	after := s.verified(s.client.Namespace)
-	got := s.numbers(s.local, "vicinity_service_traffic_bytes_total")
+	wait.Equal(t, "the counts of the restarted proxy", map[string]uint64{smallSeries: more}, counted)
+	after := s.referenceBytes(s.client.Namespace)
+	got := s.nonzeroSeries(s.local, "vicinity_service_traffic_bytes_total")
 	for _, direction := range []string{"sent", "received"} {
 		const labels = `locality="other_zone",namespace="shop",service="long",tier="*"`
 		series := fmt.Sprintf("vicinity_service_traffic_bytes_total{direction=%q,%s}", direction, labels)
@@ -158,46 +158,46 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 			t.Errorf("%s over the long connection since the restart: %d bytes, want %d", direction, got[series], want)
 		}
 	}
-	if got[ofLong] != 0 {
-		t.Errorf("the long connection was counted %d times", got[ofLong])
+	if got[longSeries] != 0 {
+		t.Errorf("the long connection was counted %d times", got[longSeries])
 	}
 }
 
 // waitForTracked waits until the proxy tracks the given number of connections from before its start: then it has dumped
 // the table.
-func (s *town) waitForTracked(proxy *site.Process, connections int) {
+func (s *setup) waitForTracked(proxy *site.Process, connections int) {
 	s.t.Helper()
 	proxy.Log.WaitFor(s.t, fmt.Sprintf(`msg="started to count connections" alreadyOpen=%d`, connections))
 }
 
 // endAllBut ends the closed connections, except for those to one Service.
-func (s *town) endAllBut(spared *service) {
+func (s *setup) endAllBut(except *service) {
 	s.t.Helper()
-	s.endThose(func(dialled netip.AddrPort) bool { return dialled != spared.clusterIP(model.FamilyOf(dialled.Addr())) })
+	s.endMatching(func(dialled netip.AddrPort) bool { return dialled != except.clusterIP(model.FamilyOf(dialled.Addr())) })
 }
 
-// TestALongConnectionShowsWhileItLasts transfers a gigabyte over a connection that stays open, and expects its count
+// TestLongConnectionIsCountedWhileOpen transfers a gigabyte over a connection that stays open, and expects its count
 // within a bit more than a minute.
-func TestALongConnectionShowsWhileItLasts(t *testing.T) {
+func TestLongConnectionIsCountedWhileOpen(t *testing.T) {
 	t.Parallel()
 	const megabyte, gigabyte = 1_000_000, 1_000_000_000
-	s := newTown(t)
-	server := s.addPod(s.across, "server")
+	s := newSetup(t)
+	server := s.addPod(s.otherZone, "server")
 	long, earlier := s.add("long", allKeys, endpoint{pod: server}), s.add("earlier", allKeys, endpoint{pod: server})
 	long.port, earlier.port = transferPort, transferPort
 	s.write()
-	s.verify(s.client.Namespace)
-	must.Succeed(t, s.count(s.local).Stop(time.Minute))
+	s.addReferenceCounters(s.client.Namespace)
+	must.Succeed(t, s.startCounting(s.local).Stop(time.Minute))
 	must.Succeed(t, fabric.Transfer(s.dial(earlier, model.IPv6), 2*megabyte, 2*megabyte))
-	s.waitForTracked(s.count(s.local), 1)
+	s.waitForTracked(s.startCounting(s.local), 1)
 	must.Succeed(t, fabric.Transfer(s.dial(long, model.IPv6), gigabyte, gigabyte/10))
 	moved := time.Now()
-	at := expectedSeries{"other_zone", "*", "zone-b"}
+	series := expectedSeries{"other_zone", "*", "zone-b"}
 	wait.Equal(t, "the count of an open connection", map[string]uint64{
-		inAll(at): 1, connectionsOf(long, at): 1,
+		totalOf(series): 1, connectionsOf(long, series): 1,
 	}, func() map[string]uint64 {
-		return s.numbers(s.local, "vicinity_connections_total", "vicinity_service_connections_total")
+		return s.nonzeroSeries(s.local, "vicinity_connections_total", "vicinity_service_connections_total")
 	})
 	t.Logf("counted after %s", time.Since(moved).Round(time.Second))
-	s.expectBytes(map[*service]expectedSeries{long: at}, s.verified(s.client.Namespace))
+	s.expectBytes(map[*service]expectedSeries{long: series}, s.referenceBytes(s.client.Namespace))
 }

@@ -17,12 +17,12 @@ import (
 
 var counters = []string{"vicinity_connections_total", "vicinity_service_connections_total"}
 
-// TestPacketsMeetTheSameRules checks that rules are the same with and without counting. Without counting, there is no
+// TestAccountingDoesNotChangeRules checks that rules are the same with and without counting. Without counting, there is no
 // listener and no setting changes.
-func TestPacketsMeetTheSameRules(t *testing.T) {
+func TestAccountingDoesNotChangeRules(t *testing.T) {
 	t.Parallel()
-	s := newTown(t)
-	s.add("web", allKeys, endpoint{pod: s.addPod(s.across, "server")})
+	s := newSetup(t)
+	s.add("web", allKeys, endpoint{pod: s.addPod(s.otherZone, "server")})
 	s.write()
 	rules := func() string {
 		t.Helper()
@@ -32,21 +32,21 @@ func TestPacketsMeetTheSameRules(t *testing.T) {
 	}
 	without := s.start(s.local, s.command(s.local))
 	before := rules()
-	if s.listens(s.local) || s.countsBytes() != "0" {
-		t.Errorf("without --traffic-accounting: listener for destroy events %v, nf_conntrack_acct %s", s.listens(s.local), s.countsBytes())
+	if s.hasDestroyListener(s.local) || s.conntrackAcct() != "0" {
+		t.Errorf("without --traffic-accounting: listener for destroy events %v, nf_conntrack_acct %s", s.hasDestroyListener(s.local), s.conntrackAcct())
 	}
-	if diff := cmp.Diff(map[string]uint64{}, s.numbers(s.local, counters...)); diff != "" {
+	if diff := cmp.Diff(map[string]uint64{}, s.nonzeroSeries(s.local, counters...)); diff != "" {
 		t.Errorf("counted without --traffic-accounting:\n%s", diff)
 	}
 	must.Succeed(t, without.Stop(time.Minute))
-	s.count(s.local)
+	s.startCounting(s.local)
 	if diff := cmp.Diff(before, rules()); diff != "" {
 		t.Errorf("rules (-without --traffic-accounting +with):\n%s", diff)
 	}
 }
 
-// countsBytes returns the value of nf_conntrack_acct on the first node.
-func (s *town) countsBytes() (value string) {
+// conntrackAcct returns the value of nf_conntrack_acct on the first node.
+func (s *setup) conntrackAcct() (value string) {
 	s.t.Helper()
 	must.Succeed(s.t, s.local.Do(func() error {
 		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_acct")
@@ -56,74 +56,74 @@ func (s *town) countsBytes() (value string) {
 	return value
 }
 
-// TestBytesAreCountedThoughSettingsCannotBeWritten covers a container with a read-only /proc/sys.
-func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
+// TestBytesAreCountedWithReadOnlySysctls covers a container with a read-only /proc/sys.
+func TestBytesAreCountedWithReadOnlySysctls(t *testing.T) {
 	t.Parallel()
-	s := newTown(t)
-	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.beside, "server")})
+	s := newSetup(t)
+	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.sameZone, "server")})
 	s.write()
-	s.verify(s.client.Namespace)
+	s.addReferenceCounters(s.client.Namespace)
 	proxy := s.command(s.local, "--traffic-accounting", "services")
 	s.start(s.local, exec.Command("unshare", append([]string{
 		"--mount", "sh", "-c", `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"`, "sh",
 	}, proxy.Args...)...))
-	wait.Until(t, "a listener for destroy events", func() bool { return s.listens(s.local) })
-	if value := s.countsBytes(); value != "1" {
+	wait.Until(t, "a listener for destroy events", func() bool { return s.hasDestroyListener(s.local) })
+	if value := s.conntrackAcct(); value != "1" {
 		t.Errorf("nf_conntrack_acct is %s", value)
 	}
-	at := expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
+	labels := expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
 	made := s.request(s.client.Namespace, web, 3)["server"]
 	s.end()
-	wait.Equal(t, "connections", map[string]uint64{inAll(at): made, connectionsOf(web, at): made},
-		func() map[string]uint64 { return s.numbers(s.local, counters...) })
-	s.expectBytes(map[*service]expectedSeries{web: at}, s.verified(s.client.Namespace))
+	wait.Equal(t, "connections", map[string]uint64{totalOf(labels): made, connectionsOf(web, labels): made},
+		func() map[string]uint64 { return s.nonzeroSeries(s.local, counters...) })
+	s.expectBytes(map[*service]expectedSeries{web: labels}, s.referenceBytes(s.client.Namespace))
 }
 
-// TestCountingContinuesThoughSomebodyDisablesIt disables conntrack's counters. The proxy enables them again and logs
+// TestDisabledCountersAreEnabledAgain disables conntrack's counters. The proxy enables them again and logs
 // it. Connections that started in between are reported as connections without bytes.
-func TestCountingContinuesThoughSomebodyDisablesIt(t *testing.T) {
+func TestDisabledCountersAreEnabledAgain(t *testing.T) {
 	t.Parallel()
-	s := newTown(t)
-	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.beside, "server")})
+	s := newSetup(t)
+	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.sameZone, "server")})
 	s.write()
-	proxy := s.count(s.local)
+	proxy := s.startCounting(s.local)
 	must.Succeed(t, s.local.SetSysctl("net.netfilter.nf_conntrack_acct", "0"))
 	made := s.request(s.client.Namespace, web, 1)["server"]
 	proxy.Log.WaitFor(t, `msg="another program changed a kernel setting; restored it" sysctl=net.netfilter.nf_conntrack_acct`)
-	if value := s.countsBytes(); value != "1" {
+	if value := s.conntrackAcct(); value != "1" {
 		t.Errorf("nf_conntrack_acct is %s", value)
 	}
 	s.end()
-	at := expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
+	labels := expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
 	const withoutBytes = `vicinity_accounting_not_counted_total{reason="no_counters"}`
-	wait.Equal(t, "connections", map[string]uint64{inAll(at): made, withoutBytes: made}, func() map[string]uint64 {
-		return s.numbers(s.local, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
+	wait.Equal(t, "connections", map[string]uint64{totalOf(labels): made, withoutBytes: made}, func() map[string]uint64 {
+		return s.nonzeroSeries(s.local, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
 	})
-	s.verify(s.client.Namespace)
+	s.addReferenceCounters(s.client.Namespace)
 	made += s.request(s.client.Namespace, web, 1)["server"]
 	s.end()
-	wait.Equal(t, "connections", map[string]uint64{inAll(at): made, withoutBytes: made / 2}, func() map[string]uint64 {
-		return s.numbers(s.local, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
+	wait.Equal(t, "connections", map[string]uint64{totalOf(labels): made, withoutBytes: made / 2}, func() map[string]uint64 {
+		return s.nonzeroSeries(s.local, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
 	})
-	s.expectBytes(map[*service]expectedSeries{web: at}, s.verified(s.client.Namespace))
+	s.expectBytes(map[*service]expectedSeries{web: labels}, s.referenceBytes(s.client.Namespace))
 }
 
-// TestARemovedEndpointIsCountedWhereItWas ends connections after their endpoint was removed.
-func TestARemovedEndpointIsCountedWhereItWas(t *testing.T) {
+// TestRemovedEndpointKeepsItsLocality ends connections after their endpoint was removed.
+func TestRemovedEndpointKeepsItsLocality(t *testing.T) {
 	t.Parallel()
-	s := newTown(t)
-	leaves, comes := s.addPod(s.across, "removed"), s.addPod(s.beside, "added")
-	web := s.add("web", allKeys, endpoint{pod: leaves})
+	s := newSetup(t)
+	removed, added := s.addPod(s.otherZone, "removed"), s.addPod(s.sameZone, "added")
+	web := s.add("web", allKeys, endpoint{pod: removed})
 	s.write()
-	s.count(s.local)
-	made := s.request(s.client.Namespace, web, 2)[leaves.Name]
-	web.endpoints = []endpoint{{pod: comes}}
+	s.startCounting(s.local)
+	made := s.request(s.client.Namespace, web, 2)[removed.Name]
+	web.endpoints = []endpoint{{pod: added}}
 	s.write()
 	var more uint64
 	wait.Until(t, "another endpoint", func() bool {
 		reply, err := s.client.Request("tcp", web.clusterIP(model.IPv4), fabric.Timeout)
 		must.Succeed(t, err)
-		if reply.Pod == leaves.Name {
+		if reply.Pod == removed.Name {
 			made++
 			return false
 		}
@@ -133,6 +133,6 @@ func TestARemovedEndpointIsCountedWhereItWas(t *testing.T) {
 	s.end()
 	far, near := expectedSeries{"other_zone", "*", "zone-b"}, expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
 	wait.Equal(t, "connections", map[string]uint64{
-		inAll(far): made, connectionsOf(web, far): made, inAll(near): more, connectionsOf(web, near): more,
-	}, func() map[string]uint64 { return s.numbers(s.local, counters...) })
+		totalOf(far): made, connectionsOf(web, far): made, totalOf(near): more, connectionsOf(web, near): more,
+	}, func() map[string]uint64 { return s.nonzeroSeries(s.local, counters...) })
 }

@@ -16,26 +16,26 @@ import (
 
 // request sends the given number of requests to each frontend of a Service over each protocol, and returns the number
 // of responses by pod.
-func (s *town) request(from *fabric.Namespace, of *service, times int) map[string]uint64 {
+func (s *setup) request(from *fabric.Namespace, svc *service, times int) map[string]uint64 {
 	s.t.Helper()
-	answers := map[string]uint64{}
+	responses := map[string]uint64{}
 	for range times {
 		for _, network := range []string{"tcp", "udp", "sctp"} {
 			for _, to := range []netip.AddrPort{
-				of.clusterIP(model.IPv4), of.clusterIP(model.IPv6),
-				netip.AddrPortFrom(s.local.IPv4, of.nodePort()), netip.AddrPortFrom(s.local.IPv6, of.nodePort()),
+				svc.clusterIP(model.IPv4), svc.clusterIP(model.IPv6),
+				netip.AddrPortFrom(s.local.IPv4, svc.nodePort()), netip.AddrPortFrom(s.local.IPv6, svc.nodePort()),
 			} {
 				reply, err := from.Request(network, to, fabric.Timeout)
 				must.Succeed(s.t, err)
-				answers[reply.Pod]++
+				responses[reply.Pod]++
 			}
 		}
 	}
-	return answers
+	return responses
 }
 
 // dial opens a connection that carries only transfers.
-func (s *town) dial(to *service, family model.Family) net.Conn {
+func (s *setup) dial(to *service, family model.Family) net.Conn {
 	s.t.Helper()
 	conn, err := s.client.Dial("tcp", to.clusterIP(family).String(), fabric.Timeout)
 	must.Succeed(s.t, err)
@@ -44,24 +44,24 @@ func (s *town) dial(to *service, family model.Family) net.Conn {
 	return conn
 }
 
-// verify makes a client's kernel count the bytes to and from each Service by separate rules.
-func (s *town) verify(client *fabric.Namespace) {
+// addReferenceCounters makes a client's kernel count the bytes to and from each Service by separate rules.
+func (s *setup) addReferenceCounters(client *fabric.Namespace) {
 	s.t.Helper()
 	var rules strings.Builder
 	rules.WriteString("table inet judge {\n")
-	for _, of := range s.services {
-		fmt.Fprintf(&rules, "counter sent_%d { }\ncounter received_%[1]d { }\n", of.number)
+	for _, svc := range s.services {
+		fmt.Fprintf(&rules, "counter sent_%d { }\ncounter received_%[1]d { }\n", svc.number)
 	}
 	for _, side := range []struct{ hook, counter, addr, port string }{
 		{"output", "sent", "daddr", "dport"}, {"input", "received", "saddr", "sport"},
 	} {
 		fmt.Fprintf(&rules, "chain %s { type filter hook %[1]s priority 0;\n", side.hook)
-		for _, of := range s.services {
+		for _, svc := range s.services {
 			for _, match := range []string{
-				"ip " + side.addr + " " + of.ipv4().String(), "ip6 " + side.addr + " " + of.ipv6().String(),
-				fmt.Sprintf("meta l4proto { tcp, udp, sctp } th %s %d", side.port, of.nodePort()),
+				"ip " + side.addr + " " + svc.ipv4().String(), "ip6 " + side.addr + " " + svc.ipv6().String(),
+				fmt.Sprintf("meta l4proto { tcp, udp, sctp } th %s %d", side.port, svc.nodePort()),
 			} {
-				fmt.Fprintf(&rules, "%s counter name %s_%d\n", match, side.counter, of.number)
+				fmt.Fprintf(&rules, "%s counter name %s_%d\n", match, side.counter, svc.number)
 			}
 		}
 		rules.WriteString("}\n")
@@ -75,8 +75,8 @@ func (s *town) verify(client *fabric.Namespace) {
 
 var counter = regexp.MustCompile(`counter (sent|received)_(\d+) \{\s+packets \d+ bytes (\d+)`)
 
-// verified returns the bytes that a client's kernel has counted, by direction and Service.
-func (s *town) verified(client *fabric.Namespace) map[string]uint64 {
+// referenceBytes returns the bytes that a client's kernel has counted, by direction and Service.
+func (s *setup) referenceBytes(client *fabric.Namespace) map[string]uint64 {
 	s.t.Helper()
 	text, err := client.Run(exec.Command("nft", "list", "counters", "table", "inet", "judge"))
 	must.Succeed(s.t, err)

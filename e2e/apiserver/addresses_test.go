@@ -31,9 +31,9 @@ type addressWatch struct {
 // newAddressWatch watches the slices of the proxies' Service until the test ends.
 func newAddressWatch(t *testing.T, proxies model.ObjectName) *addressWatch {
 	t.Helper()
-	p := &addressWatch{}
+	w := &addressWatch{}
 	watcher, err := apiserver.New(admin(), apiserver.Options{
-		View: convert.View{Node: proxies.Namespace + "-self", Proxies: proxies}, Log: slog.New(slog.DiscardHandler), OnProxyAddresses: p.take,
+		View: convert.View{Node: proxies.Namespace + "-self", Proxies: proxies}, Log: slog.New(slog.DiscardHandler), OnProxyAddresses: w.record,
 		OnInterrupted: func(string, time.Time, error) {}, OnResumed: func(string) {},
 	})
 	if err != nil {
@@ -48,29 +48,29 @@ func newAddressWatch(t *testing.T, proxies model.ObjectName) *addressWatch {
 			t.Error(err)
 		}
 	})
-	return p
+	return w
 }
 
-func (p *addressWatch) take(nodes map[string]*model.Node) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	p.nodes, p.reportedAt = maps.Clone(nodes), append(p.reportedAt, time.Now())
+func (w *addressWatch) record(nodes map[string]*model.Node) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.nodes, w.reportedAt = maps.Clone(nodes), append(w.reportedAt, time.Now())
 }
 
 // count returns the number of reports.
-func (p *addressWatch) count() int {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return len(p.reportedAt)
+func (w *addressWatch) count() int {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return len(w.reportedAt)
 }
 
 // text returns the last report: each node with its zone and address.
-func (p *addressWatch) text() string {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+func (w *addressWatch) text() string {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
-		all = append(all, fmt.Sprint(name, "/", p.nodes[name].Labels[string(policy.Zone)], "=", p.nodes[name].Addresses[0]))
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		all = append(all, fmt.Sprint(name, "/", w.nodes[name].Labels[string(policy.Zone)], "=", w.nodes[name].Addresses[0]))
 	}
 	return strings.Join(all, " ")
 }
@@ -80,21 +80,21 @@ func proxyEndpoint(address, node, zone string, isReady bool) string {
 	return fmt.Sprintf(`{"addresses":[%q],"nodeName":%q,"zone":%q,"conditions":{"ready":%t}}`, address, node, zone, isReady)
 }
 
-func listed(endpoints ...string) string {
+func endpointsPatch(endpoints ...string) string {
 	return `{"endpoints":[` + strings.Join(endpoints, ",") + `]}`
 }
 
-// TestWhereOtherNodesAreDialled checks that the addresses come from the slices of the proxies' own Service, ready or
+// TestAddressesOfOtherProxies checks that the addresses come from the slices of the proxies' own Service, ready or
 // not and in either family, and not from slices of other Services.
-func TestWhereOtherNodesAreDialled(t *testing.T) {
+func TestAddressesOfOtherProxies(t *testing.T) {
 	w := newWriter(t)
 	w.slice("proxies-1", "proxies", "192.0.2.1")
-	w.patchSlice("proxies-1", listed(
+	w.patchSlice("proxies-1", endpointsPatch(
 		proxyEndpoint("192.0.2.1", "one", "zone-a", true), proxyEndpoint("192.0.2.2", "two", "zone-b", false),
 		`{"addresses":["192.0.2.9"],"conditions":{"ready":true}}`,
 	))
 	w.slice("others-1", "others", "192.0.2.3")
-	w.patchSlice("others-1", listed(proxyEndpoint("192.0.2.3", "three", "zone-c", true)))
+	w.patchSlice("others-1", endpointsPatch(proxyEndpoint("192.0.2.3", "three", "zone-c", true)))
 	p := newAddressWatch(t, w.name("proxies"))
 	until := func(what, want string) {
 		t.Helper()
@@ -102,14 +102,14 @@ func TestWhereOtherNodesAreDialled(t *testing.T) {
 	}
 	until("the nodes of the proxies only", "one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
 
-	ofIPv6 := objects.Slice(w.namespace, "proxies-2", "proxies")
-	ofIPv6.AddressType = discoveryv1.AddressTypeIPv6
-	api.Create(w.t, ofIPv6)
-	w.patchSlice("proxies-2", listed(
+	ipv6Slice := objects.Slice(w.namespace, "proxies-2", "proxies")
+	ipv6Slice.AddressType = discoveryv1.AddressTypeIPv6
+	api.Create(w.t, ipv6Slice)
+	w.patchSlice("proxies-2", endpointsPatch(
 		proxyEndpoint("2001:db8::1", "one", "zone-a", true), proxyEndpoint("2001:db8::4", "four", "zone-a", true),
 	))
 	until("a node with two addresses is dialled at its IPv4 address", "four/zone-a=2001:db8::4 one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
-	w.patchSlice("proxies-1", listed(proxyEndpoint("192.0.2.77", "one", "zone-a", true)))
+	w.patchSlice("proxies-1", endpointsPatch(proxyEndpoint("192.0.2.77", "one", "zone-a", true)))
 	until("a new address, and a removed node", "four/zone-a=2001:db8::4 one/zone-a=192.0.2.77")
 	w.deleteSlice("proxies-1")
 	until("a deleted slice", "four/zone-a=2001:db8::4 one/zone-a=2001:db8::1")
@@ -117,15 +117,15 @@ func TestWhereOtherNodesAreDialled(t *testing.T) {
 	until("all slices are deleted", "")
 }
 
-// TestARolloutOfProxiesIsReportedOnceASecond limits the reports during a rollout, in which each proxy that starts
+// TestProxyRolloutIsReportedAtMostOncePerSecond limits the reports during a rollout, in which each proxy that starts
 // changes a slice.
-func TestARolloutOfProxiesIsReportedOnceASecond(t *testing.T) {
+func TestProxyRolloutIsReportedAtMostOncePerSecond(t *testing.T) {
 	w := newWriter(t)
 	w.slice("proxies-1", "proxies", "192.0.2.1")
 	p := newAddressWatch(t, w.name("proxies"))
 	wait.Until(t, "the first report of addresses", func() bool { return p.count() > 0 })
 	for i := range 60 {
-		w.patchSlice("proxies-1", listed(proxyEndpoint("192.0.2.1", "one", "zone-a", i%2 == 1)))
+		w.patchSlice("proxies-1", endpointsPatch(proxyEndpoint("192.0.2.1", "one", "zone-a", i%2 == 1)))
 		time.Sleep(50 * time.Millisecond)
 	}
 	wait.Equal(t, "the last state", "one/zone-a=192.0.2.1", p.text)

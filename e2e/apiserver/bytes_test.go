@@ -31,20 +31,20 @@ const (
 
 // The documented bounds. The measured values are far better; package apiserver documents them.
 const (
-	ownShareOfFull      = 300 // this node's heartbeats cost less than 1/300 of all nodes'
-	metadataShareOfFull = 2
+	minFullPerOwn      = 300 // this node's heartbeats cost less than 1/300 of all nodes'
+	minFullPerMetadata = 2
 )
 
-func TestHeartbeatsCostNextToNothing(t *testing.T) {
+func TestHeartbeatsCostFewBytes(t *testing.T) {
 	w := newWriter(t)
-	nodes := measuredCluster(w)
+	nodes := createMeasuredNodes(w)
 	names := make([]string, len(nodes))
 	for i, node := range nodes {
 		names[i] = node.Name
 	}
-	var own, metadata, full received.Bytes
-	ownOnly := follow(t, own.Of(admin()), names[0], "").started()
-	withRacks := follow(t, metadata.Of(admin()), names[0], "racks").started()
+	var local, metadata, full received.Bytes
+	ownOnly := follow(t, local.Wrap(admin()), names[0], "").started()
+	withRacks := follow(t, metadata.Wrap(admin()), names[0], "racks").started()
 	w.service("racks", keyed(rackLabel+", *"), proxyLabel("racks"))
 	withRacks.until("the Service is active", hasService(w.name("racks")))
 	withRacks.until("the labels of this node that are in use", func(state *model.Cluster) bool {
@@ -59,9 +59,9 @@ func TestHeartbeatsCostNextToNothing(t *testing.T) {
 		}
 		return true
 	})
-	beats := followFullNodes(t, full.Of(admin()))
+	beats := followFullNodes(t, full.Wrap(admin()))
 
-	before := [3]int64{own.Load(), metadata.Load(), full.Load()}
+	before := [3]int64{local.Load(), metadata.Load(), full.Load()}
 	updates := ownOnly.count() + withRacks.count()
 	begin := time.Now()
 	sendHeartbeats(t, w, nodes)
@@ -73,15 +73,15 @@ func TestHeartbeatsCostNextToNothing(t *testing.T) {
 	ownOnly.until("this node's last change", labelsAre(names[0], "kubernetes.io/os=linux", zoneLabel+"=end"))
 	withRacks.until("another node's last change", labelsAre(names[1], rackLabel+"=end"))
 
-	ownBytes, metadataBytes, fullBytes := own.Load()-before[0], metadata.Load()-before[1], full.Load()-before[2]
+	ownBytes, metadataBytes, fullBytes := local.Load()-before[0], metadata.Load()-before[1], full.Load()-before[2]
 	t.Logf("%d nodes, %d heartbeats each, sent in %s", measuredNodes, heartbeats, duration.Round(time.Second))
 	t.Logf("received: this node only %d bytes, metadata of all nodes %d, full nodes %d (%d a heartbeat)",
 		ownBytes, metadataBytes, fullBytes, fullBytes/(measuredNodes*heartbeats))
-	if ownBytes*ownShareOfFull > fullBytes {
-		t.Errorf("this node alone costs %d bytes, want at most 1/%d of the %d bytes of full nodes", ownBytes, ownShareOfFull, fullBytes)
+	if ownBytes*minFullPerOwn > fullBytes {
+		t.Errorf("this node alone costs %d bytes, want at most 1/%d of the %d bytes of full nodes", ownBytes, minFullPerOwn, fullBytes)
 	}
-	if metadataBytes*metadataShareOfFull > fullBytes {
-		t.Errorf("metadata costs %d bytes, want at most 1/%d of the %d bytes of full nodes", metadataBytes, metadataShareOfFull, fullBytes)
+	if metadataBytes*minFullPerMetadata > fullBytes {
+		t.Errorf("metadata costs %d bytes, want at most 1/%d of the %d bytes of full nodes", metadataBytes, minFullPerMetadata, fullBytes)
 	}
 	if ownBytes == 0 || metadataBytes < 100*ownBytes {
 		t.Errorf("metadata of %d nodes costs %d bytes and one full node %d, which is implausible", measuredNodes, metadataBytes, ownBytes)
@@ -113,8 +113,8 @@ func followFullNodes(t *testing.T, config *rest.Config) *atomic.Int64 {
 	return &beats
 }
 
-// measuredCluster creates Nodes of the size in real clusters.
-func measuredCluster(w *writer) []*corev1.Node {
+// createMeasuredNodes creates Nodes of the size in real clusters.
+func createMeasuredNodes(w *writer) []*corev1.Node {
 	nodes := make([]*corev1.Node, measuredNodes)
 	w.t.Cleanup(func() {
 		concurrently(context.WithoutCancel(w.t.Context()), w.t, len(nodes), func(ctx context.Context, i int) error {

@@ -29,9 +29,9 @@ import (
 // publishers is the namespace of the Lease.
 const publishers = "vicinity-system"
 
-// demandsAsTheyCome defines ServiceDemands with a schema that accepts everything, so that tests can write invalid
+// permissiveCRD defines ServiceDemands with a schema that accepts everything, so that tests can write invalid
 // objects.
-const demandsAsTheyCome = `
+const permissiveCRD = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: servicedemands.vicinity.dev}
@@ -57,11 +57,11 @@ type publication struct {
 func newPublication(t *testing.T) *publication {
 	t.Helper()
 	p := &publication{writer: newWriter(t), traffic: &traffic{}}
-	p.define()
+	p.createCRD()
 	p.shell(`kubectl create namespace vicinity-system --dry-run=client -o yaml | kubectl apply -f -
 		kubectl apply -f manifests/access.yaml -f manifests/webhook/components/demand/proxies.yaml`)
-	p.lease(time.Now())
-	t.Cleanup(func() { p.removeLease(); p.undefine() })
+	p.renewLease(time.Now())
+	t.Cleanup(func() { p.deleteLease(); p.deleteCRD() })
 	p.proxy = api.Account(t, "kube-system", "vicinity-proxy")
 	const protobuf = "application/vnd.kubernetes.protobuf"
 	p.proxy.ContentType, p.proxy.AcceptContentTypes = protobuf, protobuf+",application/json"
@@ -74,14 +74,14 @@ func (p *publication) shell(commands string, variables ...string) {
 	must.Succeed(p.t, err)
 }
 
-func (p *publication) define() {
+func (p *publication) createCRD() {
 	p.t.Helper()
 	p.shell(`printf '%s' "$DEFINITION" | kubectl apply -f -
-		kubectl wait --for condition=Established customresourcedefinition servicedemands.vicinity.dev`, "DEFINITION="+demandsAsTheyCome)
+		kubectl wait --for condition=Established customresourcedefinition servicedemands.vicinity.dev`, "DEFINITION="+permissiveCRD)
 }
 
-// undefine deletes the CRD, and with it all objects.
-func (p *publication) undefine() {
+// deleteCRD deletes the CRD, and with it all objects.
+func (p *publication) deleteCRD() {
 	p.t.Helper()
 	p.shell("kubectl delete customresourcedefinition servicedemands.vicinity.dev --ignore-not-found")
 }
@@ -97,8 +97,8 @@ func bounded(service *corev1.Service) {
 	objects.Annotated(policy.MaxLoadAnnotation, "120%")(service)
 }
 
-// lease sets the time at which the Lease was renewed.
-func (p *publication) lease(renewed time.Time) {
+// renewLease sets the time at which the Lease was renewed.
+func (p *publication) renewLease(renewed time.Time) {
 	p.t.Helper()
 	leases, ctx := api.Admin.CoordinationV1().Leases(publishers), context.WithoutCancel(p.t.Context())
 	lease := &coordinationv1.Lease{
@@ -113,18 +113,18 @@ func (p *publication) lease(renewed time.Time) {
 	must.Succeed(p.t, err)
 }
 
-func (p *publication) removeLease() {
+func (p *publication) deleteLease() {
 	p.t.Helper()
 	p.shell("kubectl --namespace vicinity-system delete lease vicinity-demand --ignore-not-found")
 }
 
-// demand writes the measured demand of a Service: the given amount for zone-a, and the rest for zone-b.
-func (p *publication) demand(name string, asks uint32) {
+// writeDemand writes the measured demand of a Service: the given amount for zone-a, and the rest for zone-b.
+func (p *publication) writeDemand(name string, ppm uint32) {
 	p.t.Helper()
 	object := &servicedemand.ServiceDemand{
 		TypeMeta:       metav1.TypeMeta{APIVersion: servicedemand.Group.String(), Kind: servicedemand.Kind},
 		ObjectMeta:     metav1.ObjectMeta{Name: name, Namespace: p.namespace},
-		Zones:          []servicedemand.Zone{{Zone: "zone-a", DemandPPM: asks}, {Zone: "zone-b", DemandPPM: 1_000_000 - min(asks, 1_000_000)}},
+		Zones:          []servicedemand.Zone{{Zone: "zone-a", DemandPPM: ppm}, {Zone: "zone-b", DemandPPM: 1_000_000 - min(ppm, 1_000_000)}},
 		NodesReporting: 9, NodesTotal: 10, ConnectionsPerMinute: 600, ObservedAt: metav1.NewTime(time.Now()),
 	}
 	text, err := json.Marshal(object)
@@ -138,7 +138,7 @@ func (p *publication) demand(name string, asks uint32) {
 	must.Succeed(p.t, err)
 }
 
-func (p *publication) removeDemand(name string) {
+func (p *publication) deleteDemand(name string) {
 	p.t.Helper()
 	p.shell("kubectl --namespace " + p.namespace + " delete servicedemand " + name)
 }
@@ -146,15 +146,15 @@ func (p *publication) removeDemand(name string) {
 // follow starts a follower with the rights of a configuration.
 func (p *publication) follow(config *rest.Config) *follower {
 	p.t.Helper()
-	where := func(options *apiserver.Options) { options.TopologyNamespace = publishers }
-	return follow(p.t, p.traffic.watched(config), p.namespace+"-self", "", where)
+	withNamespace := func(options *apiserver.Options) { options.TopologyNamespace = publishers }
+	return follow(p.t, p.traffic.record(config), p.namespace+"-self", "", withNamespace)
 }
 
 // requestCount counts the requests for ServiceDemands, and those for the Lease.
 func (p *publication) requestCount() (objects, lease int) {
 	p.traffic.mu.Lock()
 	defer p.traffic.mu.Unlock()
-	for _, request := range p.traffic.seen {
+	for _, request := range p.traffic.requests {
 		if strings.Contains(request.URL.Path, "/servicedemands") {
 			objects++
 		}
@@ -206,12 +206,12 @@ func demandIsActive(change model.Change) bool {
 // reject, and then a list and a watch instead.
 const maxBurst = 3
 
-// TestWhatWasMeasuredIsFollowedAsTheManifestsAllow covers objects that are created, updated, invalid and deleted, and a
+// TestMeasuredDemandIsWatched covers objects that are created, updated, invalid and deleted, and a
 // Lease that is expired, renewed and deleted. There must be no request unless a Service needs it.
-func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
+func TestMeasuredDemandIsWatched(t *testing.T) {
 	p := newPublication(t)
 	web := p.name("web")
-	p.demand("web", 100_000)
+	p.writeDemand("web", 100_000)
 	p.service("web", bounded)
 	f := p.follow(p.proxy).started()
 	f.until("a Service with a load bound", hasService(web))
@@ -223,32 +223,32 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 
 	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": "`+policy.Measured+`"}}}`)
 	f.until("the measured demand", hasDemand(web, 100_000))
-	p.demand("web", 200_000)
+	p.writeDemand("web", 200_000)
 	f.until("the new measured demand", hasDemand(web, 200_000))
-	p.demand("web", 1_000_001)
-	why := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of all zones", web)
-	wait.Equal(t, "the invalid object is rejected", []string{why}, f.rejectedDemands)
+	p.writeDemand("web", 1_000_001)
+	finding := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, the demand of all zones", web)
+	wait.Equal(t, "the invalid object is rejected", []string{finding}, f.rejectedDemands)
 	if !f.holds(hasDemand(web, 200_000)) {
 		t.Error("the last known good version is not active")
 	}
-	p.demand("web", 300_000)
+	p.writeDemand("web", 300_000)
 	f.until("the object is valid again", hasDemand(web, 300_000))
 	wait.Equal(t, "no object is rejected", nil, f.rejectedDemands)
-	p.removeDemand("web")
+	p.deleteDemand("web")
 	f.until("the demand is deleted", func(state *model.Cluster) bool { return demandIn(state, web) == nil })
-	p.demand("web", 400_000)
+	p.writeDemand("web", 400_000)
 	f.until("demand is published again", hasDemand(web, 400_000))
 
-	p.lease(time.Now().Add(-2 * time.Hour))
+	p.renewLease(time.Now().Add(-2 * time.Hour))
 	f.until("the Lease is expired", demandIs(model.DemandStale))
 	if f.holds(hasDemand(web, 400_000)) {
 		t.Error("expired demand is still used")
 	}
-	p.lease(time.Now())
+	p.renewLease(time.Now())
 	f.until("the Lease is renewed", hasDemand(web, 400_000))
-	p.removeLease()
+	p.deleteLease()
 	f.until("the Lease is deleted", demandIs(model.DemandUnavailable))
-	p.lease(time.Now())
+	p.renewLease(time.Now())
 	f.until("the Lease is recreated", hasDemand(web, 400_000))
 
 	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": null}}}`)
@@ -266,13 +266,13 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	}
 }
 
-// TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn has 1,000 Services, and expects at most one list
+// TestFirstUpdateHasMeasuredDemand has 1,000 Services, and expects at most one list
 // and one watch.
-func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testing.T) {
+func TestFirstUpdateHasMeasuredDemand(t *testing.T) {
 	p := newPublication(t)
 	const many = 1000
 	for i := range many {
-		p.demand(fmt.Sprintf("web-%d", i), uint32(i))
+		p.writeDemand(fmt.Sprintf("web-%d", i), uint32(i))
 	}
 	p.service("web-7", measured)
 	f := p.follow(p.proxy).started()
@@ -283,7 +283,7 @@ func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testi
 	if !f.holds(hasDemand(p.name("web-7"), 7)) {
 		t.Error("the first update lacks the measured demand")
 	}
-	p.demand("web-7", 8)
+	p.writeDemand("web-7", 8)
 	f.until("one demand changes", hasDemand(p.name("web-7"), 8))
 	if objects, lease := p.requestCount(); objects > maxBurst || lease > 2 {
 		t.Errorf("demand was requested %d times, want at most %d, and the Lease %d times", objects, maxBurst, lease)
@@ -298,10 +298,10 @@ func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testi
 	}
 }
 
-// TestWhatMayNotBeReadHoldsNothingUp covers a Lease, objects or a resource that the proxy cannot read.
-func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
+// TestForbiddenDemandDoesNotBlock covers a Lease, objects or a resource that the proxy cannot read.
+func TestForbiddenDemandDoesNotBlock(t *testing.T) {
 	p := newPublication(t)
-	p.demand("web", 100_000)
+	p.writeDemand("web", 100_000)
 	p.service("web", measured)
 	list := []string{"list", "watch"}
 	rules := []rbacv1.PolicyRule{
@@ -319,12 +319,12 @@ func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
 	}{
 		{"neither Lease nor objects", "without-demand", rules, func() {}, false},
 		{"no objects", "with-lease", append(rules, lease), func() {}, true},
-		{"no such kind", "with-all", append(rules, lease, objectsToo), p.undefine, true},
+		{"no such kind", "with-all", append(rules, lease, objectsToo), p.deleteCRD, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.before()
 			p.traffic.mu.Lock()
-			p.traffic.seen = nil
+			p.traffic.requests = nil
 			p.traffic.mu.Unlock()
 			began := time.Now()
 			f := p.follow(api.User(t, test.user, test.granted...))
@@ -343,25 +343,25 @@ func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestWhatWasMeasuredStaysDuringAnOutage deletes the Lease during the outage.
-func TestWhatWasMeasuredStaysDuringAnOutage(t *testing.T) {
+// TestMeasuredDemandStaysDuringOutage deletes the Lease during the outage.
+func TestMeasuredDemandStaysDuringOutage(t *testing.T) {
 	p := newPublication(t)
 	web := p.name("web")
-	p.demand("web", 100_000)
+	p.writeDemand("web", 100_000)
 	p.service("web", measured)
 	wire, config := newWire(t, p.proxy)
 	f := p.follow(config)
 	f.until("the measured demand", hasDemand(web, 100_000))
 	wire.rejectConnections()
 	wait.Until(t, "an outage of ServiceDemands", func() bool { _, isOut := f.outagesNow()["servicedemands"]; return isOut })
-	p.demand("web", 200_000)
-	p.removeLease()
+	p.writeDemand("web", 200_000)
+	p.deleteLease()
 	_, before := p.requestCount()
 	wait.Until(t, "failed requests for the Lease", func() bool { _, now := p.requestCount(); return now >= before+2 })
 	if !f.holds(hasDemand(web, 100_000)) {
 		t.Error("the last demand is not active")
 	}
-	p.lease(time.Now())
+	p.renewLease(time.Now())
 	wire.heal(true)
 	f.until("the demand that changed during the outage", hasDemand(web, 200_000))
 }

@@ -14,7 +14,7 @@ func isEvacuated(node string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool { return state.DemotionOf(node, model.IPv4) != nil }
 }
 
-func staysWhole(nodes ...string) func(*model.Cluster) bool {
+func areNotEvacuated(nodes ...string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		for _, node := range nodes {
 			if state.DemotionOf(node, model.IPv4) != nil {
@@ -25,13 +25,13 @@ func staysWhole(nodes ...string) func(*model.Cluster) bool {
 	}
 }
 
-// TestALabelEvacuatesANode covers this node and another, whether or not a Service needs node labels. An invalid label
+// TestLabelEvacuatesNode covers this node and another, whether or not a Service needs node labels. An invalid label
 // counts as absent.
-func TestALabelEvacuatesANode(t *testing.T) {
+func TestLabelEvacuatesNode(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self"), w.node("other", evacuateLabel+"=true")
 	f := follow(t, admin(), self, "").started()
-	if !f.holds(isEvacuated(other)) || !f.holds(staysWhole(self)) {
+	if !f.holds(isEvacuated(other)) || !f.holds(areNotEvacuated(self)) {
 		t.Error("the first state lacks the evacuated node")
 	}
 	w.label(self, evacuateLabel, "20991122T1800Z")
@@ -40,17 +40,17 @@ func TestALabelEvacuatesANode(t *testing.T) {
 		return evacuation != nil && evacuation.Until.Equal(time.Date(2099, 11, 22, 18, 0, 0, 0, time.UTC))
 	})
 	w.label(other, evacuateLabel, "false")
-	f.until("false counts as no label", staysWhole(other))
+	f.until("false counts as no label", areNotEvacuated(other))
 	w.label(other, evacuateLabel, "yes")
 	w.label(self, evacuateLabel, "soon")
 	f.until("two labels are rejected", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 2 })
-	f.until("an invalid label counts as no label", staysWhole(self, other)) // another watch than the finding
+	f.until("an invalid label counts as no label", areNotEvacuated(self, other)) // another watch than the finding
 	w.label(other, evacuateLabel, "True")
 	f.until("the label is valid again", isEvacuated(other))
 	w.label(self, evacuateLabel, "TRUE")
 	f.until("this node's label is valid again", isEvacuated(self))
 	w.unlabel(self, evacuateLabel)
-	f.until("a removed label", staysWhole(self))
+	f.until("a removed label", areNotEvacuated(self))
 	f.until("no label is rejected", func(*model.Cluster) bool { return rejectedCount(f, self, other) == 0 })
 }
 
@@ -64,10 +64,10 @@ func rejectedCount(f *follower, nodes ...string) (count int) {
 	return count
 }
 
-// TestANodeThatGoesWhileItIsEvacuatedStaysAvoided checks that a Node which is deleted while evacuated stays demoted,
+// TestDeletedNodeStaysDemoted checks that a Node which is deleted while evacuated stays demoted,
 // for two minutes. In the watch with the label selector its deletion looks like a removed label, after which a node
 // would be used again.
-func TestANodeThatGoesWhileItIsEvacuatedStaysAvoided(t *testing.T) {
+func TestDeletedNodeStaysDemoted(t *testing.T) {
 	w := newWriter(t)
 	const hostname = "kubernetes.io/hostname="
 	self, other := w.node("self"), w.node("other", evacuateLabel+"=true", hostname+"other")
@@ -75,7 +75,7 @@ func TestANodeThatGoesWhileItIsEvacuatedStaysAvoided(t *testing.T) {
 	f := follow(t, admin(), self, "").started()
 	w.deleteNode(gone)
 	w.unlabel(other, evacuateLabel)
-	f.until("the removed label", staysWhole(other))
+	f.until("the removed label", areNotEvacuated(other))
 	time.Sleep(4 * time.Second) // longer than an existence check
 	if !f.holds(isEvacuated(gone)) {
 		t.Error("the deleted node is no longer demoted, though slices may list endpoints there")

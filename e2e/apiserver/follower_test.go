@@ -71,10 +71,10 @@ func follow(t *testing.T, config *rest.Config, node, proxyName string, edits ...
 func (f *follower) deliver(update convert.Update) {
 	f.mu.Lock()
 	f.updates = append(f.updates, update)
-	for _, problem := range update.PutRight {
+	for _, problem := range update.ResolvedProblems {
 		delete(f.problems, problem)
 	}
-	for _, problem := range update.Rejected {
+	for _, problem := range update.NewProblems {
 		f.problems[problem] = true
 	}
 	f.state.Apply(update.Change)

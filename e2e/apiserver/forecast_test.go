@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// person returns the kubeconfig of a user who may list what a forecast needs.
-func person(t *testing.T, name string) (kubeconfig string) {
+// userKubeconfig returns the kubeconfig of a user who may list what a forecast needs.
+func userKubeconfig(t *testing.T, name string) (kubeconfig string) {
 	t.Helper()
 	list := func(group string, resources ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group}, Resources: resources}
@@ -30,26 +30,26 @@ func person(t *testing.T, name string) (kubeconfig string) {
 func (p *publication) run(kubeconfig string, arguments ...string) (stdout, stderr string) {
 	p.t.Helper()
 	command := exec.CommandContext(p.t.Context(), site.Program(p.t, "proxy"), append(arguments, "--kubeconfig", kubeconfig)...)
-	var out, told strings.Builder
-	command.Stdout, command.Stderr = &out, &told
+	var out, errText strings.Builder
+	command.Stdout, command.Stderr = &out, &errText
 	if err := command.Run(); err != nil {
-		p.t.Fatalf("%q: %v\n%s", arguments, err, told.String())
+		p.t.Fatalf("%q: %v\n%s", arguments, err, errText.String())
 	}
-	return out.String(), told.String()
+	return out.String(), errText.String()
 }
 
-// TestPeopleGetTheResultsThatProxiesDecide checks that forecast, explain and render of a cluster plan with measured
+// TestCommandsPlanWithMeasuredDemandLikeProxies checks that forecast, explain and render of a cluster plan with measured
 // demand while the Lease is current. To check that, they need the right to get that one Lease; without it they assume
 // that it is current.
-func TestPeopleGetTheResultsThatProxiesDecide(t *testing.T) {
+func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 	p := newPublication(t)
 	self := p.node("self", zoneLabel+"=zone-a")
 	p.node("other", zoneLabel+"=zone-b")
 	p.service("web", measured)
 	p.slice("web-1", "web", "10.0.0.1")
-	p.demand("web", 900_000)
+	p.writeDemand("web", 900_000)
 	web := p.name("web").String()
-	stranger, reader := person(t, "stranger"), person(t, "reader")
+	withoutLease, withLease := userKubeconfig(t, "stranger"), userKubeconfig(t, "reader")
 	api.Grant(t, "reader", rbacv1.PolicyRule{
 		Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 		ResourceNames: []string{servicedemand.LeaseName},
@@ -61,32 +61,32 @@ func TestPeopleGetTheResultsThatProxiesDecide(t *testing.T) {
 		want       string // the source of the demand
 		says       string // empty: no text about the Lease
 	}{
-		{"the Lease is current", func() {}, reader, "measured", ""},
-		{"the Lease is forbidden", func() {}, stranger, "measured", ""},
-		{"the Lease is expired", func() { p.lease(time.Now().Add(-2 * time.Hour)) }, reader, "labels", string(servicedemand.NotConfirmed)},
-		{"there is no Lease", p.removeLease, reader, "labels", string(servicedemand.NotPublished)},
+		{"the Lease is current", func() {}, withLease, "measured", ""},
+		{"the Lease is forbidden", func() {}, withoutLease, "measured", ""},
+		{"the Lease is expired", func() { p.renewLease(time.Now().Add(-2 * time.Hour)) }, withLease, "labels", string(servicedemand.LeaseNotRenewed)},
+		{"there is no Lease", p.deleteLease, withLease, "labels", string(servicedemand.NotPublished)},
 	} {
 		step.prepare()
-		sayings := map[string]string{}
+		texts := map[string]string{}
 		stdout, _ := p.run(step.kubeconfig, "forecast", web, "-o", "json")
 		var report forecast.Report
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &report))
 		service := &report.Services[0]
-		if service.DemandSource != step.want || service.Outlooks[0].PlannedWith != step.want {
-			t.Errorf("%s: forecast: demand from %q, planned with %q", step.does, service.DemandSource, service.Outlooks[0].PlannedWith)
+		if service.DemandSource != step.want || service.Projections[0].PlannedWith != step.want {
+			t.Errorf("%s: forecast: demand from %q, planned with %q", step.does, service.DemandSource, service.Projections[0].PlannedWith)
 		}
-		sayings["forecast"] = strings.Join(report.Notes, "\n")
+		texts["forecast"] = strings.Join(report.Notes, "\n")
 
-		stdout, sayings["explain"] = p.run(step.kubeconfig, "explain", web, "--node", self, "--node-topology-source", "nodes", "-o", "json")
+		stdout, texts["explain"] = p.run(step.kubeconfig, "explain", web, "--node", self, "--node-topology-source", "nodes", "-o", "json")
 		var ports []explain.PortReport
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &ports))
 		if ports[0].Load == nil || ports[0].Load.DemandSource != step.want {
 			t.Errorf("%s: explain: %+v", step.does, ports[0].Load)
 		}
-		_, sayings["render"] = p.run(step.kubeconfig, "render", "--node", self)
-		for command, said := range sayings {
-			if !strings.Contains(said, step.says) || strings.Contains(said, "Lease") != (step.says != "") {
-				t.Errorf("%s: %s prints %q", step.does, command, said)
+		_, texts["render"] = p.run(step.kubeconfig, "render", "--node", self)
+		for command, text := range texts {
+			if !strings.Contains(text, step.says) || strings.Contains(text, "Lease") != (step.says != "") {
+				t.Errorf("%s: %s prints %q", step.does, command, text)
 			}
 		}
 	}

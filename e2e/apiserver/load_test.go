@@ -25,7 +25,7 @@ func load(t *testing.T, config *rest.Config, node string, nodes apiserver.Nodes)
 	return cluster.Load(t.Context(), nodes)
 }
 
-func TestLoadReturnsWhatRunDeliversFirst(t *testing.T) {
+func TestLoadReturnsFirstUpdateOfRun(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self", zoneLabel+"=zone-a", rackLabel+"=rack-1", "example.com/row=row-1")
 	w.node("other", zoneLabel+"=zone-a", rackLabel+"=rack-1", "example.com/row=row-1")
@@ -77,16 +77,16 @@ func TestLoadReturnsAllNodesIfRequested(t *testing.T) {
 	}
 }
 
-func TestLoadReportsWhatItMayNotList(t *testing.T) {
+func TestLoadReportsForbiddenList(t *testing.T) {
 	_, err := load(t, api.User(t, "user-without-rights"), "none", apiserver.LocalNode)
 	if err == nil || !strings.HasPrefix(err.Error(), "list services: ") || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("Load() = %v, want that listing Services is forbidden", err)
 	}
 }
 
-// TestALastKnownGoodVersionIsFetchedFromTheRunningProxy checks that an invalid object does not replace its last known
+// TestLastKnownGoodVersionComesFromRunningProxy checks that an invalid object does not replace its last known
 // good version.
-func TestALastKnownGoodVersionIsFetchedFromTheRunningProxy(t *testing.T) {
+func TestLastKnownGoodVersionComesFromRunningProxy(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self")
 	w.service("web")
@@ -106,18 +106,18 @@ func TestALastKnownGoodVersionIsFetchedFromTheRunningProxy(t *testing.T) {
 	if err := json.Unmarshal(text, &rejections); err != nil || len(rejections) != 2 {
 		t.Fatalf("%v: %s", err, text)
 	}
-	asking, err := apiserver.New(admin(), apiserver.Options{
+	watcher, err := apiserver.New(admin(), apiserver.Options{
 		View: convert.View{Node: self}, Log: slog.New(slog.DiscardHandler), LastKnownGood: rejections,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := asking.Load(t.Context(), apiserver.LocalNode)
+	got, err := watcher.Load(t.Context(), apiserver.LocalNode)
 	if err != nil {
 		t.Fatal(err)
 	}
 	slice := got.Change.Slices[bad]
-	if slice == nil || len(slice.Endpoints) != 1 || slice.Ports[0].Port == 0 || got.Change.Slices[never] != nil || len(got.Rejected) != 2 {
-		t.Errorf("active slices %+v, rejected %v", got.Change.Slices, got.Rejected)
+	if slice == nil || len(slice.Endpoints) != 1 || slice.Ports[0].Port == 0 || got.Change.Slices[never] != nil || len(got.NewProblems) != 2 {
+		t.Errorf("active slices %+v, rejected %v", got.Change.Slices, got.NewProblems)
 	}
 }

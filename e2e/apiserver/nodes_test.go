@@ -15,10 +15,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// others is the part of the URL that only requests for the other nodes contain.
-const others = "/api/v1/nodes?allowWatchBookmarks=true&fieldSelector=metadata.name%21%3D"
+// otherNodesURL is the part of the URL that only requests for the other nodes contain.
+const otherNodesURL = "/api/v1/nodes?allowWatchBookmarks=true&fieldSelector=metadata.name%21%3D"
 
-func TestThisNodeIsFollowedAtOnce(t *testing.T) {
+func TestLocalNodeIsWatched(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), w.namespace+"-self", "").started()
 	node := w.node("self")
@@ -68,24 +68,24 @@ func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	}
 }
 
-// TestThisNodeIsNotEligibleWhileItsObjectSpecifiesIt uses the conditions in the Node's status, which a watch of
+// TestNodeConditionsMakeLocalNodeIneligible uses the conditions in the Node's status, which a watch of
 // metadata alone would lack. Kubelet's heartbeats change nothing.
-func TestThisNodeIsNotEligibleWhileItsObjectSpecifiesIt(t *testing.T) {
+func TestNodeConditionsMakeLocalNodeIneligible(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self")
 	f := follow(t, admin(), self, "").started()
-	isLeaving := func(why string) func(*model.Cluster) bool {
-		return func(state *model.Cluster) bool { return state.Self().NotEligible == why }
+	notEligibleIs := func(reason string) func(*model.Cluster) bool {
+		return func(state *model.Cluster) bool { return state.Self().NotEligible == reason }
 	}
 	for _, condition := range []string{"DrainInProgress", "MaintenanceInProgress", "GracefulNodeShutdownInProgress"} {
 		w.condition(self, condition, "True")
-		f.until(condition+" is known", isLeaving("it has the condition "+condition))
+		f.until(condition+" is known", notEligibleIs("it has the condition "+condition))
 		count := f.count()
 		for range 20 {
 			w.heartbeat(self)
 		}
 		w.condition(self, condition, "False")
-		f.until(condition+" is over", isLeaving(""))
+		f.until(condition+" is over", notEligibleIs(""))
 		if got := f.count() - count; got != 1 {
 			t.Errorf("%d updates were delivered, want that of the condition alone: %v", got, f.since(count))
 		}
@@ -96,7 +96,7 @@ func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1", "example.com/row=row-1")
 	var seen traffic
-	f := follow(t, seen.watched(admin()), self, "").started()
+	f := follow(t, seen.record(admin()), self, "").started()
 
 	w.service("by-slices", keyed("kubernetes.io/hostname, "+zoneLabel+", *"))
 	f.until("a Service whose keys need only EndpointSlices", hasService(w.name("by-slices")))
@@ -139,12 +139,12 @@ func isMetadataOnly(accept string) bool {
 	return strings.HasPrefix(first, "application/vnd.kubernetes.protobuf") && strings.Contains(first, "as=PartialObjectMetadata;")
 }
 
-func TestAServiceWaitsForTheLabelsThatItNamesAndNothingElseDoes(t *testing.T) {
+func TestOnlyServiceThatNeedsLabelsWaits(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1")
 	var slow traffic
-	open := slow.gate(t, others)
-	f := follow(t, slow.watched(admin()), self, "").started()
+	open := slow.gate(t, otherNodesURL)
+	f := follow(t, slow.record(admin()), self, "").started()
 	web, plain := w.name("web"), w.name("plain")
 	w.service("web")
 	f.until("the Service is active without keys", hasService(web))
@@ -168,7 +168,7 @@ func TestAServiceWaitsForTheLabelsThatItNamesAndNothingElseDoes(t *testing.T) {
 	}
 }
 
-func TestServicesAreServedAfterAWhileWithoutTheRightToListNodes(t *testing.T) {
+func TestServicesAreServedWithoutRightToListNodes(t *testing.T) {
 	w := newWriter(t)
 	user := w.namespace + "-user"
 	config := api.User(t, user)
@@ -210,8 +210,8 @@ func (w *writer) grant(user, group, resource string, names ...string) {
 	})
 }
 
-// TestWhetherAnotherNodeIsReady needs a separate request, because the watches lack the conditions of other Nodes.
-func TestWhetherAnotherNodeIsReady(t *testing.T) {
+// TestIsReady needs a separate request, because the watches lack the conditions of other Nodes.
+func TestIsReady(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self"), w.node("other")
 	watcher, err := apiserver.New(admin(), apiserver.Options{View: convert.View{Node: self}, Log: slog.New(slog.DiscardHandler)})

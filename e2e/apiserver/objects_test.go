@@ -220,16 +220,16 @@ func admin() *rest.Config {
 	return config
 }
 
-// TestAnAPIServerWithoutFieldSelectorsForServicesIsRequestedAll simulates API servers before Kubernetes 1.31, which do
+// TestAPIServerWithoutFieldSelectorsForServices simulates API servers before Kubernetes 1.31, which do
 // not support field selectors for Services. Here the API server rejects a field that no API server has, with its own
 // error.
-func TestAnAPIServerWithoutFieldSelectorsForServicesIsRequestedAll(t *testing.T) {
+func TestAPIServerWithoutFieldSelectorsForServices(t *testing.T) {
 	w := newWriter(t)
 	headless := func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }
 	w.service("before")
 	w.service("headless-before", headless)
 	old := traffic{field: "spec.clusterIP"}
-	f := follow(t, old.watched(admin()), "none", "").started()
+	f := follow(t, old.record(admin()), "none", "").started()
 	w.service("headless-after", headless)
 	w.service("after")
 	for _, name := range []string{"before", "after"} {

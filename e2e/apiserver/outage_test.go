@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-func TestWhatHappensDuringAnOutageIsMadeUpForBehindIt(t *testing.T) {
+func TestChangesDuringOutageArriveAfterIt(t *testing.T) {
 	for name, isRefused := range map[string]bool{"connections are refused": true, "connections end without a response": false} {
 		t.Run(name, func(t *testing.T) { surviveOutage(t, isRefused) })
 	}
@@ -42,7 +42,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	if isRefused {
 		wire.rejectConnections()
 	} else {
-		wire.swallow()
+		wire.closeConns()
 	}
 	wait.Until(t, "an outage of all watches", func() bool { return len(f.outagesNow()) == 6 })
 	outages := f.outagesNow()
@@ -76,12 +76,12 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	if expired.Load() == 0 {
 		t.Error("no watch expired, so the test did not cover expired resource versions")
 	}
-	for _, each := range []string{"watch interrupted", "watch resumed"} { // the latter once an update arrives
-		wait.Equal(t, each+", logged once for each resource", 6, func() int { return f.log.Count(each) })
+	for _, message := range []string{"watch interrupted", "watch resumed"} { // the latter once an update arrives
+		wait.Equal(t, message+", logged once for each resource", 6, func() int { return f.log.Count(message) })
 	}
 }
 
-func TestAnAPIServerThatIsKilledAndComesBackIsFollowedOn(t *testing.T) {
+func TestKilledAPIServerRestarts(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), "none", "").started()
 	w.service("before")
@@ -137,7 +137,7 @@ func (r expiredReader) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-func TestChangesWhileTheProxyIsBusyComeTogetherBehindIt(t *testing.T) {
+func TestChangesAreBatchedWhileProxyIsBusy(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), "none", "").started()
 	f.busy.Lock()

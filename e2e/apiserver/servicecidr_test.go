@@ -20,7 +20,7 @@ func hasRange(prefix string) func(*model.Cluster) bool {
 	}
 }
 
-func TestTheFirstUpdateHasTheServiceCIDRs(t *testing.T) {
+func TestFirstUpdateHasServiceCIDRs(t *testing.T) {
 	state := model.NewCluster("none")
 	state.Apply(follow(t, admin(), "none", "").started().since(0)[0].Change)
 	if got := state.ServiceCIDRs(); len(got) != 2 {
@@ -28,7 +28,7 @@ func TestTheFirstUpdateHasTheServiceCIDRs(t *testing.T) {
 	}
 }
 
-func TestServiceCIDRsComeAndGoAtOnce(t *testing.T) {
+func TestServiceCIDRsAreAddedAndRemoved(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), "none", "").started()
 	api.Create(t, &networkingv1.ServiceCIDR{
@@ -42,10 +42,10 @@ func TestServiceCIDRsComeAndGoAtOnce(t *testing.T) {
 	}
 }
 
-func TestAClusterWithoutServiceCIDRsIsFollowedWithoutThem(t *testing.T) {
+func TestClusterWithoutServiceCIDRs(t *testing.T) {
 	w := newWriter(t)
 	old := traffic{absent: "/servicecidrs"}
-	f := follow(t, old.watched(admin()), "none", "").started()
+	f := follow(t, old.record(admin()), "none", "").started()
 	if !f.holds(func(state *model.Cluster) bool { return len(state.ServiceCIDRs()) == 0 }) {
 		t.Error("there are ServiceCIDRs")
 	}
@@ -59,7 +59,7 @@ func TestAClusterWithoutServiceCIDRsIsFollowedWithoutThem(t *testing.T) {
 	}
 }
 
-func TestServiceCIDRsThatARoleDoesNotNameAreTakenUpOnceItDoes(t *testing.T) {
+func TestServiceCIDRsAreWatchedOnceAllowed(t *testing.T) {
 	w := newWriter(t)
 	user := w.namespace + "-user"
 	config := api.User(t, user)

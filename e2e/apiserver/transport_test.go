@@ -12,8 +12,8 @@ import (
 
 // traffic records a client's requests to the API server, and may hold them back.
 type traffic struct {
-	mu   sync.Mutex
-	seen []*http.Request
+	mu       sync.Mutex
+	requests []*http.Request
 	// rejected are the requests with a response other than 200.
 	rejected []*http.Request
 	gates    map[string]chan struct{} // requests whose URL contains the key wait until the channel is closed
@@ -21,25 +21,25 @@ type traffic struct {
 	field    string                   // requests that select by this field get the response of an API server without it
 }
 
-// watched makes the configuration's requests pass through tr.
-func (tr *traffic) watched(config *rest.Config) *rest.Config {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return through{tr, next} })
+// record makes the configuration's requests pass through tr.
+func (tr *traffic) record(config *rest.Config) *rest.Config {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return trafficTransport{tr, next} })
 	return config
 }
 
-// through is a RoundTripper.
-type through struct {
+// trafficTransport is a RoundTripper.
+type trafficTransport struct {
 	*traffic
 	next http.RoundTripper
 }
 
-func (r through) RoundTrip(request *http.Request) (*http.Response, error) {
-	asked := request
+func (r trafficTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	original := request
 	r.mu.Lock()
-	r.seen = append(r.seen, asked)
+	r.requests = append(r.requests, original)
 	var gate chan struct{}
-	for part, closed := range r.gates {
-		if strings.Contains(request.URL.String(), part) {
+	for substring, closed := range r.gates {
+		if strings.Contains(request.URL.String(), substring) {
 			gate = closed
 		}
 	}
@@ -64,13 +64,13 @@ func (r through) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err == nil && response.StatusCode != http.StatusOK {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.rejected = append(r.rejected, asked)
+		r.rejected = append(r.rejected, original)
 	}
 	return response, err
 }
 
 // gate makes requests whose URL contains part wait until open is called.
-func (tr *traffic) gate(t *testing.T, part string) (open func()) {
+func (tr *traffic) gate(t *testing.T, substring string) (open func()) {
 	t.Helper()
 	gate := make(chan struct{})
 	tr.mu.Lock()
@@ -78,7 +78,7 @@ func (tr *traffic) gate(t *testing.T, part string) (open func()) {
 	if tr.gates == nil {
 		tr.gates = map[string]chan struct{}{}
 	}
-	tr.gates[part] = gate
+	tr.gates[substring] = gate
 	open = sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(open)
 	return open
@@ -89,8 +89,8 @@ func (tr *traffic) gate(t *testing.T, part string) (open func()) {
 func (tr *traffic) forOthers() (all, running []*http.Request) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	for _, request := range tr.seen {
-		if !strings.Contains(request.URL.String(), others) {
+	for _, request := range tr.requests {
+		if !strings.Contains(request.URL.String(), otherNodesURL) {
 			continue
 		}
 		all = append(all, request)

@@ -89,8 +89,8 @@ func (w *wire) add(conns ...net.Conn) bool {
 	return true
 }
 
-// swallow closes all connections, and each new one, like a load balancer without an API server behind it.
-func (w *wire) swallow() {
+// closeConns closes all connections, and each new one, like a load balancer without an API server behind it.
+func (w *wire) closeConns() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut = true
@@ -103,7 +103,7 @@ func (w *wire) swallow() {
 // rejectConnections closes all connections and refuses new ones, like a machine without a running API server.
 func (w *wire) rejectConnections() {
 	w.listener.Close()
-	w.swallow()
+	w.closeConns()
 }
 
 // heal lets connections through again.

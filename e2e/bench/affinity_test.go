@@ -17,38 +17,38 @@ const manyClients = 60_000
 // affinityRow has the times of one step for Services with session affinity, and for the same Services without it.
 type affinityRow struct {
 	step          string
-	plain, sticky time.Duration
+	without, with time.Duration
 }
 
 // BenchmarkAffinity measures the cost of session affinity for a sync: of a cluster in which every Service has it,
 // compared with the same cluster without it; and of the removal of one endpoint with many clients.
 func BenchmarkAffinity(b *testing.B) {
-	const plain, sticky, crowded = 0, 1, 2
+	const plain, affinity, full = 0, 1, 2
 	var took [3]map[string][]time.Duration
 	for b.Loop() {
 		for kind := range took {
 			if took[kind] == nil {
 				took[kind] = map[string][]time.Duration{}
 			}
-			for step, times := range affinitySteps(b, kind != plain, kind == crowded) {
+			for step, times := range affinitySteps(b, kind != plain, kind == full) {
 				took[kind][step] = append(took[kind][step], times...)
 			}
 		}
 	}
-	of := func(kind int, step string) time.Duration { return median(took[kind][step]) }
+	medianOf := func(kind int, step string) time.Duration { return median(took[kind][step]) }
 	for _, step := range []string{"first sync", "restart", "an endpoint is replaced"} {
-		results.affinity = append(results.affinity, affinityRow{step, of(plain, step), of(sticky, step)})
+		results.affinity = append(results.affinity, affinityRow{step, medianOf(plain, step), medianOf(affinity, step)})
 	}
-	const leaves = "an endpoint is replaced"
-	results.affinity = append(results.affinity, affinityRow{"the same, 60,000 clients", of(plain, leaves), of(crowded, leaves)})
+	const replaced = "an endpoint is replaced"
+	results.affinity = append(results.affinity, affinityRow{"the same, 60,000 clients", medianOf(plain, replaced), medianOf(full, replaced)})
 }
 
-func affinitySteps(b *testing.B, sticky, crowded bool) map[string][]time.Duration {
+func affinitySteps(b *testing.B, affinity, full bool) map[string][]time.Duration {
 	b.Helper()
 	size := size{10_000, 10, false}
 	cluster := size.cluster()
 	for _, service := range cluster.Services {
-		if sticky {
+		if affinity {
 			service.AffinityTimeout = 3 * time.Hour
 		}
 	}
@@ -63,9 +63,9 @@ func affinitySteps(b *testing.B, sticky, crowded bool) map[string][]time.Duratio
 	timed("first sync", func() { sync(b, p) })
 	p = m.proxyOf(cluster)
 	timed("restart", func() { sync(b, p) })
-	if crowded {
+	if full {
 		for shard := range uint32(16) {
-			m.remember(b, shard)
+			m.fillAffinityShard(b, shard)
 		}
 	}
 	for round := range 200 {
@@ -82,8 +82,8 @@ func affinitySteps(b *testing.B, sticky, crowded bool) map[string][]time.Duratio
 	return took
 }
 
-// remember fills the map of a shard with clients, as packets do.
-func (m *machine) remember(b *testing.B, shard uint32) {
+// fillAffinityShard fills the map of a shard with clients, as packets do.
+func (m *machine) fillAffinityShard(b *testing.B, shard uint32) {
 	b.Helper()
 	clients := make([]ruleset.Element, manyClients/16)
 	for i := range clients {

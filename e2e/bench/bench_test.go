@@ -80,15 +80,15 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 }
 
 // proxyOf returns a proxy of the machine that has its own node and the cluster, and has not synced yet.
-func (m *machine) proxyOf(cluster model.Change, readers ...selection.Handler) *syncer.Proxy {
-	p := syncer.New(m.Name, config, m.tables, readers...)
+func (m *machine) proxyOf(cluster model.Change, handlers ...selection.Handler) *syncer.Proxy {
+	p := syncer.New(m.Name, config, m.tables, handlers...)
 	p.Apply(cluster)
-	p.Apply(m.object())
+	p.Apply(m.nodeChange())
 	return p
 }
 
-// object returns the change that adds the machine's Node.
-func (m *machine) object() model.Change {
+// nodeChange returns the change that adds the machine's Node.
+func (m *machine) nodeChange() model.Change {
 	ipv4, ipv6 := m.PodCIDRs()
 	addrs := []netip.Addr{m.IPv4, m.IPv6}
 	node := &model.Node{Name: m.Name, Addresses: addrs, PodCIDRs: []netip.Prefix{ipv4, ipv6}}

@@ -19,8 +19,8 @@ import (
 // These are the numbers of the cluster with load bounds.
 const (
 	boundedNodes, boundedZones = 5000, 10
-	// replanned is the interval at which added or removed nodes lead to new plans for all Services.
-	replanned = 10 * time.Second
+	// replanInterval is the interval at which added or removed nodes lead to new plans for all Services.
+	replanInterval = 10 * time.Second
 )
 
 // boundedRow has the times of one step with topology keys, and with the same keys and a load bound.
@@ -32,9 +32,9 @@ type boundedRow struct {
 
 // boundedState is the state after the first sync.
 type boundedState struct {
-	elements int
-	rows     int    // chains that select a slot, one for each slot count
-	heap     uint64 // in use by the process, with all objects
+	elements   int
+	slotChains int    // chains that select a slot, one for each slot count
+	heap       uint64 // in use by the process, with all objects
 }
 
 // BenchmarkBounded measures the cost of load bounds: 10,000 Services of ten endpoints each on 5,000 nodes, compared
@@ -47,7 +47,7 @@ func BenchmarkBounded(b *testing.B) {
 	}
 	for b.Loop() {
 		for i, limit := range []uint64{0, 120} {
-			note := func(step string, took time.Duration, written int) {
+			record := func(step string, took time.Duration, written int) {
 				row := rows[step]
 				if limit == 0 {
 					row.plain = append(row.plain, took)
@@ -55,7 +55,7 @@ func BenchmarkBounded(b *testing.B) {
 				}
 				row.bounded, row.written = append(row.bounded, took), max(row.written, written)
 			}
-			results.boundedStates[i] = measureBounded(b, limit, note)
+			results.boundedStates[i] = measureBounded(b, limit, record)
 		}
 	}
 	for _, step := range steps {
@@ -63,20 +63,20 @@ func BenchmarkBounded(b *testing.B) {
 	}
 }
 
-func measureBounded(b *testing.B, limit uint64, note func(step string, took time.Duration, written int)) boundedState {
+func measureBounded(b *testing.B, limit uint64, record func(step string, took time.Duration, written int)) boundedState {
 	b.Helper()
 	size := size{10_000, 10, false}
 	cluster := boundedCluster(size, limit)
 	m := newMachine(b)
-	own := m.object()
-	own.Nodes[m.Name].Labels = boundedNode(m.Name, 0).Labels
+	local := m.nodeChange()
+	local.Nodes[m.Name].Labels = boundedNode(m.Name, 0).Labels
 	p := syncer.New(m.Name, config, m.tables)
 	p.Apply(cluster)
-	p.Apply(own)
+	p.Apply(local)
 	started := time.Now()
 	report := sync(b, p)
-	note("first sync", time.Since(started), written(report))
-	state := boundedState{elements: written(report), rows: rowsOf(b, m), heap: heap()}
+	record("first sync", time.Since(started), written(report))
+	state := boundedState{elements: written(report), slotChains: countSlotChains(b, m), heap: heap()}
 	for round := range 2000 {
 		number := size.scattered(round)
 		slice := cluster.Slices[serviceName(number)]
@@ -87,21 +87,21 @@ func measureBounded(b *testing.B, limit uint64, note func(step string, took time
 		started := time.Now()
 		p.Apply(change)
 		report := sync(b, p)
-		note("an endpoint is replaced", time.Since(started), written(report))
+		record("an endpoint is replaced", time.Since(started), written(report))
 	}
 	for round := range 3 {
 		if limit > 0 {
-			time.Sleep(replanned)
+			time.Sleep(replanInterval)
 		}
 		name := fmt.Sprintf("new-%d", round)
-		took, wrote := settle(b, p, model.Change{Nodes: map[string]*model.Node{name: boundedNode(name, round%boundedZones)}})
-		note("a node is added: CPU time of all syncs", took, wrote)
+		took, wrote := syncUntilIdle(b, p, model.Change{Nodes: map[string]*model.Node{name: boundedNode(name, round%boundedZones)}})
+		record("a node is added: CPU time of all syncs", took, wrote)
 	}
 	return state
 }
 
-// rowsOf counts the chains that select a slot.
-func rowsOf(b *testing.B, m *machine) (rows int) {
+// countSlotChains counts the chains that select a slot.
+func countSlotChains(b *testing.B, m *machine) (rows int) {
 	b.Helper()
 	objects, err := m.tables.Objects(b.Context(), model.IPv4)
 	if err != nil {
@@ -123,23 +123,23 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// settle applies a change, and syncs until no change is queued. It returns the CPU time and the number of written
+// syncUntilIdle applies a change, and syncs until no change is queued. It returns the CPU time and the number of written
 // elements.
-func settle(b *testing.B, p *syncer.Proxy, change model.Change) (took time.Duration, wrote int) {
+func syncUntilIdle(b *testing.B, p *syncer.Proxy, change model.Change) (took time.Duration, wrote int) {
 	b.Helper()
-	before := processorTime(b)
+	before := cpuTime(b)
 	p.Apply(change)
 	for {
 		report := sync(b, p)
 		wrote += written(report)
 		if report.Waiting == 0 {
-			return processorTime(b) - before, wrote
+			return cpuTime(b) - before, wrote
 		}
 	}
 }
 
-// processorTime returns the CPU time that this process has used, including the kernel's work for it.
-func processorTime(b *testing.B) time.Duration {
+// cpuTime returns the CPU time that this process has used, including the kernel's work for it.
+func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {

@@ -17,7 +17,7 @@ import (
 
 // busyRow has the times of restarts with one kind of foreign ruleset.
 type busyRow struct {
-	beside   string
+	foreign  string
 	restarts []time.Duration
 }
 
@@ -35,8 +35,8 @@ func BenchmarkBusyRuleset(b *testing.B) {
 	m := newMachine(b)
 	configIPv4 := config
 	configIPv4.Families = []model.Family{model.IPv4}
-	everything := size.cluster().Merge(m.object())
-	rows := []busyRow{{beside: "none"}, {beside: "40,000 chains"}, {beside: "40,000 chains, 50 transactions a second"}}
+	everything := size.cluster().Merge(m.nodeChange())
+	rows := []busyRow{{foreign: "none"}, {foreign: "40,000 chains"}, {foreign: "40,000 chains, 50 transactions a second"}}
 	restart := func(row *busyRow) {
 		p := syncer.New(ownNode, configIPv4, m.tables)
 		p.Apply(everything)

@@ -31,7 +31,7 @@ const backlog = 16
 
 func newDialler(b *testing.B, pod *fabric.Pod, servers []*fabric.Pod) *dialler {
 	b.Helper()
-	made := &dialler{pod: pod}
+	d := &dialler{pod: pod}
 	for _, server := range servers {
 		var listener int
 		err := server.Do(func() (err error) { listener, err = listen(netip.AddrPortFrom(server.IPv4, podPort)); return err })
@@ -43,9 +43,9 @@ func newDialler(b *testing.B, pod *fabric.Pod, servers []*fabric.Pod) *dialler {
 				b.Errorf("stop listening on %s: %v", server.Name, err)
 			}
 		})
-		made.listeners = append(made.listeners, unix.PollFd{Fd: int32(listener), Events: unix.POLLIN})
+		d.listeners = append(d.listeners, unix.PollFd{Fd: int32(listener), Events: unix.POLLIN})
 	}
-	return made
+	return d
 }
 
 func listen(addr netip.AddrPort) (listener int, err error) {
@@ -67,8 +67,8 @@ func socketAddr(addr netip.AddrPort) *unix.SockaddrInet4 {
 type connection struct {
 	// connect is the time of connect(2) alone: the client's SYN, the server's reply, the client's ACK.
 	connect time.Duration
-	// whole is the time of all steps of a client: creating a socket, binding its port, connect(2), and the final reset.
-	whole time.Duration
+	// total is the time of all steps of a client: creating a socket, binding its port, connect(2), and the final reset.
+	total time.Duration
 	// server is the number of the server that accepted.
 	server int
 }
@@ -99,7 +99,7 @@ func (d *dialler) connect(to netip.AddrPort) (connection, error) {
 	if err := errors.Join(err, unix.Close(accepted)); err != nil {
 		return connection{}, fmt.Errorf("end the connection from %s to %s: %w", from, to, err)
 	}
-	return connection{connect: connected.Sub(started), whole: connected.Sub(begun) + ended.Sub(ending), server: server}, nil
+	return connection{connect: connected.Sub(started), total: connected.Sub(begun) + ended.Sub(ending), server: server}, nil
 }
 
 // open returns a client's socket that is reset when it is closed.
@@ -117,14 +117,14 @@ func open(from netip.AddrPort) (client int, err error) {
 	return client, nil
 }
 
-// acceptRetries is the time in milliseconds within which the server must see the client's connection.
-const acceptRetries = 1000
+// acceptTimeoutMillis is the time in milliseconds within which the server must see the client's connection.
+const acceptTimeoutMillis = 1000
 
 // accept accepts the only open connection on whichever server has it.
 func (d *dialler) accept() (accepted, server int, err error) {
-	ready, err := unix.Poll(d.listeners, acceptRetries)
+	ready, err := unix.Poll(d.listeners, acceptTimeoutMillis)
 	for errors.Is(err, unix.EINTR) {
-		ready, err = unix.Poll(d.listeners, acceptRetries)
+		ready, err = unix.Poll(d.listeners, acceptTimeoutMillis)
 	}
 	if err != nil {
 		return 0, 0, err

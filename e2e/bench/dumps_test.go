@@ -34,7 +34,7 @@ func BenchmarkDumps(b *testing.B) {
 	for _, size := range []struct{ open, unanswered int }{{0, 0}, {10_000, 100}, {100_000, 200}, {0, 200_000}} {
 		name := fmt.Sprintf("%d open, %d unreplied", size.open, size.unanswered)
 		b.Run(name, func(b *testing.B) {
-			t := newDumpBench(b, size.open, size.unanswered)
+			d := newDumpBench(b, size.open, size.unanswered)
 			var floor dumpRow
 			rows := []dumpRow{
 				{query: "unreplied"},
@@ -43,11 +43,11 @@ func BenchmarkDumps(b *testing.B) {
 				{query: "everything"},
 			}
 			for b.Loop() {
-				t.dump(b, &floor, conntrack.Filter{Family: conntrack.OnlyIPv4, ReplySrcs: []netip.Addr{dumpEndpoint(250)}}, 0)
-				t.dump(b, &rows[0], unrepliedFilter, maxEntries)
-				t.dump(b, &rows[1], conntrack.Filter{Family: conntrack.OnlyIPv4, ReplySrcs: []netip.Addr{dumpEndpoint(7)}}, 0)
-				t.dump(b, &rows[2], conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.UDP}, 0)
-				t.dump(b, &rows[3], conntrack.Filter{}, 0)
+				d.dump(b, &floor, conntrack.Filter{Family: conntrack.OnlyIPv4, ReplySrcs: []netip.Addr{dumpEndpoint(250)}}, 0)
+				d.dump(b, &rows[0], unrepliedFilter, maxEntries)
+				d.dump(b, &rows[1], conntrack.Filter{Family: conntrack.OnlyIPv4, ReplySrcs: []netip.Addr{dumpEndpoint(7)}}, 0)
+				d.dump(b, &rows[2], conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.UDP}, 0)
+				d.dump(b, &rows[3], conntrack.Filter{}, 0)
 			}
 			for _, row := range rows {
 				row.table, row.floor = name, floor.times
@@ -69,37 +69,37 @@ func dumpEndpoint(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 244, 0, byte(1 + number)})
 }
 
-func newDumpBench(b *testing.B, open, unanswered int) dumpBench {
+func newDumpBench(b *testing.B, open, unreplied int) dumpBench {
 	b.Helper()
 	namespace := netns.New(b)
 	table := tracked.Open(b, namespace)
-	var t dumpBench
+	var d dumpBench
 	namespace.Do(func() {
 		var err error
-		if t.conn, err = conntrack.Dial(); err != nil {
+		if d.conn, err = conntrack.Dial(); err != nil {
 			b.Fatal(err)
 		}
 	})
-	b.Cleanup(func() { _ = t.conn.Close() })
-	for i := range open + unanswered {
+	b.Cleanup(func() { _ = d.conn.Close() })
+	for i := range open + unreplied {
 		client := netip.AddrFrom4([4]byte{10, 245, byte(i >> 22), byte(i >> 14)})
 		c := tracked.Connection{
-			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1024+i&0x3fff)),
-			Dialled: netip.MustParseAddrPort("10.96.0.10:80"), ReplySrc: netip.AddrPortFrom(dumpEndpoint(i%200), 8080),
+			Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client, uint16(1024+i&0x3fff)),
+			OrigDst: netip.MustParseAddrPort("10.96.0.10:80"), ReplySrc: netip.AddrPortFrom(dumpEndpoint(i%200), 8080),
 			State: conntrack.TCPSynSent, Label: ruleset.TranslatedLabel,
 		}
-		if i >= unanswered {
+		if i >= unreplied {
 			c.IsReplied, c.State = true, conntrack.TCPEstablished
 		}
 		table.Insert(c)
 	}
-	return t
+	return d
 }
 
-func (t dumpBench) dump(b *testing.B, row *dumpRow, filter conntrack.Filter, atMost int) {
+func (d dumpBench) dump(b *testing.B, row *dumpRow, filter conntrack.Filter, limit int) {
 	b.Helper()
 	row.read = 0
-	took, err := t.conn.Dump(b.Context(), filter, func(*conntrack.Entry) bool { row.read++; return row.read != atMost })
+	took, err := d.conn.Dump(b.Context(), filter, func(*conntrack.Entry) bool { row.read++; return row.read != limit })
 	if err != nil && !errors.Is(err, conntrack.ErrTruncated) {
 		b.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func measureEvacuation(b *testing.B, rows []evacuationRow) {
 	m := newMachine(b)
 	p := syncer.New(m.Name, config, m.tables)
 	p.Apply(cluster)
-	p.Apply(m.object())
+	p.Apply(m.nodeChange())
 	sync(b, p)
 	for step, evacuation := range []*model.Demotion{{}, nil} {
 		row := &rows[step]

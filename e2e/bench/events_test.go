@@ -33,27 +33,27 @@ func (s size) scattered(round int) int { return round * 7919 % s.services } // a
 func (s size) pairwise(round int) int { return round / 2 % s.services }
 
 func (s size) loadBalancerPairwise(round int) int {
-	balancers := (s.services + mixOf - 1 - nodePortsOf) / mixOf
-	return round%balancers*mixOf + nodePortsOf
+	balancers := (s.services + mixSize - 1 - nodePortsInMix) / mixSize
+	return round%balancers*mixSize + nodePortsInMix
 }
 
 // replace returns the change that replaces one endpoint of a Service by another pod.
 func (s size) replace(number, round int) model.Change {
-	made := s.slice(number, s.endpoints)
-	made.Endpoints[round%s.endpoints].Addr = netip.AddrFrom4([4]byte{11, byte(round >> 16), byte(round >> 8), byte(round)})
-	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
+	slice := s.slice(number, s.endpoints)
+	slice.Endpoints[round%s.endpoints].Addr = netip.AddrFrom4([4]byte{11, byte(round >> 16), byte(round >> 8), byte(round)})
+	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
 }
 
 // resize returns the change that removes the last endpoint of a Service, or adds it again.
 func (s size) resize(number, round int) model.Change {
-	made := s.slice(number, s.endpoints-1+round%2)
-	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
+	slice := s.slice(number, s.endpoints-1+round%2)
+	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
 }
 
 // replaceRange returns the change of a load balancer's source ranges.
 func (s size) replaceRange(number, round int) model.Change {
-	made := s.service(number)
-	made.SourceRanges = slices.Clone(made.SourceRanges)
-	made.SourceRanges[sourceRanges-1] = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(round >> 8), byte(round), 0}), 24)
-	return model.Change{Services: map[model.ObjectName]*model.Service{made.Name: made}}
+	service := s.service(number)
+	service.SourceRanges = slices.Clone(service.SourceRanges)
+	service.SourceRanges[sourceRanges-1] = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(round >> 8), byte(round), 0}), 24)
+	return model.Change{Services: map[model.ObjectName]*model.Service{service.Name: service}}
 }

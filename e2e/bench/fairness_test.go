@@ -23,52 +23,52 @@ type fairRow struct {
 // BenchmarkFairness measures the latency of other Services' changes, from the object to the accepted commit, while one
 // tenant writes, changes and deletes its worst objects as fast as the proxy accepts changes.
 func BenchmarkFairness(b *testing.B) {
-	nobody := steep{name: "no tenant"}
-	for _, tenant := range append([]steep{nobody}, steeps...) {
+	noTenant := tenantLoad{name: "no tenant"}
+	for _, tenant := range append([]tenantLoad{noTenant}, tenantLoads...) {
 		b.Run(tenant.name, func(b *testing.B) {
 			for b.Loop() {
-				results.fair = append(results.fair, tenant.beside(b))
+				results.fair = append(results.fair, tenant.measureFairness(b))
 			}
 		})
 	}
 }
 
-// followed is a decision handler that records when the decisions of Services are applied.
-type followed struct {
+// latencyHandler is a decision handler that records when the decisions of Services are applied.
+type latencyHandler struct {
 	mu    gosync.Mutex
 	since map[model.ObjectName]time.Time
 	took  []time.Duration
 }
 
-func (*followed) Derive([]selection.Decision) any { return nil }
-func (*followed) OnSynced(selection.SyncState)    {}
+func (*latencyHandler) Derive([]selection.Decision) any { return nil }
+func (*latencyHandler) OnSynced(selection.SyncState)    {}
 
-func (f *followed) OnApplied(service model.ObjectName, _ any) {
+func (f *latencyHandler) OnApplied(service model.ObjectName, _ any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if since, waits := f.since[service]; waits {
+	if since, isWaiting := f.since[service]; isWaiting {
 		f.took = append(f.took, time.Since(since))
 		delete(f.since, service)
 	}
 }
 
-func (f *followed) record(service model.ObjectName) {
+func (f *latencyHandler) record(service model.ObjectName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, waits := f.since[service]; !waits {
+	if _, isWaiting := f.since[service]; !isWaiting {
 		f.since[service] = time.Now()
 	}
 }
 
-const fairnessLasts = 6 * time.Second
+const fairnessDuration = 6 * time.Second
 
-func (s steep) beside(b *testing.B) fairRow {
+func (s tenantLoad) measureFairness(b *testing.B) fairRow {
 	b.Helper()
 	m := newMachine(b)
-	reader := &followed{since: map[model.ObjectName]time.Time{}}
-	p := m.proxyOf(beside.cluster(), reader)
+	handler := &latencyHandler{since: map[model.ObjectName]time.Time{}}
+	p := m.proxyOf(sharedCluster.cluster(), handler)
 	sync(b, p)
-	ctx, cancel := context.WithTimeout(b.Context(), fairnessLasts)
+	ctx, cancel := context.WithTimeout(b.Context(), fairnessDuration)
 	defer cancel()
 	changes := make(chan model.Change)
 	send := func(change model.Change) bool {
@@ -81,15 +81,15 @@ func (s steep) beside(b *testing.B) fairRow {
 	}
 	row := fairRow{name: s.name}
 	var all gosync.WaitGroup
-	all.Go(func() { p.Run(ctx, changes, nil, unobserved{b}) })
+	all.Go(func() { p.Run(ctx, changes, nil, failingObserver{b}) })
 	all.Go(func() {
-		for round := 0; s.of != nil; round++ {
-			change := s.of(1)
+		for round := 0; s.objects != nil; round++ {
+			change := s.objects(1)
 			if round%3 == 1 {
-				change = s.after(1)
+				change = s.changed(1)
 			}
 			if round%3 == 2 {
-				change = gone(change)
+				change = deletionOf(change)
 			}
 			if !send(change) {
 				return
@@ -107,9 +107,9 @@ func (s steep) beside(b *testing.B) fairRow {
 				return
 			case <-ticker.C:
 			}
-			number := round % beside.services
-			slice := beside.slice(number, 9+round/beside.services%2)
-			reader.record(serviceName(number))
+			number := round % sharedCluster.services
+			slice := sharedCluster.slice(number, 9+round/sharedCluster.services%2)
+			handler.record(serviceName(number))
 			if !send(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}) {
 				return
 			}
@@ -117,22 +117,22 @@ func (s steep) beside(b *testing.B) fairRow {
 	})
 	all.Wait()
 	// Changes that are still queued at the end count with their current waiting time.
-	for since := range maps.Values(reader.since) {
-		reader.took = append(reader.took, time.Since(since))
+	for since := range maps.Values(handler.since) {
+		handler.took = append(handler.took, time.Since(since))
 	}
-	slices.Sort(reader.took)
-	row.changes = len(reader.took)
-	row.p50, row.p99, row.max = percentile(reader.took, 50), percentile(reader.took, 99), percentile(reader.took, 100)
+	slices.Sort(handler.took)
+	row.changes = len(handler.took)
+	row.p50, row.p99, row.max = percentile(handler.took, 50), percentile(handler.took, 99), percentile(handler.took, 100)
 	return row
 }
 
-// unobserved is an observer that fails the benchmark if a sync fails.
-type unobserved struct{ b *testing.B }
+// failingObserver is an observer that fails the benchmark if a sync fails.
+type failingObserver struct{ b *testing.B }
 
-func (unobserved) Queued(syncer.Changes, time.Time) {}
+func (failingObserver) Queued(syncer.Changes, time.Time) {}
 
-func (unobserved) Synced(syncer.Report, time.Time, time.Time) {}
+func (failingObserver) Synced(syncer.Report, time.Time, time.Time) {}
 
-func (u unobserved) Failed(err error, _ syncer.Report, _, _ time.Time, _ time.Duration) {
+func (u failingObserver) Failed(err error, _ syncer.Report, _, _ time.Time, _ time.Duration) {
 	u.b.Error(err)
 }

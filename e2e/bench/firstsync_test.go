@@ -32,11 +32,11 @@ func BenchmarkFirstSync(b *testing.B) {
 	for _, size := range requestedSizes() {
 		b.Run(size.String(), func(b *testing.B) {
 			row := firstSync{size: size}
-			var syncs, floors, parts []time.Duration
+			var syncs, floors, inBatches []time.Duration
 			for b.Loop() {
 				b.StopTimer()
 				machine := newMachine(b)
-				everything := size.cluster().Merge(machine.object())
+				everything := size.cluster().Merge(machine.nodeChange())
 				kernel := &recorder{Conn: machine.tables}
 				resetPeakMemory(b)
 				before := memory(b, "VmRSS")
@@ -50,15 +50,15 @@ func BenchmarkFirstSync(b *testing.B) {
 				if err := errors.Join(err, report.CleanupErr); err != nil {
 					b.Fatal(err)
 				}
-				expectParts(b, kernel.sent)
+				expectBatches(b, kernel.sent)
 				row.peak = max(row.peak, memory(b, "VmHWM")-before)
 				row.elements = report.Added[model.IPv4]
-				floors = append(floors, floor(b, together(kernel.sent)))
-				parts = append(parts, floor(b, kernel.sent...))
+				floors = append(floors, floor(b, mergeBatches(kernel.sent)))
+				inBatches = append(inBatches, floor(b, kernel.sent...))
 				b.StartTimer()
 			}
-			row.sync, row.floor, row.parts = median(syncs), median(floors), median(parts)
-			row.undisturbed = ratio(slices.Min(syncs), slices.Min(floors))
+			row.sync, row.floor, row.inBatches = median(syncs), median(floors), median(inBatches)
+			row.fastestRatio = ratio(slices.Min(syncs), slices.Min(floors))
 			b.ReportMetric(ratio(row.sync, row.floor), "x-floor")
 			b.ReportMetric(float64(row.elements)/row.sync.Seconds(), "elements/s")
 			results.first = append(results.first, row)
@@ -66,8 +66,8 @@ func BenchmarkFirstSync(b *testing.B) {
 	}
 }
 
-// expectParts checks that chains are written only once, in the last batch.
-func expectParts(b *testing.B, batches []ruleset.Batch) {
+// expectBatches checks that chains are written only once, in the last batch.
+func expectBatches(b *testing.B, batches []ruleset.Batch) {
 	b.Helper()
 	for i, batch := range batches {
 		hasChains := slices.ContainsFunc(batch.Ops, func(op ruleset.Op) bool {
@@ -83,8 +83,8 @@ func expectParts(b *testing.B, batches []ruleset.Batch) {
 	}
 }
 
-// together returns one batch with the operations of several batches, in order.
-func together(batches []ruleset.Batch) ruleset.Batch {
+// mergeBatches returns one batch with the operations of several batches, in order.
+func mergeBatches(batches []ruleset.Batch) ruleset.Batch {
 	var all ruleset.Batch
 	for _, batch := range batches {
 		all.Ops, all.Weight = append(all.Ops, batch.Ops...), all.Weight+batch.Weight

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// measured has the times of events on Services of one type, and the largest number of written elements.
-type measured struct {
+// samples has the times of events on Services of one type, and the largest number of written elements.
+type samples struct {
 	times   []time.Duration
 	written int
 }
@@ -27,23 +27,23 @@ func BenchmarkOneChange(b *testing.B) {
 				p := newMachine(b).proxyOf(size.cluster())
 				sync(b, p)
 				runtime.GC()
-				found := map[serviceType]*measured{}
-				for _, each := range serviceTypes {
-					found[each] = &measured{}
+				byType := map[serviceType]*samples{}
+				for _, kind := range serviceTypes {
+					byType[kind] = &samples{}
 				}
 				for iteration := 0; b.Loop(); iteration++ {
 					for round := range event.times {
-						event.measure(b, p, size, iteration*event.times+round, found)
+						event.measure(b, p, size, iteration*event.times+round, byType)
 					}
 				}
-				recordChange(b, event, size, found)
+				recordChange(b, event, size, byType)
 			})
 		}
 	}
 }
 
 // measure measures the event once.
-func (e event) measure(b *testing.B, p *syncer.Proxy, s size, round int, found map[serviceType]*measured) {
+func (e event) measure(b *testing.B, p *syncer.Proxy, s size, round int, byType map[serviceType]*samples) {
 	b.Helper()
 	number := e.number(s, round)
 	change := e.change(s, number, round)
@@ -51,7 +51,7 @@ func (e event) measure(b *testing.B, p *syncer.Proxy, s size, round int, found m
 	p.Apply(change)
 	report := sync(b, p)
 	took := time.Since(started)
-	entry := found[s.typeOf(number)]
+	entry := byType[s.typeOf(number)]
 	entry.times = append(entry.times, took)
 	entry.written = max(entry.written, written(report))
 }
@@ -59,35 +59,35 @@ func (e event) measure(b *testing.B, p *syncer.Proxy, s size, round int, found m
 func written(report syncer.Report) int { return report.Added[model.IPv4] + report.Deleted[model.IPv4] }
 
 // recordChange adds rows to the table: one for all Services, and in a mix one for each type.
-func recordChange(b *testing.B, e event, s size, found map[serviceType]*measured) {
+func recordChange(b *testing.B, e event, s size, byType map[serviceType]*samples) {
 	b.Helper()
-	var all measured
-	for _, each := range serviceTypes {
-		all.times = append(all.times, found[each].times...)
-		all.written = max(all.written, found[each].written)
+	var all samples
+	for _, kind := range serviceTypes {
+		all.times = append(all.times, byType[kind].times...)
+		all.written = max(all.written, byType[kind].written)
 	}
 	if e.needs == onlyClusterIP && s.mix {
-		checkShares(b, found, len(all.times))
+		checkTypeShares(b, byType, len(all.times))
 	}
 	slices.Sort(all.times)
 	b.ReportMetric(percentile(all.times, 50).Seconds()*1e6, "p50-µs")
 	b.ReportMetric(percentile(all.times, 99).Seconds()*1e6, "p99-µs")
-	results.changes = append(results.changes, oneChange{event: e.name, cluster: s.String(), measured: all})
-	for _, each := range serviceTypes {
-		if times := found[each].times; s.mix && len(times) > 0 && len(times) < len(all.times) {
+	results.changes = append(results.changes, oneChange{event: e.name, cluster: s.String(), samples: all})
+	for _, kind := range serviceTypes {
+		if times := byType[kind].times; s.mix && len(times) > 0 && len(times) < len(all.times) {
 			slices.Sort(times)
-			results.changes = append(results.changes, oneChange{event: "  of type " + string(each), cluster: s.String(), measured: *found[each]})
+			results.changes = append(results.changes, oneChange{event: "  of type " + string(kind), cluster: s.String(), samples: *byType[kind]})
 		}
 	}
 }
 
-// checkShares fails unless the share of events on each type equals the share of its Services.
-func checkShares(b *testing.B, found map[serviceType]*measured, all int) {
+// checkTypeShares fails unless the share of events on each type equals the share of its Services.
+func checkTypeShares(b *testing.B, byType map[serviceType]*samples, all int) {
 	b.Helper()
-	for of, parts := range map[serviceType]int{onlyClusterIP: mixOf - exposedOf, nodePort: nodePortsOf, loadBalancer: 1} {
-		want, got := all*parts/mixOf, len(found[of].times)
-		if off := got - want; off < -all/100 || off > all/100 {
-			b.Errorf("%d of %d events hit Services of type %s, want about %d", got, all, of, want)
+	for kind, share := range map[serviceType]int{onlyClusterIP: mixSize - exposedInMix, nodePort: nodePortsInMix, loadBalancer: 1} {
+		want, got := all*share/mixSize, len(byType[kind].times)
+		if deviation := got - want; deviation < -all/100 || deviation > all/100 {
+			b.Errorf("%d of %d events hit Services of type %s, want about %d", got, all, kind, want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ const (
 // connections has the measurements of the connections over a path.
 type connections struct {
 	connects []time.Duration // in order of time
-	whole    time.Duration
+	total    time.Duration
 	accepted map[int]int // number of connections by server
 }
 
@@ -34,36 +34,36 @@ func BenchmarkOneConnection(b *testing.B) {
 	alternate(b, sites, 0) // resolves neighbours and warms caches
 	for _, site := range sites {
 		for _, path := range site.paths {
-			path.taken = connections{accepted: map[int]int{}}
+			path.results = connections{accepted: map[int]int{}}
 		}
 	}
 	runtime.GC()
-	turns := 0
+	rounds := 0
 	for b.Loop() {
 		for range roundsPerIteration {
-			alternate(b, sites, turns)
-			turns++
+			alternate(b, sites, rounds)
+			rounds++
 		}
 	}
 	for number := range sites[0].paths {
 		for _, site := range sites {
-			site.record(b, number, turns*connectionsPerRound)
+			site.record(b, number, rounds*connectionsPerRound)
 		}
 	}
 	for number, smallest := range sites[0].paths {
 		largest := sites[len(sites)-1].paths[number]
-		b.ReportMetric(ratio(median(largest.taken.connects), median(smallest.taken.connects)), "x-smallest:"+smallest.metric)
+		b.ReportMetric(ratio(median(largest.results.connects), median(smallest.results.connects)), "x-smallest:"+smallest.metric)
 	}
 }
 
 // alternate makes some connections by every path in every site. Each round starts with another site and path, so that
 // no site always follows the same one.
-func alternate(b *testing.B, sites []*site, turn int) {
+func alternate(b *testing.B, sites []*site, round int) {
 	b.Helper()
 	for i := range sites {
-		site := sites[(turn+i)%len(sites)]
+		site := sites[(round+i)%len(sites)]
 		for j := range site.paths {
-			if err := site.dial(site.paths[(turn+j)%len(site.paths)]); err != nil {
+			if err := site.dial(site.paths[(round+j)%len(site.paths)]); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -74,13 +74,13 @@ func alternate(b *testing.B, sites []*site, turn int) {
 func (s *site) dial(path *path) error {
 	return s.dialler.pod.Do(func() error {
 		for range connectionsPerRound {
-			made, err := s.dialler.connect(path.next())
+			conn, err := s.dialler.connect(path.next())
 			if err != nil {
 				return err
 			}
-			path.taken.connects = append(path.taken.connects, made.connect)
-			path.taken.whole += made.whole
-			path.taken.accepted[made.server]++
+			path.results.connects = append(path.results.connects, conn.connect)
+			path.results.total += conn.total
+			path.results.accepted[conn.server]++
 		}
 		return nil
 	})
@@ -91,19 +91,19 @@ func (s *site) record(b *testing.B, number, want int) {
 	b.Helper()
 	path, floor := s.paths[number], s.paths[0]
 	accepted := 0
-	for _, connections := range path.taken.accepted {
+	for _, connections := range path.results.accepted {
 		accepted += connections
 	}
-	if accepted != want || len(path.taken.accepted) != s.size.endpoints {
+	if accepted != want || len(path.results.accepted) != s.size.endpoints {
 		b.Errorf("%s, %s: %d endpoints accepted %d connections, want %d to accept %d",
-			path.name, s.size, len(path.taken.accepted), accepted, s.size.endpoints, want)
+			path.name, s.size, len(path.results.accepted), accepted, s.size.endpoints, want)
 	}
-	row := connectRow{path: path.name, size: s.size, p50: median(path.taken.connects), floor: median(floor.taken.connects)}
-	row.perSecond = float64(accepted) / path.taken.whole.Seconds()
+	row := connectRow{path: path.name, size: s.size, p50: median(path.results.connects), floor: median(floor.results.connects)}
+	row.perSecond = float64(accepted) / path.results.total.Seconds()
 	row.fastestTenth, row.slowestTenth = row.p50, row.p50
-	for tenth := range slices.Chunk(path.taken.connects, len(path.taken.connects)/10) {
+	for tenth := range slices.Chunk(path.results.connects, len(path.results.connects)/10) {
 		row.fastestTenth, row.slowestTenth = min(row.fastestTenth, median(tenth)), max(row.slowestTenth, median(tenth))
 	}
-	row.p99 = percentile(slices.Sorted(slices.Values(path.taken.connects)), 99)
+	row.p99 = percentile(slices.Sorted(slices.Values(path.results.connects)), 99)
 	results.connects = append(results.connects, row)
 }

@@ -28,7 +28,7 @@ type path struct {
 	// targets are dialled in rotation, in an order that is scattered over the table.
 	targets []netip.AddrPort
 	dialled int
-	taken   connections
+	results connections
 }
 
 func (p *path) next() netip.AddrPort {
@@ -90,8 +90,8 @@ func (s *site) allPaths(servers []*fabric.Pod) []*path {
 	for _, server := range servers {
 		straight.add(server.IPv4, podPort)
 	}
-	everyType, exposed, balanced := s.size.all(serviceTypes...), s.size.all(nodePort, loadBalancer), s.size.all(loadBalancer)
-	some := spread(balanced, fewestExposed)
+	everyType, exposed, balanced := s.size.numbersOf(serviceTypes...), s.size.numbersOf(nodePort, loadBalancer), s.size.numbersOf(loadBalancer)
+	some := spread(balanced, minExposed)
 	return []*path{
 		straight,
 		newPath("ClusterIP, always the same", "one-ClusterIP").toClusterIPs(everyType[:1]),
@@ -105,7 +105,7 @@ func (s *site) allPaths(servers []*fabric.Pod) []*path {
 }
 
 func newPath(name, metric string) *path {
-	return &path{name: name, metric: metric, taken: connections{accepted: map[int]int{}}}
+	return &path{name: name, metric: metric, results: connections{accepted: map[int]int{}}}
 }
 
 func (p *path) toClusterIPs(numbers []int) *path {
@@ -115,9 +115,9 @@ func (p *path) toClusterIPs(numbers []int) *path {
 	return p
 }
 
-func (p *path) toNodePorts(on *machine, numbers []int) *path {
+func (p *path) toNodePorts(m *machine, numbers []int) *path {
 	for _, number := range numbers {
-		p.add(on.IPv4, nodePortOf(number))
+		p.add(m.IPv4, nodePortOf(number))
 	}
 	return p
 }

@@ -14,9 +14,9 @@ import (
 var results struct {
 	first    []firstSync
 	changes  []oneChange
-	beside   []besideRow
+	beside   []othersRow
 	connects []connectRow
-	steep    []steepRow
+	steep    []tenantRow
 	affinity []affinityRow
 	fair     []fairRow
 	bounded  []boundedRow
@@ -33,15 +33,15 @@ type firstSync struct {
 	elements int
 	sync     time.Duration
 	// floor is the time of one transaction with everything, parts the time of the first sync's transactions.
-	floor, parts time.Duration
-	// undisturbed is the ratio of the fastest sync to the fastest floor, which other load on the machine affects least.
-	undisturbed float64
-	peak        int64
+	floor, inBatches time.Duration
+	// fastestRatio is the ratio of the fastest sync to the fastest floor, which other load on the machine affects least.
+	fastestRatio float64
+	peak         int64
 }
 
 type oneChange struct {
 	event, cluster string
-	measured
+	samples
 }
 
 // connectRow has the times of connections over one path in one cluster. The tenths are tenths of the run in order of
@@ -71,7 +71,7 @@ func TestMain(m *testing.M) {
 		printConnects(w)
 	}
 	if len(results.steep) > 0 {
-		printSteep(w)
+		printTenants(w)
 	}
 	if len(results.affinity) > 0 {
 		printAffinity(w)
@@ -104,8 +104,8 @@ func printFirst(w io.Writer) {
 	fmt.Fprintln(w, "Services x endpoints\telements\tsync\tfloor\tsync/floor\tof the fastest\tin batches\telements/s\tfloor's\tpeak memory\t")
 	for _, row := range results.first {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t%d MiB\t\n", row.size, row.elements,
-			row.sync.Round(time.Millisecond), row.floor.Round(time.Millisecond), ratio(row.sync, row.floor), row.undisturbed,
-			row.parts.Round(time.Millisecond),
+			row.sync.Round(time.Millisecond), row.floor.Round(time.Millisecond), ratio(row.sync, row.floor), row.fastestRatio,
+			row.inBatches.Round(time.Millisecond),
 			float64(row.elements)/row.sync.Seconds(), float64(row.elements)/row.floor.Seconds(), row.peak>>20)
 	}
 	fmt.Fprintln(w)
@@ -122,22 +122,22 @@ func printChanges(w io.Writer) {
 }
 
 func printWithOthers(w io.Writer) {
-	fmt.Fprintf(w, "\nOne event in a small cluster, %s, alone and with other users' Services (medians)\n\n", changing)
+	fmt.Fprintf(w, "\nOne event in a small cluster, %s, alone and with other users' Services (medians)\n\n", changedSize)
 	fmt.Fprintln(w, "event\tothers\tsamples\talone\twith others\twith/alone\t")
 	for _, row := range results.beside {
-		alone, beside := median(row.alone), median(row.beside)
+		alone, beside := median(row.alone), median(row.withOthers)
 		fmt.Fprintf(w, "%s\t%d %s\t%d\t%s\t%s\t%.1f\t\n", row.event, row.count, row.others, len(row.alone),
 			alone.Round(time.Microsecond), beside.Round(time.Microsecond), ratio(beside, alone))
 	}
 	fmt.Fprintln(w)
 }
 
-func printSteep(w io.Writer) {
-	fmt.Fprintf(w, "\nOne tenant's worst load, next to %s Services: a ratio of 2 is linear, 4 quadratic\n\n", beside)
+func printTenants(w io.Writer) {
+	fmt.Fprintf(w, "\nOne tenant's worst load, next to %s Services: a ratio of 2 is linear, 4 quadratic\n\n", sharedCluster)
 	fmt.Fprintln(w, "objects\tstep\tonce\ttwice\ttwice/once\t")
 	for _, row := range results.steep {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t\n", row.name, row.step,
-			row.single.Round(10*time.Microsecond), row.twice.Round(10*time.Microsecond), ratio(row.twice, row.single))
+			row.single.Round(10*time.Microsecond), row.double.Round(10*time.Microsecond), ratio(row.double, row.single))
 	}
 	fmt.Fprintln(w)
 }
@@ -147,7 +147,7 @@ func printAffinity(w io.Writer) {
 	fmt.Fprintln(w, "step\twithout\twith\twith/without\t")
 	for _, row := range results.affinity {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t\n", row.step,
-			row.plain.Round(time.Microsecond), row.sticky.Round(time.Microsecond), ratio(row.sticky, row.plain))
+			row.without.Round(time.Microsecond), row.with.Round(time.Microsecond), ratio(row.with, row.without))
 	}
 	fmt.Fprintln(w)
 }
@@ -157,7 +157,7 @@ func printBusy(w io.Writer) {
 	fmt.Fprintln(w, "foreign ruleset\tsamples\tfirst sync p50\tmax\tto none\t")
 	for _, row := range results.busy {
 		p50 := median(row.restarts)
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1f\t\n", row.beside, len(row.restarts), p50.Round(time.Millisecond),
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1f\t\n", row.foreign, len(row.restarts), p50.Round(time.Millisecond),
 			slices.Max(row.restarts).Round(time.Millisecond), ratio(p50, median(results.busy[0].restarts)))
 	}
 	fmt.Fprintln(w)
@@ -178,13 +178,13 @@ func printBounded(w io.Writer) {
 	fmt.Fprintln(w, "\nafter the first sync\telements\tslot counts\theap\t")
 	for i, name := range []string{"keys", "with a bound"} {
 		state := results.boundedStates[i]
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d MiB\t\n", name, state.elements, state.rows, state.heap>>20)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d MiB\t\n", name, state.elements, state.slotChains, state.heap>>20)
 	}
 	fmt.Fprintln(w)
 }
 
 func printFair(w io.Writer) {
-	fmt.Fprintf(w, "\nLatency of changes of %s other Services while one tenant writes its worst load as fast as it can\n\n", beside)
+	fmt.Fprintf(w, "\nLatency of changes of %s other Services while one tenant writes its worst load as fast as it can\n\n", sharedCluster)
 	fmt.Fprintln(w, "objects\ttenant's changes\tothers' changes\tp50\tp99\tmax\t")
 	for _, row := range results.fair {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t\n", row.name, row.tenants, row.changes,

@@ -19,39 +19,39 @@ const (
 
 var serviceTypes = []serviceType{onlyClusterIP, nodePort, loadBalancer}
 
-// One in mixOf Services of a mix is a load balancer (5 %), and three have only a node port (15 %). A mix with fewer
+// One in mixSize Services of a mix is a load balancer (5 %), and three have only a node port (15 %). A mix with fewer
 // than eight load balancers starts with eight instead, because eight are dialled in a cluster of any size.
 const (
-	mixOf          = 20
-	nodePortsOf    = 3
-	exposedOf      = nodePortsOf + 1
+	mixSize        = 20
+	nodePortsInMix = 3
+	exposedInMix   = nodePortsInMix + 1
 	firstNodePort  = 30_000 // and up: 20 % of 44,125 Services do not fit into 30000-32767
 	firstCheckPort = 50_000 // of health checks
-	oneLocalOf     = 4      // one in four load balancers has externalTrafficPolicy: Local
+	oneLocalIn     = 4      // one in four load balancers has externalTrafficPolicy: Local
 	sourceRanges   = 3
-	fewestExposed  = 8
+	minExposed     = 8
 )
 
-// small reports whether a mix would have too few load balancers.
-func (s size) small() bool { return s.services < fewestExposed*mixOf }
+// isSmall reports whether a mix would have too few load balancers.
+func (s size) isSmall() bool { return s.services < minExposed*mixSize }
 
 func (s size) typeOf(number int) serviceType {
-	switch at := number % mixOf; {
-	case s.mix && s.small() && number < fewestExposed:
+	switch position := number % mixSize; {
+	case s.mix && s.isSmall() && number < minExposed:
 		return loadBalancer
-	case !s.mix || s.small() || at >= exposedOf:
+	case !s.mix || s.isSmall() || position >= exposedInMix:
 		return onlyClusterIP
-	case at < nodePortsOf:
+	case position < nodePortsInMix:
 		return nodePort
 	}
 	return loadBalancer
 }
 
-// all returns the numbers of all Services of the given types.
-func (s size) all(wanted ...serviceType) []int {
+// numbersOf returns the numbers of all Services of the given types.
+func (s size) numbersOf(types ...serviceType) []int {
 	var numbers []int
 	for number := range s.services {
-		if slices.Contains(wanted, s.typeOf(number)) {
+		if slices.Contains(types, s.typeOf(number)) {
 			numbers = append(numbers, number)
 		}
 	}
@@ -69,14 +69,14 @@ func spread(numbers []int, some int) []int {
 
 // ordinal returns the index of a load balancer among the load balancers.
 func (s size) ordinal(number int) int {
-	if s.small() {
+	if s.isSmall() {
 		return number
 	}
-	return number / mixOf
+	return number / mixSize
 }
 
 // isLocal reports whether a load balancer has externalTrafficPolicy: Local.
-func (s size) isLocal(number int) bool { return s.ordinal(number)%oneLocalOf == 0 }
+func (s size) isLocal(number int) bool { return s.ordinal(number)%oneLocalIn == 0 }
 
 // expose adds the frontends of its type to a Service, which already has a ClusterIP.
 func (s size) expose(service *model.Service, number int) {
@@ -97,7 +97,7 @@ func (s size) expose(service *model.Service, number int) {
 }
 
 func nodePortOf(number int) uint16 {
-	return firstNodePort + uint16(number/mixOf*exposedOf+number%mixOf)
+	return firstNodePort + uint16(number/mixSize*exposedInMix+number%mixSize)
 }
 
 func loadBalancerIP(number int) netip.Addr {

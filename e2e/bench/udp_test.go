@@ -40,33 +40,33 @@ func BenchmarkUDPChange(b *testing.B) {
 	for _, others := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("%d other flows", others), func(b *testing.B) {
 			machine := newMachine(b)
-			of := serviceindex.New(conntrackgc.StaleDialWindow)
-			p := machine.proxyOf(size.cluster().Merge(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}), of)
+			index := serviceindex.New(conntrackgc.StaleDialWindow)
+			p := machine.proxyOf(size.cluster().Merge(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}), index)
 			p.Apply(dnsEndpoints(size, 0))
 			sync(b, p)
 			entries := openEntries(b, machine)
 			for port := range others {
-				entries.begin(netip.AddrPortFrom(otherClient, uint16(1024+port)), otherServer, otherServer)
+				entries.add(netip.AddrPortFrom(otherClient, uint16(1024+port)), otherServer, otherServer)
 			}
 			runtime.GC()
-			var found, ended measured
+			var found, deleted samples
 			round := 0
 			for b.Loop() {
 				for range udpEvents {
 					round++
-					entries.begin(netip.AddrPortFrom(dnsClient, dnsPort), dnsIP, dnsEndpoint(round-1))
+					entries.add(netip.AddrPortFrom(dnsClient, dnsPort), dnsIP, dnsEndpoint(round-1))
 					found.measureOne(b, p, dnsEndpoints(size, round))
-					ended.measureFlows(b, machine, of)
+					deleted.measureFlows(b, machine, index)
 				}
 			}
 			if got := entries.count(); got != others {
 				b.Errorf("%d flows remain, want only the %d others", got, others)
 			}
-			b.ReportMetric(percentile(slices.Sorted(slices.Values(ended.times)), 50).Seconds()*1e6, "p50-µs")
+			b.ReportMetric(percentile(slices.Sorted(slices.Values(deleted.times)), 50).Seconds()*1e6, "p50-µs")
 			name := fmt.Sprintf("one endpoint of a UDP Service replaced, %d other flows", others)
 			for _, row := range []oneChange{
-				{event: name, cluster: size.String(), measured: found},
-				{event: "… until its flow is deleted", cluster: size.String(), measured: ended},
+				{event: name, cluster: size.String(), samples: found},
+				{event: "… until its flow is deleted", cluster: size.String(), samples: deleted},
 			} {
 				slices.Sort(row.times)
 				results.changes = append(results.changes, row)
@@ -75,7 +75,7 @@ func BenchmarkUDPChange(b *testing.B) {
 	}
 }
 
-func (m *measured) measureOne(b *testing.B, p *syncer.Proxy, change model.Change) {
+func (m *samples) measureOne(b *testing.B, p *syncer.Proxy, change model.Change) {
 	b.Helper()
 	started := time.Now()
 	p.Apply(change)
@@ -85,17 +85,17 @@ func (m *measured) measureOne(b *testing.B, p *syncer.Proxy, change model.Change
 }
 
 // measureFlows measures the deletion of the stale flow: the one whose endpoint was replaced.
-func (m *measured) measureFlows(b *testing.B, machine *machine, of *serviceindex.Index) {
+func (m *samples) measureFlows(b *testing.B, machine *machine, index *serviceindex.Index) {
 	b.Helper()
 	started := time.Now()
-	done, err := conntrackgc.NewReconciler(conntrack.NewDumpScheduler(machine.conn, nil), of, machine.routes.IsLocal).CleanOnce(b.Context())
+	done, err := conntrackgc.NewReconciler(conntrack.NewDumpScheduler(machine.conn, nil), index, machine.routes.IsLocal).CleanOnce(b.Context())
 	m.times = append(m.times, time.Since(started))
-	ended := 0
+	deleted := 0
 	for _, pass := range done.Flows {
-		ended += pass.Deleted
+		deleted += pass.Deleted
 	}
-	if err != nil || ended != 1 {
-		b.Fatalf("deleted %d flows, error %v, want the one whose endpoint was replaced", ended, err)
+	if err != nil || deleted != 1 {
+		b.Fatalf("deleted %d flows, error %v, want the one whose endpoint was replaced", deleted, err)
 	}
 }
 
@@ -109,13 +109,13 @@ func dnsService() *model.Service {
 
 // dnsEndpoints returns the endpoints after the given number of replacements.
 func dnsEndpoints(s size, round int) model.Change {
-	made := s.slice(0, s.endpoints)
-	made.Name, made.Service = dns, dns
-	made.Ports = []model.SlicePort{{Name: "dns", Protocol: model.UDP, Port: dnsPort}}
-	for i := range made.Endpoints {
-		made.Endpoints[i].Addr = dnsEndpoint(round + i)
+	slice := s.slice(0, s.endpoints)
+	slice.Name, slice.Service = dns, dns
+	slice.Ports = []model.SlicePort{{Name: "dns", Protocol: model.UDP, Port: dnsPort}}
+	for i := range slice.Endpoints {
+		slice.Endpoints[i].Addr = dnsEndpoint(round + i)
 	}
-	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{dns: made}}
+	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{dns: slice}}
 }
 
 func dnsEndpoint(number int) netip.Addr {
@@ -139,13 +139,13 @@ func openEntries(b *testing.B, m *machine) entries {
 	return opened
 }
 
-// begin adds the entry of a UDP flow, with a timeout as of an established one.
-func (f entries) begin(client netip.AddrPort, dialled, replySrc netip.Addr) {
-	f.b.Helper()
+// add adds the entry of a UDP flow, with a timeout as of an established one.
+func (e entries) add(client netip.AddrPort, dialled, replySrc netip.Addr) {
+	e.b.Helper()
 	to, back := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(replySrc, dnsPort)
 	flow := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 3600, Forward: tuple(client, to), Reverse: tuple(back, client)}
-	if err := f.handle.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
-		f.b.Fatalf("add a flow from %s to %s: %v", client, to, err)
+	if err := e.handle.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
+		e.b.Fatalf("add a flow from %s to %s: %v", client, to, err)
 	}
 }
 
@@ -156,11 +156,11 @@ func tuple(source, destination netip.AddrPort) netlink.IPTuple {
 	}
 }
 
-func (f entries) count() int {
-	f.b.Helper()
-	all, err := f.handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+func (e entries) count() int {
+	e.b.Helper()
+	all, err := e.handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
 	if err != nil {
-		f.b.Fatalf("list the flows: %v", err)
+		e.b.Fatalf("list the flows: %v", err)
 	}
 	return len(all)
 }

@@ -22,22 +22,22 @@ type testCase struct {
 func randomCases(count int) []testCase {
 	cases := make([]testCase, count)
 	for i := range cases {
-		cases[i] = chance{rand.New(rand.NewPCG(2086, uint64(i)))}.testCase()
+		cases[i] = caseGenerator{rand.New(rand.NewPCG(2086, uint64(i)))}.testCase()
 	}
 	return cases
 }
 
-// chance generates cases with few nodes, zones and addresses, so that they often coincide.
-type chance struct{ *rand.Rand }
+// caseGenerator generates cases with few nodes, zones and addresses, so that they often coincide.
+type caseGenerator struct{ *rand.Rand }
 
-func (c chance) oneIn(n int) bool { return c.IntN(n) == 0 }
+func (c caseGenerator) oneIn(n int) bool { return c.IntN(n) == 0 }
 
-func pick[T any](c chance, values ...T) T { return values[c.IntN(len(values))] }
+func pick[T any](c caseGenerator, values ...T) T { return values[c.IntN(len(values))] }
 
-func (c chance) nodeName() string { return fmt.Sprintf("node-%d", c.IntN(3)) }
-func (c chance) zone() string     { return fmt.Sprintf("zone-%d", c.IntN(3)) }
+func (c caseGenerator) nodeName() string { return fmt.Sprintf("node-%d", c.IntN(3)) }
+func (c caseGenerator) zone() string     { return fmt.Sprintf("zone-%d", c.IntN(3)) }
 
-func (c chance) testCase() testCase {
+func (c caseGenerator) testCase() testCase {
 	testCase := testCase{
 		Node:    c.nodeName(),
 		Labels:  map[string]string{corev1.LabelTopologyZone: c.zone()},
@@ -61,7 +61,7 @@ func (c chance) testCase() testCase {
 }
 
 // service returns a Service that is reachable in both families, so that each case has a result.
-func (c chance) service() *corev1.Service {
+func (c caseGenerator) service() *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 		Spec: corev1.ServiceSpec{
@@ -108,7 +108,7 @@ type kind struct {
 }
 
 // slice returns a slice, which usually belongs to the Service and has the family of kind.
-func (c chance) slice(number int, kind kind) *discoveryv1.EndpointSlice {
+func (c caseGenerator) slice(number int, kind kind) *discoveryv1.EndpointSlice {
 	dns := pick(c, corev1.ProtocolUDP, corev1.ProtocolUDP, corev1.ProtocolTCP)
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -141,7 +141,7 @@ func (c chance) slice(number int, kind kind) *discoveryv1.EndpointSlice {
 }
 
 // endpoint returns an endpoint with any conditions, whether they are consistent or not.
-func (c chance) endpoint(address string, kind kind) discoveryv1.Endpoint {
+func (c caseGenerator) endpoint(address string, kind kind) discoveryv1.Endpoint {
 	endpoint := discoveryv1.Endpoint{Addresses: []string{address}}
 	if !c.oneIn(8) {
 		endpoint.NodeName = new(c.nodeName())
@@ -179,16 +179,16 @@ func (c chance) endpoint(address string, kind kind) discoveryv1.Endpoint {
 
 // reuse adds terminating endpoints with the addresses of other endpoints, as when a pod gets the address of its
 // predecessor. If several endpoints with one address are not terminating, kube-proxy uses any of them.
-func (c chance) reuse(all []*discoveryv1.EndpointSlice) {
+func (c caseGenerator) reuse(all []*discoveryv1.EndpointSlice) {
 	for _, slice := range all {
 		for _, endpoint := range slice.Endpoints {
 			if terminates(endpoint) || !c.oneIn(8) {
 				continue
 			}
-			before := c.endpoint(endpoint.Addresses[0], kind{})
-			before.Conditions.Terminating = new(true)
+			predecessor := c.endpoint(endpoint.Addresses[0], kind{})
+			predecessor.Conditions.Terminating = new(true)
 			if other := all[c.IntN(len(all))]; other.AddressType == slice.AddressType {
-				other.Endpoints = append(other.Endpoints, before)
+				other.Endpoints = append(other.Endpoints, predecessor)
 			}
 		}
 	}

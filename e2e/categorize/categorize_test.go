@@ -42,27 +42,27 @@ func kubeProxy(t *testing.T, cases []testCase) []map[string]outcome {
 	t.Helper()
 	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Categorize)
 	must.Succeed(t, err)
-	var input, output, complaints bytes.Buffer
+	var input, output, stderr bytes.Buffer
 	encoder := json.NewEncoder(&input)
 	for _, testCase := range cases {
 		must.Succeed(t, encoder.Encode(testCase))
 	}
 	cmd := exec.CommandContext(t.Context(), programs.Path(binaries.Categorize, "categorize"))
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = &input, &output, &complaints
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = &input, &output, &stderr
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("categorize: %v\n%s", err, complaints.Bytes()[max(0, complaints.Len()-2000):])
+		t.Fatalf("categorize: %v\n%s", err, stderr.Bytes()[max(0, stderr.Len()-2000):])
 	}
 	decoder := json.NewDecoder(&output)
-	answers := make([]map[string]outcome, len(cases))
+	outcomes := make([]map[string]outcome, len(cases))
 	for i := range cases {
 		var ports map[string]categorized
 		must.Succeed(t, decoder.Decode(&ports))
-		answers[i] = map[string]outcome{}
+		outcomes[i] = map[string]outcome{}
 		for name, port := range ports {
-			answers[i][name] = port.outcome()
+			outcomes[i][name] = port.outcome()
 		}
 	}
-	return answers
+	return outcomes
 }
 
 // outcome interprets kube-proxy's result as its modes do: syncProxyRules in pkg/proxy/nftables/proxier.go of
@@ -81,11 +81,11 @@ func (c categorized) outcome() outcome {
 		}
 		return "reject"
 	}
-	read := outcome{Internal: serve(c.InternalLocal), Reachable: strings.Join(c.All, " ")}
+	result := outcome{Internal: serve(c.InternalLocal), Reachable: strings.Join(c.All, " ")}
 	if c.ExternallyAccessible {
-		read.External, read.ShortCircuit = serve(c.ExternalLocal), serve(false)
+		result.External, result.ShortCircuit = serve(c.ExternalLocal), serve(false)
 	}
-	return read
+	return result
 }
 
 // vicinity returns Vicinity's outcomes in the same form. Objects take the same path as in the proxy: they are
@@ -101,7 +101,7 @@ func vicinity(testCase testCase, reasons map[selection.Code]int) map[string]outc
 	cluster := model.NewCluster(testCase.Node)
 	cluster.Apply(change)
 
-	answers := map[string]outcome{}
+	outcomes := map[string]outcome{}
 	family := model.IPv4
 	if testCase.Family == corev1.IPv6Protocol {
 		family = model.IPv6
@@ -109,9 +109,9 @@ func vicinity(testCase testCase, reasons map[selection.Code]int) map[string]outc
 	name := model.ObjectName{Namespace: testCase.Service.Namespace, Name: testCase.Service.Name}
 	for _, decision := range selection.NewPlanner(cluster).Decide(name, []model.Family{family}) {
 		chosen := decision.Selection
-		read := outcome{Internal: served(chosen.ClusterIP())}
+		result := outcome{Internal: served(chosen.ClusterIP())}
 		if decision.Service.IsExternal(decision.Port, family) {
-			read.External, read.ShortCircuit = served(chosen.External()), served(chosen.ShortCircuit())
+			result.External, result.ShortCircuit = served(chosen.External()), served(chosen.ShortCircuit())
 		}
 		reachable := texts(chosen.Cluster)
 		reasons[chosen.Cluster.Reason.Code]++
@@ -120,10 +120,10 @@ func vicinity(testCase testCase, reasons map[selection.Code]int) map[string]outc
 			reasons[chosen.Local.Reason.Code]++
 		}
 		slices.Sort(reachable)
-		read.Reachable = strings.Join(slices.Compact(reachable), " ")
-		answers[decision.Port.Name] = read
+		result.Reachable = strings.Join(slices.Compact(reachable), " ")
+		outcomes[decision.Port.Name] = result
 	}
-	return answers
+	return outcomes
 }
 
 // apply adds an object to a change. An invalid object is missing, which shows in the outcome.
@@ -154,9 +154,9 @@ func texts(choice selection.Choice) []string {
 
 // difference is a port with two different outcomes.
 type difference struct {
-	testCase             testCase
-	port                 string
-	vicinity, kubeProxys outcome
+	testCase            testCase
+	port                string
+	vicinity, kubeProxy outcome
 }
 
 // String returns the objects as manifests, and both outcomes.
@@ -165,23 +165,23 @@ func (d difference) String() string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("port %q:\n vicinity:   %+v\n kube-proxy: %+v\n%s", d.port, d.vicinity, d.kubeProxys, manifest)
+	return fmt.Sprintf("port %q:\n vicinity:   %+v\n kube-proxy: %+v\n%s", d.port, d.vicinity, d.kubeProxy, manifest)
 }
 
 // compare returns the differences, and how many ports were compared. Vicinity gets the cases after seen has modified
 // them.
 func compare(
-	t *testing.T, cases []testCase, seen func(testCase) testCase, reasons map[selection.Code]int,
+	t *testing.T, cases []testCase, modify func(testCase) testCase, reasons map[selection.Code]int,
 ) (differences []difference, compared int) {
 	t.Helper()
-	for i, theirs := range kubeProxy(t, cases) {
-		ours := vicinity(seen(cases[i]), reasons)
-		if len(ours) != len(theirs) {
-			t.Fatalf("Vicinity serves %d ports, and kube-proxy %d:\n%s", len(ours), len(theirs), difference{testCase: cases[i]})
+	for i, expected := range kubeProxy(t, cases) {
+		actual := vicinity(modify(cases[i]), reasons)
+		if len(actual) != len(expected) {
+			t.Fatalf("Vicinity serves %d ports, and kube-proxy %d:\n%s", len(actual), len(expected), difference{testCase: cases[i]})
 		}
-		for name, want := range theirs {
+		for name, want := range expected {
 			compared++
-			if got, ok := ours[name]; !ok || got != want {
+			if got, ok := actual[name]; !ok || got != want {
 				differences = append(differences, difference{cases[i], name, got, want})
 			}
 		}
@@ -189,7 +189,7 @@ func compare(
 	return differences, compared
 }
 
-func TestChoicesAreThoseOfKubeProxy(t *testing.T) {
+func TestEndpointsAreThoseOfKubeProxy(t *testing.T) {
 	const count = 15_000
 	reasons := map[selection.Code]int{}
 	differences, compared := compare(t, randomCases(count), func(testCase testCase) testCase { return testCase }, reasons)
@@ -219,8 +219,8 @@ var everyReason = []selection.Code{
 	selection.NoEndpoints, selection.NoUsableEndpoints, selection.ClusterChoiceUnused,
 }
 
-// TestTheComparisonNotices hides each decisive property in turn from Vicinity, and expects differences.
-func TestTheComparisonNotices(t *testing.T) {
+// TestComparisonDetectsDifferences hides each decisive property in turn from Vicinity, and expects differences.
+func TestComparisonDetectsDifferences(t *testing.T) {
 	const count = 1_000
 	cases := randomCases(count)
 	for name, hide := range hidden {

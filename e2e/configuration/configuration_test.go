@@ -17,9 +17,9 @@ import (
 
 const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
-// odd are files with which kube-proxy starts, though it logs a warning or ignores a setting. wrong is Vicinity's error
+// unusualFiles are files with which kube-proxy starts, though it logs a warning or ignores a setting. wrong is Vicinity's error
 // for files that it rejects; empty means that it starts.
-var odd = map[string]struct{ text, wrong string }{
+var unusualFiles = map[string]struct{ text, wrong string }{
 	"metadata":                       {"metadata: {name: config}\n", ""},
 	"another mode's setting":         {"mode: ipvs\nipvs: {masqueradeAll: true}\n", ""},
 	"a section that is not indented": {"ipvs:\nstrictARP: true\n", ""},
@@ -44,7 +44,7 @@ var odd = map[string]struct{ text, wrong string }{
 	"a bridge name too long":         {"detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: abcdefghijklmnop}\n", "at most 15"},
 }
 
-func TestWhatKubeProxyStartsWithVicinityDoes(t *testing.T) {
+func TestConfigurationFilesAgainstKubeProxy(t *testing.T) {
 	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Kubernetes)
 	must.Succeed(t, err)
 	starts := func(t *testing.T, path string) bool {
@@ -70,14 +70,14 @@ func TestWhatKubeProxyStartsWithVicinityDoes(t *testing.T) {
 			}
 		})
 	}
-	for name, file := range odd {
+	for name, file := range unusualFiles {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "config.conf")
 			must.Succeed(t, os.WriteFile(path, []byte(header+file.text), 0o600))
 			_, err := config.Read(path, config.VicinityConfig{})
-			if refused := err != nil; !starts(t, path) || refused != (file.wrong != "") {
+			if rejected := err != nil; !starts(t, path) || rejected != (file.wrong != "") {
 				t.Errorf("kube-proxy does not start, or Vicinity's error is %v, want %q", err, file.wrong)
-			} else if refused && !strings.Contains(err.Error(), file.wrong) {
+			} else if rejected && !strings.Contains(err.Error(), file.wrong) {
 				t.Errorf("Vicinity's error is %v, want %q", err, file.wrong)
 			}
 		})

@@ -48,13 +48,13 @@ const (
 	perSecond, busierZone = 0.2, 4
 )
 
-// proxiesOf is the environment variable that makes the test program respond for all proxies. Its value is the number of
+// proxiesVariable is the environment variable that makes the test program respond for all proxies. Its value is the number of
 // Services that each node dials.
-const proxiesOf = "VICINITY_PROXIES_ASKED"
+const proxiesVariable = "VICINITY_PROXIES_ASKED"
 
 func TestMain(m *testing.M) {
-	if asked, is := os.LookupEnv(proxiesOf); is {
-		if err := serveForProxies(asked); err != nil {
+	if services, isSet := os.LookupEnv(proxiesVariable); isSet {
+		if err := serveForProxies(services); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -84,7 +84,7 @@ func serviceName(number int) (namespace, name string) {
 func BenchmarkFiveThousandProxies(b *testing.B) {
 	nodes := measuredNodes(b)
 	zones := make([]string, nodes)
-	c := &pretended{api: newSite(b)}
+	c := &fakeCluster{api: newSite(b)}
 	c.install(b, nil)
 	for number := range zones {
 		zones[number] = zoneOf(number)
@@ -100,7 +100,7 @@ func BenchmarkFiveThousandProxies(b *testing.B) {
 	} {
 		b.Run(each.name, func(b *testing.B) {
 			if each.isNew {
-				c.withdraw(b)
+				c.deleteAllDemand(b)
 			} else {
 				c.publishAll(b)
 			}
@@ -113,7 +113,7 @@ func BenchmarkFiveThousandProxies(b *testing.B) {
 }
 
 // fill writes Nodes, the proxies' endpoints and the Services concurrently.
-func (c *pretended) fill(b *testing.B, zones []string) {
+func (c *fakeCluster) fill(b *testing.B, zones []string) {
 	b.Helper()
 	config := rest.CopyConfig(c.api.AdminConfig())
 	config.QPS = -1
@@ -130,17 +130,17 @@ func (c *pretended) fill(b *testing.B, zones []string) {
 			objects.Annotated(policy.MaxLoadAnnotation, "120%"))
 		all = append(all, service)
 	}
-	many(b, len(all), func(number int) error { return writer.Create(b.Context(), all[number]) })
+	concurrently(b, len(all), func(number int) error { return writer.Create(b.Context(), all[number]) })
 }
 
-// many calls do count times, some of them concurrently.
-func many(b *testing.B, count int, do func(number int) error) {
+// concurrently calls do count times, some of them concurrently.
+func concurrently(b *testing.B, count int, do func(number int) error) {
 	b.Helper()
-	const atOnce = 16
+	const workers = 16
 	var working sync.WaitGroup
-	for worker := range atOnce {
+	for worker := range workers {
 		working.Go(func() {
-			for number := worker; number < count; number += atOnce {
+			for number := worker; number < count; number += workers {
 				if err := do(number); err != nil {
 					b.Error(err)
 					return
@@ -154,8 +154,8 @@ func many(b *testing.B, count int, do func(number int) error) {
 	}
 }
 
-// withdraw deletes all published demand.
-func (c *pretended) withdraw(b *testing.B) {
+// deleteAllDemand deletes all published demand.
+func (c *fakeCluster) deleteAllDemand(b *testing.B) {
 	b.Helper()
 	for number := range measuredServices / 10 {
 		namespace, _ := serviceName(10 * number)
@@ -164,9 +164,9 @@ func (c *pretended) withdraw(b *testing.B) {
 }
 
 // publishAll publishes the actual demand, as a previous leader would have.
-func (c *pretended) publishAll(b *testing.B) {
+func (c *fakeCluster) publishAll(b *testing.B) {
 	b.Helper()
-	c.withdraw(b)
+	c.deleteAllDemand(b)
 	var services corev1.ServiceList
 	reader, err := client.New(c.api.AdminConfig(), client.Options{})
 	must.Succeed(b, err)
@@ -175,14 +175,14 @@ func (c *pretended) publishAll(b *testing.B) {
 	config.QPS = -1
 	writer, err := client.New(config, client.Options{Scheme: c.client.Scheme()})
 	must.Succeed(b, err)
-	many(b, len(services.Items), func(number int) error {
+	concurrently(b, len(services.Items), func(number int) error {
 		service := &services.Items[number]
 		if service.Annotations[policy.DemandSourceAnnotation] == "" {
 			return nil
 		}
-		const part = servicedemand.PPM / (2 + busierZone)
+		const share = servicedemand.PPM / (2 + busierZone)
 		object := demandOf(service.Namespace, service.Name, nil)
-		object.Zones = []servicedemand.Zone{{Zone: "a", DemandPPM: part}, {Zone: "b", DemandPPM: busierZone * part}, {Zone: "c", DemandPPM: part}}
+		object.Zones = []servicedemand.Zone{{Zone: "a", DemandPPM: share}, {Zone: "b", DemandPPM: busierZone * share}, {Zone: "c", DemandPPM: share}}
 		object.Labels = map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"}
 		object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}}
 		return writer.Create(b.Context(), object)
@@ -190,34 +190,34 @@ func (c *pretended) publishAll(b *testing.B) {
 }
 
 // measure runs a leader for some rounds.
-func (c *pretended) measure(b *testing.B, port uint16, nodes int) {
+func (c *fakeCluster) measure(b *testing.B, port uint16, nodes int) {
 	b.Helper()
 	var bytes received.Bytes
 	defer c.countWatch(b, &bytes)()
 	c.port = port
 	r := c.start(b, "one", func(o *demand.Options) { o.Every = 0 })
 	defer r.end()
-	wait.Within(b, 10*time.Minute, "the first round", func() bool { _, ended := r.last(); return ended >= 1 })
-	cpu, began, first, writes := processor(b), time.Now(), bytes.Load(), total(r.reportedOf())
+	wait.Within(b, 10*time.Minute, "the first round", func() bool { _, ended := r.lastRound(); return ended >= 1 })
+	cpu, began, first, writes := cpuTime(b), time.Now(), bytes.Load(), total(r.reportedWrites())
 	wait.Within(b, 20*time.Minute, "more rounds", func() bool {
 		time.Sleep(10 * time.Millisecond)
-		_, ended := r.last()
+		_, ended := r.lastRound()
 		return ended >= 1+rounds
 	})
 	took := time.Since(began)
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	b.ReportMetric(100*(processor(b)-cpu).Seconds()/took.Seconds(), "%-of-a-core")
+	b.ReportMetric(100*(cpuTime(b)-cpu).Seconds()/took.Seconds(), "%-of-a-core")
 	b.ReportMetric(float64(memory.HeapInuse)/1e6, "MB-heap")
 	runtime.GC()
 	runtime.ReadMemStats(&memory)
 	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "MB-live")
 	b.ReportMetric(float64(nodes*rounds)/took.Seconds(), "pulls/s")
 	b.ReportMetric(float64(bytes.Load()-first)/took.Hours()/1e6, "MB/h-by-proxy")
-	b.ReportMetric(float64(total(r.reportedOf())-writes)/took.Minutes(), "writes/min")
+	b.ReportMetric(float64(total(r.reportedWrites())-writes)/took.Minutes(), "writes/min")
 	b.ReportMetric(float64(r.waiting().Changes), "waiting")
 	b.ReportMetric(0, "ns/op")
-	if round, _ := r.last(); round.Reporting != nodes || len(round.Decided) != measuredServices {
+	if round, _ := r.lastRound(); round.Reporting != nodes || len(round.Decided) != measuredServices {
 		b.Errorf("%d of %d nodes report, %d Services decided", round.Reporting, nodes, len(round.Decided))
 	}
 	if failed := r.failures(); failed > 0 {
@@ -233,15 +233,15 @@ func total(counts map[string]int) (sum int) {
 }
 
 // countWatch watches ServiceDemands as a proxy does, and counts the received bytes.
-func (c *pretended) countWatch(b *testing.B, bytes *received.Bytes) (stop func()) {
+func (c *fakeCluster) countWatch(b *testing.B, bytes *received.Bytes) (stop func()) {
 	b.Helper()
-	follower, err := client.NewWithWatch(bytes.Of(c.api.AdminConfig()), client.Options{Scheme: c.client.Scheme()})
+	follower, err := client.NewWithWatch(bytes.Wrap(c.api.AdminConfig()), client.Options{Scheme: c.client.Scheme()})
 	must.Succeed(b, err)
 	var list servicedemand.List
 	must.Succeed(b, follower.List(b.Context(), &list))
 	ctx, cancel := context.WithCancel(b.Context())
-	from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
-	events, err := follower.Watch(ctx, &servicedemand.List{}, from)
+	options := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
+	events, err := follower.Watch(ctx, &servicedemand.List{}, options)
 	must.Succeed(b, err)
 	ended := make(chan struct{})
 	go func() {
@@ -259,8 +259,8 @@ func (c *pretended) countWatch(b *testing.B, bytes *received.Bytes) (stop func()
 	}
 }
 
-// processor returns the CPU time of this process.
-func processor(b *testing.B) time.Duration {
+// cpuTime returns the CPU time of this process.
+func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
 	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
@@ -268,10 +268,10 @@ func processor(b *testing.B) time.Duration {
 }
 
 // startProxies starts the process that responds for all proxies, and returns its port.
-func startProxies(b *testing.B, asked int) uint16 {
+func startProxies(b *testing.B, services int) uint16 {
 	b.Helper()
 	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", proxiesOf, asked))
+	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", proxiesVariable, services))
 	command.Stderr = os.Stderr
 	input, err := command.StdinPipe()
 	must.Succeed(b, err)
@@ -290,8 +290,8 @@ func startProxies(b *testing.B, asked int) uint16 {
 }
 
 // serveForProxies prints its port, and serves until standard input ends.
-func serveForProxies(asked string) error {
-	count, err := strconv.Atoi(asked)
+func serveForProxies(services string) error {
+	count, err := strconv.Atoi(services)
 	if err != nil {
 		return err
 	}
@@ -318,31 +318,31 @@ type proxies struct {
 }
 
 // ServeHTTP responds for the proxy at the dialled address.
-func (c *proxies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *proxies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	local := netip.MustParseAddrPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()).Addr().Unmap().As4()
 	number, now := int(local[2])<<8|int(local[3]), time.Now()
-	c.mutex.Lock()
-	last, was := c.pulledAt[number]
-	c.pulledAt[number] = now
-	c.mutex.Unlock()
+	p.mutex.Lock()
+	last, pulledBefore := p.pulledAt[number]
+	p.pulledAt[number] = now
+	p.mutex.Unlock()
 	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{}}
-	if was && r.URL.Query().Get(demandapi.After) != "" {
-		page.Took = now.Sub(last)
+	if pulledBefore && r.URL.Query().Get(demandapi.CursorParam) != "" {
+		page.Duration = now.Sub(last)
 		rate := perSecond
 		if zoneOf(number) == "b" {
 			rate *= busierZone
 		}
-		apart := measuredServices / c.pulls
-		for service := number / 3 % apart; service < measuredServices; service += apart {
+		stride := measuredServices / p.pulls
+		for service := number / 3 % stride; service < measuredServices; service += stride {
 			namespace, name := serviceName(service)
-			page.Counts[namespace+"/"+name] = byChance(rate * page.Took.Seconds())
+			page.Counts[namespace+"/"+name] = randomCount(rate * page.Duration.Seconds())
 		}
 	}
 	_, _ = w.Write(page.Text())
 }
 
-// byChance returns a random number of connections with the given mean: for more than a few, as good as a Poisson
+// randomCount returns a random number of connections with the given mean: for more than a few, as good as a Poisson
 // distribution.
-func byChance(mean float64) uint64 {
+func randomCount(mean float64) uint64 {
 	return uint64(max(0, math.Round(mean+math.Sqrt(mean)*rand.NormFloat64()))) //nolint:gosec // no secret
 }

@@ -39,12 +39,12 @@ const (
 	system  = "vicinity-system"
 	account = "vicinity-demand-reader"
 	port    = 10449
-	// often is the interval between pulls.
-	often = time.Second
+	// pullInterval is the interval between pulls.
+	pullInterval = time.Second
 )
 
-// town is three zones with equally many nodes, an endpoint on each node, and an API server on a separate host.
-type town struct {
+// testCluster is three zones with equally many nodes, an endpoint on each node, and an API server on a separate host.
+type testCluster struct {
 	api     *site.Site
 	client  client.Client // for ServiceDemands
 	control *fabric.Host
@@ -54,17 +54,17 @@ type town struct {
 	web     netip.AddrPort // the Service shop/web, which has a load bound
 }
 
-func newTown(t *testing.T) *town {
+func newTestCluster(t *testing.T) *testCluster {
 	t.Helper()
-	return newTownOf(t, "", "node-a", "node-b", "node-c")
+	return newTestClusterOf(t, "", "node-a", "node-b", "node-c")
 }
 
-// newTownOf returns a town with the named nodes, each in the zone of the letter after the first hyphen, and a Service
+// newTestClusterOf returns a town with the named nodes, each in the zone of the letter after the first hyphen, and a Service
 // with the given clients; none if clients is empty.
-func newTownOf(t *testing.T, clients string, names ...string) *town {
+func newTestClusterOf(t *testing.T, clients string, names ...string) *testCluster {
 	t.Helper()
 	network := fabrictest.New(t)
-	c := &town{}
+	c := &testCluster{}
 	for _, name := range names {
 		node, err := network.AddNode(name)
 		must.Succeed(t, err)
@@ -90,7 +90,7 @@ func newTownOf(t *testing.T, clients string, names ...string) *town {
 }
 
 // startProxy starts the proxy of a node, and waits until its rules are in the kernel.
-func (c *town) startProxy(t *testing.T, node int) {
+func (c *testCluster) startProxy(t *testing.T, node int) {
 	t.Helper()
 	kubeconfig := site.Kubeconfig(t, c.api.Account(t, "kube-system", "vicinity-proxy"))
 	c.proxies[node] = site.Start(t, c.nodes[node].Namespace, exec.Command(site.Program(t, "proxy"), "run", "--kubeconfig", kubeconfig,
@@ -103,7 +103,7 @@ func (c *town) startProxy(t *testing.T, node int) {
 const metricsAddress = "127.0.0.1:10249"
 
 // write writes Nodes, a Service with a load bound, its endpoints, and the endpoints of the proxies.
-func (c *town) write(t *testing.T, clients string) {
+func (c *testCluster) write(t *testing.T, clients string) {
 	t.Helper()
 	web := objects.Slice("shop", "web-1", "web")
 	proxies := objects.Slice("kube-system", "vicinity-proxy-1", "vicinity-proxy")
@@ -141,7 +141,7 @@ type replica struct {
 	writes   *sent.Writes
 	reported map[string]int
 	failed   int
-	waits    demand.Backlog
+	backlog  demand.Backlog
 }
 
 func (r *replica) Measured(round demand.Round) {
@@ -165,7 +165,7 @@ func (r *replica) MeasureFailed() {
 func (r *replica) Queued(waiting demand.Backlog) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.waits = waiting
+	r.backlog = waiting
 }
 
 func (r *replica) Published(operation string) {
@@ -174,8 +174,8 @@ func (r *replica) Published(operation string) {
 	r.reported[operation]++
 }
 
-// reportedOf returns the numbers of created, updated and deleted objects that were reported to the observer.
-func (r *replica) reportedOf() map[string]int {
+// reportedWrites returns the numbers of created, updated and deleted objects that were reported to the observer.
+func (r *replica) reportedWrites() map[string]int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return maps.Clone(r.reported)
@@ -185,7 +185,7 @@ func (r *replica) reportedOf() map[string]int {
 func (r *replica) waiting() demand.Backlog {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.waits
+	return r.backlog
 }
 
 // failures returns the number of reported failures.
@@ -195,8 +195,8 @@ func (r *replica) failures() int {
 	return r.failed
 }
 
-// last returns the last round, and the number of rounds.
-func (r *replica) last() (round demand.Round, rounds int) {
+// lastRound returns the last round, and the number of rounds.
+func (r *replica) lastRound() (round demand.Round, rounds int) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if len(r.rounds) > 0 {
@@ -206,17 +206,17 @@ func (r *replica) last() (round demand.Round, rounds int) {
 }
 
 // start starts a replica with the permissions of the webhook's account.
-func (c *town) start(t *testing.T, identity string, tellAfter time.Duration) *replica {
+func (c *testCluster) start(t *testing.T, identity string, minSkewDuration time.Duration) *replica {
 	t.Helper()
 	dial := site.Client(c.control.Namespace).Transport.(*http.Transport).DialContext
 	return startReplica(t, c.api, identity, demand.Options{
-		Puller: demand.NewPuller(port, dial), Every: often, MinSkewDuration: tellAfter,
+		Puller: demand.NewPuller(port, dial), Every: pullInterval, MinSkewDuration: minSkewDuration,
 	})
 }
 
 // dial connects from pods to the Service repeatedly until the test ends; each contains the number of connections of
 // each pod in a round.
-func (c *town) dial(t *testing.T, each ...int) {
+func (c *testCluster) dial(t *testing.T, each ...int) {
 	t.Helper()
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -244,7 +244,7 @@ func (c *town) dial(t *testing.T, each ...int) {
 }
 
 // events returns the notes of the demand skew Events on the Service.
-func (c *town) events(t *testing.T) []string {
+func (c *testCluster) events(t *testing.T) []string {
 	t.Helper()
 	list, err := c.api.Admin.EventsV1().Events("shop").List(t.Context(), metav1.ListOptions{})
 	must.Succeed(t, err)
@@ -257,55 +257,55 @@ func (c *town) events(t *testing.T) []string {
 	return notes
 }
 
-// TestWhereDemandIsNotAsAssumed has 22 connections, 20 of them from one of three zones. One replica detects the skew
+// TestDemandSkewEvent has 22 connections, 20 of them from one of three zones. One replica detects the skew
 // and creates one Event. The other one takes over when the first ends. When a proxy ends, its node counts like its
 // zone.
-func TestWhereDemandIsNotAsAssumed(t *testing.T) {
-	c := newTown(t)
-	const tellAfter = 2 * time.Second
-	one := c.start(t, "one", tellAfter)
+func TestDemandSkewEvent(t *testing.T) {
+	c := newTestCluster(t)
+	const minSkewDuration = 2 * time.Second
+	one := c.start(t, "one", minSkewDuration)
 	wait.Until(t, "the first replica leads", func() bool { return one.log.Has("elected") })
-	two := c.start(t, "two", tellAfter)
+	two := c.start(t, "two", minSkewDuration)
 	c.dial(t, 1, 20, 1)
 	wait.Until(t, "one Event on the Service", func() bool { return len(c.events(t)) == 1 })
 	if note := c.events(t)[0]; !strings.HasPrefix(note, "Clients in zone zone-b make ") || !strings.Contains(note, "planned for 33 %") {
 		t.Errorf("unexpected note of the Event: %s", note)
 	}
-	expectOff(t, one)
-	if _, rounds := two.last(); rounds > 0 {
+	expectSkew(t, one)
+	if _, rounds := two.lastRound(); rounds > 0 {
 		t.Errorf("both replicas pull: the second one did %d rounds", rounds)
 	}
 
 	one.end()
 	wait.Until(t, "the other replica detects the skew", func() bool {
-		round, _ := two.last()
+		round, _ := two.lastRound()
 		return round.Reporting == 3 && round.Services["shop/web"].MaxSkew > 2
 	})
-	expectOff(t, two)
+	expectSkew(t, two)
 	must.Succeed(t, c.proxies[2].Stop(wait.Timeout))
 	two.log.WaitFor(t, "some proxies do not answer")
-	expectOff(t, two)
-	if _, rounds := one.last(); one.ended != 1 {
+	expectSkew(t, two)
+	if _, rounds := one.lastRound(); one.ended != 1 {
 		t.Errorf("the first replica ended %d times, after %d rounds", one.ended, rounds)
 	}
 }
 
-// expectOff checks the skew of zone-b: it makes 20 of 22 connections, and the prior adds 30 connections in equal
+// expectSkew checks the skew of zone-b: it makes 20 of 22 connections, and the prior adds 30 connections in equal
 // shares.
-func expectOff(t *testing.T, r *replica) {
+func expectSkew(t *testing.T, r *replica) {
 	t.Helper()
-	round, _ := r.last()
+	round, _ := r.lastRound()
 	report := round.Services["shop/web"]
 	if report.MostSkewedZone != "zone-b" || report.MaxSkew < 2 || report.MaxSkew > 20./22*3 || len(round.Services) != 1 {
 		t.Errorf("skew %.3f in %q, want 2 to %.3f in zone-b; parts %v, %d Services", report.MaxSkew, report.MostSkewedZone, 20./22*3,
-			report.Parts, len(round.Services))
+			report.Shares, len(round.Services))
 	}
 }
 
-// TestTheTokenIsGoodForOnePage checks the permissions of the token, because proxies see it, and so does any program in
+// TestTokenPermitsOnlyDemandPage checks the permissions of the token, because proxies see it, and so does any program in
 // their place. The webhook's own account may create the token but not read the page.
-func TestTheTokenIsGoodForOnePage(t *testing.T) {
-	c := newTown(t)
+func TestTokenPermitsOnlyDemandPage(t *testing.T) {
+	c := newTestCluster(t)
 	reader := c.api.Account(t, system, account).BearerToken
 	webhook := c.api.Account(t, system, "vicinity-webhook").BearerToken
 	client := site.Client(c.control.Namespace)
@@ -349,21 +349,21 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 	} {
 		arguments := append([]string{"auth", "can-i", "--as", "system:serviceaccount:" + system + ":vicinity-webhook", "-n", system},
 			strings.Fields(verb)...)
-		said, _ := c.api.TryKubectl(t.Context(), arguments...) // kubectl also fails if the result is no
-		if got, _, _ := strings.Cut(strings.TrimSpace(said), "\n"); got != want {
-			t.Errorf("the webhook may %s: %q, want %q", verb, said, want)
+		output, _ := c.api.TryKubectl(t.Context(), arguments...) // kubectl also fails if the result is no
+		if got, _, _ := strings.Cut(strings.TrimSpace(output), "\n"); got != want {
+			t.Errorf("the webhook may %s: %q, want %q", verb, output, want)
 		}
 	}
 	rules := c.api.Kubectl(t, "auth", "can-i", "--list", "--as", "system:serviceaccount:"+system+":"+account)
 	for line := range strings.Lines(rules) {
-		if strings.Contains(line, "/demand") != strings.HasSuffix(strings.TrimSpace(line), "[get]") && !isEverybodys(line) {
+		if strings.Contains(line, "/demand") != strings.HasSuffix(strings.TrimSpace(line), "[get]") && !isCommonPermission(line) {
 			t.Errorf("the account may also: %s", line)
 		}
 	}
 }
 
-// isEverybodys reports whether every account has the permission.
-func isEverybodys(line string) bool {
+// isCommonPermission reports whether every account has the permission.
+func isCommonPermission(line string) bool {
 	for _, common := range []string{
 		"Resources", "selfsubject", "/api", "/healthz", "/livez", "/readyz", "/openapi", "/openid", "/version", "/.well-known",
 	} {

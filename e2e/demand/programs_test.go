@@ -22,14 +22,14 @@ import (
 
 // deployed is the webhook's Deployment with the component, before any of its pods runs.
 type deployed struct {
-	town       *town
+	cluster    *testCluster
 	container  corev1.Container
 	config     *volume.Volume
 	kubeconfig string
 }
 
 // deploy applies the webhook's manifests with the component.
-func (c *town) deploy(t *testing.T) *deployed {
+func (c *testCluster) deploy(t *testing.T) *deployed {
 	t.Helper()
 	const name, kustomization = "vicinity-webhook", "resources: [%[1]s]\ncomponents: [%[1]s/components/demand]\n"
 	manifests, err := filepath.Abs("../../manifests/webhook")
@@ -47,7 +47,7 @@ func (c *town) deploy(t *testing.T) *deployed {
 	for name, text := range config.Data {
 		files[name] = []byte(text)
 	}
-	d := &deployed{town: c, container: deployment.Spec.Template.Spec.Containers[0], config: volume.New(t)}
+	d := &deployed{cluster: c, container: deployment.Spec.Template.Spec.Containers[0], config: volume.New(t)}
 	d.config.Write(t, files)
 	d.kubeconfig = site.Kubeconfig(t, c.api.Account(t, system, name))
 	return d
@@ -56,22 +56,22 @@ func (c *town) deploy(t *testing.T) *deployed {
 // start starts the program in its own pod, whose name is its host name.
 func (d *deployed) start(t *testing.T, name string) *site.Process {
 	t.Helper()
-	pod, err := d.town.nodes[0].AddPod(name)
+	pod, err := d.cluster.nodes[0].AddPod(name)
 	must.Succeed(t, err)
-	place := strings.NewReplacer("$(POD_NAMESPACE)", system, "/etc/vicinity/", d.config.Dir+"/")
+	replacer := strings.NewReplacer("$(POD_NAMESPACE)", system, "/etc/vicinity/", d.config.Dir+"/")
 	command := exec.Command("unshare", "--uts", "sh", "-c", `hostname "$0"; exec "$@"`, name, site.Program(t, "webhook"))
 	for _, argument := range d.container.Args {
-		command.Args = append(command.Args, place.Replace(argument))
+		command.Args = append(command.Args, replacer.Replace(argument))
 	}
 	command.Args = append(command.Args, "--kubeconfig", d.kubeconfig)
 	return site.Start(t, pod.Namespace, command)
 }
 
-// TestALeaderThatWasStoppedLeadsNoMore stops the leader's process for longer than its term, and another replica is
+// TestStoppedLeaderWritesNothing stops the leader's process for longer than its term, and another replica is
 // elected. The first process then continues in the middle of a round, and must not write anything.
-func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
+func TestStoppedLeaderWritesNothing(t *testing.T) {
 	const elected, ended = "measuring demand: elected", "measuring demand: no longer the leader"
-	d := newTownOf(t, "measured", "node-a", "node-b", "node-c").deploy(t)
+	d := newTestClusterOf(t, "measured", "node-a", "node-b", "node-c").deploy(t)
 	stopped := d.start(t, "stopped")
 	stopped.Log.WaitFor(t, elected)
 	must.Succeed(t, stopped.Signal(syscall.SIGSTOP)) // it pulls from the second proxy some seconds after the first one
@@ -79,7 +79,7 @@ func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 	other.Log.WaitFor(t, elected)
 	must.Succeed(t, stopped.Signal(syscall.SIGCONT))
 	stopped.Log.WaitFor(t, ended)
-	leases := d.town.api.Admin.CoordinationV1().Leases(system)
+	leases := d.cluster.api.Admin.CoordinationV1().Leases(system)
 	lease, err := leases.Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
 	if err == nil && *lease.Spec.HolderIdentity != "other" || err != nil && !apierrors.IsNotFound(err) {
 		t.Errorf("the former leader has written the Lease %s: %+v, %v", servicedemand.LeaseName, lease.Spec, err)
@@ -90,20 +90,20 @@ func TestALeaderThatWasStoppedLeadsNoMore(t *testing.T) {
 	}
 
 	// The API server stops. Each replica logs that once.
-	d.town.api.KillAPIServer()
-	const away, back = "failed to access the election Lease", "access to the election Lease recovered"
+	d.cluster.api.KillAPIServer()
+	const lost, recovered = "failed to access the election Lease", "access to the election Lease recovered"
 	replicas := []*site.Process{stopped, other}
 	for _, replica := range replicas {
-		replica.Log.WaitFor(t, away)
+		replica.Log.WaitFor(t, lost)
 	}
 	other.Log.WaitFor(t, ended)
-	must.Succeed(t, d.town.api.StartAPIServer(t.Context()))
+	must.Succeed(t, d.cluster.api.StartAPIServer(t.Context()))
 	for _, replica := range replicas {
-		replica.Log.WaitFor(t, back)
+		replica.Log.WaitFor(t, recovered)
 	}
 	wait.Until(t, "one of them leads again", func() bool { return stopped.Log.Count(elected)+other.Log.Count(elected) == 3 })
 	for _, replica := range replicas {
-		if lines := replica.Log.Lines(away); len(lines) > 2 { // one for reads, and one for writes
+		if lines := replica.Log.Lines(lost); len(lines) > 2 { // one for reads, and one for writes
 			t.Errorf("%d log lines about the unusable Lease, want at most 2: %q", len(lines), lines)
 		}
 	}

@@ -33,9 +33,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// pretended is a cluster of nodes with one server on loopback in place of their proxies: node number n is at
+// fakeCluster is a cluster of nodes with one server on loopback in place of their proxies: node number n is at
 // 127.64.0.n. An API server rejects loopback addresses of endpoints, so there it is 10.64.0.n.
-type pretended struct {
+type fakeCluster struct {
 	api    *site.Site
 	client client.Client
 	port   uint16
@@ -45,8 +45,8 @@ type pretended struct {
 	pulledAt map[string]time.Time          // last pull by node
 }
 
-// at returns the address of a node at the API server.
-func at(number int) netip.Addr {
+// nodeAddr returns the address of a node at the API server.
+func nodeAddr(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 64, byte(number >> 8), byte(number)})
 }
 
@@ -58,16 +58,16 @@ func nodeAt(addr netip.Addr) string {
 
 func nodeName(number int) string { return fmt.Sprintf("node-%04d", number) }
 
-// onLoopback dials the server that stands for the proxies.
-func onLoopback(ctx context.Context, network, address string) (net.Conn, error) {
+// dialLoopback dials the server that stands for the proxies.
+func dialLoopback(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, strings.Replace(address, "10.", "127.", 1))
 }
 
-// installPretended starts an API server with the objects of the component, writes Nodes in the given zones, and starts
+// newFakeCluster starts an API server with the objects of the component, writes Nodes in the given zones, and starts
 // their proxies.
-func installPretended(t testing.TB, zones ...string) *pretended {
+func newFakeCluster(t testing.TB, zones ...string) *fakeCluster {
 	t.Helper()
-	c := &pretended{api: newSite(t), demand: map[string]map[string]float64{}, pulledAt: map[string]time.Time{}}
+	c := &fakeCluster{api: newSite(t), demand: map[string]map[string]float64{}, pulledAt: map[string]time.Time{}}
 	c.install(t, zones)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(c.serve))
 	must.Succeed(t, server.Listener.Close())
@@ -83,7 +83,7 @@ func installPretended(t testing.TB, zones ...string) *pretended {
 }
 
 // install applies the component, and writes Nodes and the endpoints of their proxies.
-func (c *pretended) install(t testing.TB, zones []string) {
+func (c *fakeCluster) install(t testing.TB, zones []string) {
 	t.Helper()
 	c.client = installComponent(t, c.api)
 	c.api.Create(t, nodesAndSlices(zones)...)
@@ -100,9 +100,9 @@ func installComponent(t testing.TB, api *site.Site) client.Client {
 	must.Succeed(t, err)
 	scheme := runtime.NewScheme()
 	must.Succeed(t, servicedemand.AddToScheme(scheme))
-	ours, err := client.New(api.AdminConfig(), client.Options{Scheme: scheme})
+	demandClient, err := client.New(api.AdminConfig(), client.Options{Scheme: scheme})
 	must.Succeed(t, err)
-	return ours
+	return demandClient
 }
 
 func newSite(t testing.TB) *site.Site {
@@ -124,7 +124,7 @@ func nodesAndSlices(zones []string) []client.Object {
 		if slice == nil {
 			slice = objects.Slice("kube-system", fmt.Sprint("vicinity-proxy-", number), "vicinity-proxy")
 		}
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{at(number).String()}, NodeName: new(node.Name)})
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{nodeAddr(number).String()}, NodeName: new(node.Name)})
 		if len(slice.Endpoints) == perSlice || number == len(zones)-1 {
 			all = append(all, slice)
 			slice = nil
@@ -134,7 +134,7 @@ func nodesAndSlices(zones []string) []client.Object {
 }
 
 // serve responds with the demand page of the proxy at the dialled address.
-func (c *pretended) serve(w http.ResponseWriter, r *http.Request) {
+func (c *fakeCluster) serve(w http.ResponseWriter, r *http.Request) {
 	local, err := netip.ParseAddrPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -143,16 +143,16 @@ func (c *pretended) serve(w http.ResponseWriter, r *http.Request) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	node, now := nodeAt(local.Addr()), time.Now()
-	asks, answers := c.demand[node]
-	if !answers {
+	rates, isKnown := c.demand[node]
+	if !isKnown {
 		http.Error(w, "no such proxy", http.StatusServiceUnavailable)
 		return
 	}
 	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{}}
-	if last, was := c.pulledAt[node]; was && r.URL.Query().Get(demandapi.After) != "" {
-		page.Took = now.Sub(last)
-		for service, rate := range asks {
-			page.Counts[service] = uint64(rate * page.Took.Seconds())
+	if last, pulledBefore := c.pulledAt[node]; pulledBefore && r.URL.Query().Get(demandapi.CursorParam) != "" {
+		page.Duration = now.Sub(last)
+		for service, rate := range rates {
+			page.Counts[service] = uint64(rate * page.Duration.Seconds())
 		}
 	}
 	c.pulledAt[node] = now
@@ -161,7 +161,7 @@ func (c *pretended) serve(w http.ResponseWriter, r *http.Request) {
 
 // setDemand sets the connections per second of nodes to a Service, starting with the first node. Other nodes do not
 // respond.
-func (c *pretended) setDemand(service string, rates ...float64) {
+func (c *fakeCluster) setDemand(service string, rates ...float64) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for number, rate := range rates {
@@ -173,9 +173,9 @@ func (c *pretended) setDemand(service string, rates ...float64) {
 }
 
 // start starts a replica with the permissions of the webhook's account.
-func (c *pretended) start(t testing.TB, identity string, edits ...func(*demand.Options)) *replica {
+func (c *fakeCluster) start(t testing.TB, identity string, edits ...func(*demand.Options)) *replica {
 	t.Helper()
-	options := demand.Options{Puller: demand.NewPuller(c.port, onLoopback), Every: often}
+	options := demand.Options{Puller: demand.NewPuller(c.port, dialLoopback), Every: pullInterval}
 	for _, edit := range edits {
 		edit(&options)
 	}
@@ -185,7 +185,7 @@ func (c *pretended) start(t testing.TB, identity string, edits ...func(*demand.O
 // startReplica starts a replica with the permissions of the webhook's account.
 func startReplica(t testing.TB, api *site.Site, identity string, options demand.Options) *replica {
 	t.Helper()
-	r := &replica{log: logs.New(t, identity), writes: sent.Of("servicedemands"), reported: map[string]int{}}
+	r := &replica{log: logs.New(t, identity), writes: sent.NewCounter("servicedemands"), reported: map[string]int{}}
 	options.Namespace, options.Identity, options.Account = system, identity, account
 	options.Proxies = types.NamespacedName{Namespace: "kube-system", Name: "vicinity-proxy"}
 	options.Log, options.Observer = slog.New(slog.NewTextHandler(r.log, nil)), r
@@ -194,7 +194,7 @@ func startReplica(t testing.TB, api *site.Site, identity string, options demand.
 	config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- demand.Run(ctx, r.writes.By(config), options) }()
+	go func() { ended <- demand.Run(ctx, r.writes.Wrap(config), options) }()
 	r.end = sync.OnceFunc(func() {
 		cancel()
 		must.Succeed(t, <-ended)
@@ -217,7 +217,7 @@ func withDemand(list string) (changes []func(*corev1.Service)) {
 }
 
 // service creates a Service with a load bound and the demand of withDemand.
-func (c *pretended) service(t testing.TB, namespace, name, clients string) *corev1.Service {
+func (c *fakeCluster) service(t testing.TB, namespace, name, clients string) *corev1.Service {
 	t.Helper()
 	changes := []func(*corev1.Service){
 		objects.Annotated(policy.TopologyKeysAnnotation, corev1.LabelHostname+","+corev1.LabelTopologyZone+",*"),
@@ -229,7 +229,7 @@ func (c *pretended) service(t testing.TB, namespace, name, clients string) *core
 }
 
 // object returns the ServiceDemand of a Service in shop; nil if there is none.
-func (c *pretended) object(t testing.TB, name string) *servicedemand.ServiceDemand {
+func (c *fakeCluster) object(t testing.TB, name string) *servicedemand.ServiceDemand {
 	t.Helper()
 	return objectOf(t, c.client, name)
 }
@@ -248,7 +248,7 @@ func objectOf(t testing.TB, from client.Reader, name string) *servicedemand.Serv
 }
 
 // waitFor waits until isRight accepts the ServiceDemand of shop/web.
-func (c *pretended) waitFor(t testing.TB, isRight func(*servicedemand.ServiceDemand) bool) *servicedemand.ServiceDemand {
+func (c *fakeCluster) waitFor(t testing.TB, isRight func(*servicedemand.ServiceDemand) bool) *servicedemand.ServiceDemand {
 	t.Helper()
 	var object *servicedemand.ServiceDemand
 	wait.Until(t, "the ServiceDemand shop/web", func() bool {

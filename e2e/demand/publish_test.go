@@ -24,18 +24,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// townOfEight returns three nodes in each of two zones, and two nodes without a zone.
-func townOfEight(t *testing.T) *pretended {
+// newFakeClusterOfEight returns three nodes in each of two zones, and two nodes without a zone.
+func newFakeClusterOfEight(t *testing.T) *fakeCluster {
 	t.Helper()
-	c := installPretended(t, "a", "a", "a", "b", "b", "b", "", "")
+	c := newFakeCluster(t, "a", "a", "a", "b", "b", "b", "", "")
 	c.api.Create(t, objects.Namespace("shop", nil, nil))
 	return c
 }
 
-// TestDemandIsPublishedWhereItsOwnerRequestsIt checks that demand is created, not changed by a successor, updated, and
+// TestDemandIsPublishedOnRequest checks that demand is created, not changed by a successor, updated, and
 // deleted.
-func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
-	c := townOfEight(t)
+func TestDemandIsPublishedOnRequest(t *testing.T) {
+	c := newFakeClusterOfEight(t)
 	web := c.service(t, "shop", "web", "ingress/nginx, measured")
 	c.service(t, "shop", "assumed", "")
 	c.service(t, "shop", "named", "ingress/nginx")
@@ -55,8 +55,8 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 		t.Errorf("zones: %+v", first.Zones)
 	}
 	row := strings.Fields(strings.Split(c.api.Kubectl(t, "get", "servicedemands", "--namespace", "shop"), "\n")[1])
-	asks := fmt.Sprintf(`{"demandPPM":%d,"zone":"a"}`, zoneDemand(first, "a"))
-	if len(row) != 6 || row[0] != "web" || row[2] != "8" || !strings.Contains(row[5], asks) {
+	wantZone := fmt.Sprintf(`{"demandPPM":%d,"zone":"a"}`, zoneDemand(first, "a"))
+	if len(row) != 6 || row[0] != "web" || row[2] != "8" || !strings.Contains(row[5], wantZone) {
 		t.Errorf("kubectl get prints %q", row)
 	}
 	holder := func() string {
@@ -72,8 +72,8 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 	one.end()
 	wait.Equal(t, "the holder of the Lease", "two", holder)
 	before := c.object(t, "web").ResourceVersion
-	_, began := two.last()
-	wait.Until(t, "ten more rounds", func() bool { _, rounds := two.last(); return rounds >= began+10 })
+	_, began := two.lastRound()
+	wait.Until(t, "ten more rounds", func() bool { _, rounds := two.lastRound(); return rounds >= began+10 })
 	if after := c.object(t, "web").ResourceVersion; after != before || two.writes.All() != "map[]" {
 		t.Errorf("the successor wrote %s: version %s after %s", two.writes.All(), after, before)
 	}
@@ -85,7 +85,7 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 			t.Errorf("demand of %s is published: %+v", name, object)
 		}
 	}
-	if round, _ := two.last(); len(round.Services) != 1 {
+	if round, _ := two.lastRound(); len(round.Services) != 1 {
 		t.Errorf("%d Services are compared with the default demand, want 1", len(round.Services))
 	}
 
@@ -98,7 +98,7 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 	wait.Until(t, "the deletion of demand without a Service", func() bool { return c.object(t, "web") == nil })
 	// The observer is notified only after the response.
 	wait.Until(t, "the successor reports one creation, updates, and two deletions", func() bool {
-		got := two.reportedOf()
+		got := two.reportedWrites()
 		return got["create"] == 1 && got["delete"] == 2 && got["update"] > 0
 	})
 	if one.failures()+two.failures() > 0 {
@@ -106,10 +106,10 @@ func TestDemandIsPublishedWhereItsOwnerRequestsIt(t *testing.T) {
 	}
 }
 
-// TestOneRejectionStopsNobody checks that an object in a terminating Namespace is rejected, an object of another author
+// TestRejectionDoesNotStopOtherWrites checks that an object in a terminating Namespace is rejected, an object of another author
 // stays, and all others are written.
-func TestOneRejectionStopsNobody(t *testing.T) {
-	c := townOfEight(t)
+func TestRejectionDoesNotStopOtherWrites(t *testing.T) {
+	c := newFakeClusterOfEight(t)
 	c.api.Create(t, objects.Namespace("ending", nil, nil))
 	c.service(t, "ending", "web", "measured")
 	c.api.Kubectl(t, "delete", "namespace", "ending", "--wait=false") // this API server never ends it
@@ -124,8 +124,8 @@ func TestOneRejectionStopsNobody(t *testing.T) {
 	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool { return zoneDemand(d, "b") > 700_000 })
 	r.log.WaitFor(t, "object=ending/web")
 	r.log.WaitFor(t, "object=shop/foreign")
-	_, began := r.last()
-	wait.Until(t, "five more rounds", func() bool { _, rounds := r.last(); return rounds >= began+5 })
+	_, began := r.lastRound()
+	wait.Until(t, "five more rounds", func() bool { _, rounds := r.lastRound(); return rounds >= began+5 })
 	if after := c.object(t, "foreign"); after.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("the object of another author changed: %+v", after)
 	}
@@ -134,16 +134,16 @@ func TestOneRejectionStopsNobody(t *testing.T) {
 	}
 }
 
-// TestTheLeaseIsRenewedWhileNineOfTenNodesReport covers the quorum: below it, published demand expires in an hour.
-func TestTheLeaseIsRenewedWhileNineOfTenNodesReport(t *testing.T) {
-	c := townOfEight(t)
+// TestLeaseIsRenewedWhile90PercentReport covers the quorum: below it, published demand expires in an hour.
+func TestLeaseIsRenewedWhile90PercentReport(t *testing.T) {
+	c := newFakeClusterOfEight(t)
 	c.service(t, "shop", "web", "")
 	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100) // the last node does not respond
 	r := c.start(t, "one", func(o *demand.Options) { o.MeasuredByDefault = true })
 	c.waitFor(t, func(d *servicedemand.ServiceDemand) bool {
 		return zoneDemand(d, "b") > 700_000 && d.NodesReporting == 7 && d.NodesTotal == 8
 	})
-	wait.Until(t, "ten rounds", func() bool { _, rounds := r.last(); return rounds >= 10 })
+	wait.Until(t, "ten rounds", func() bool { _, rounds := r.lastRound(); return rounds >= 10 })
 	lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("a Lease although only 7 of 8 nodes report: %+v, %v", lease, err)
@@ -158,15 +158,15 @@ func TestTheLeaseIsRenewedWhileNineOfTenNodesReport(t *testing.T) {
 // demandOf returns a ServiceDemand with the given zones.
 func demandOf(namespace, name string, zones map[string]uint32) *servicedemand.ServiceDemand {
 	d := &servicedemand.ServiceDemand{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, ObservedAt: metav1.Now()}
-	for zone, asks := range zones {
-		d.Zones = append(d.Zones, servicedemand.Zone{Zone: zone, DemandPPM: asks})
+	for zone, ppm := range zones {
+		d.Zones = append(d.Zones, servicedemand.Zone{Zone: zone, DemandPPM: ppm})
 	}
 	return d
 }
 
-// TestTheSchemaRejectsWhatCannotBe checks invalid objects of any author.
-func TestTheSchemaRejectsWhatCannotBe(t *testing.T) {
-	c := townOfEight(t)
+// TestSchemaRejectsInvalidObjects checks invalid objects of any author.
+func TestSchemaRejectsInvalidObjects(t *testing.T) {
+	c := newFakeClusterOfEight(t)
 	zones := func(count int) map[string]uint32 {
 		zones := map[string]uint32{}
 		for number := range count {
@@ -196,10 +196,10 @@ func TestTheSchemaRejectsWhatCannotBe(t *testing.T) {
 	}
 }
 
-// TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites checks that nothing is pruned, because proxies of that version
+// TestSchemaKeepsFieldsOfAnotherVersion checks that nothing is pruned, because proxies of that version
 // read it during an update.
-func TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites(t *testing.T) {
-	c := townOfEight(t)
+func TestSchemaKeepsFieldsOfAnotherVersion(t *testing.T) {
+	c := newFakeClusterOfEight(t)
 	other := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": "shop", "name": "web"}, "nodesHeard": int64(7), "since": "2026-11-27T08:00:00Z",
 		"zones": []any{map[string]any{"zone": "a", "asks": int64(1_000_000)}},
@@ -224,26 +224,26 @@ func TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites(t *testing.T) {
 	}
 }
 
-// TestNobodyElseMayWriteDemand covers proxies and the owner of a Namespace.
-func TestNobodyElseMayWriteDemand(t *testing.T) {
-	c := townOfEight(t)
+// TestOnlyWebhookMayWriteDemand covers proxies and the owner of a Namespace.
+func TestOnlyWebhookMayWriteDemand(t *testing.T) {
+	c := newFakeClusterOfEight(t)
 	scheme := runtime.NewScheme()
 	must.Succeed(t, servicedemand.AddToScheme(scheme))
 	tenant := c.api.User(t, "tenant", rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{rbacv1.VerbAll},
 	})
 	got := map[string]bool{}
-	for who, config := range map[string]*rest.Config{
+	for user, config := range map[string]*rest.Config{
 		"the webhook": c.api.Account(t, system, "vicinity-webhook"), "a tenant": tenant,
 		"a proxy": c.api.Account(t, "kube-system", "vicinity-proxy"), "the account of the token": c.api.Account(t, system, account),
 	} {
-		as, err := client.New(config, client.Options{Scheme: scheme})
+		userClient, err := client.New(config, client.Options{Scheme: scheme})
 		must.Succeed(t, err)
-		err = as.Create(t.Context(), demandOf("shop", "web", map[string]uint32{"a": 1_000_000}), client.DryRunAll)
+		err = userClient.Create(t.Context(), demandOf("shop", "web", map[string]uint32{"a": 1_000_000}), client.DryRunAll)
 		if err != nil && !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v", who, err)
+			t.Errorf("%s: %v", user, err)
 		}
-		got[who] = err == nil
+		got[user] = err == nil
 	}
 	want := map[string]bool{"the webhook": true, "a tenant": false, "a proxy": false, "the account of the token": false}
 	if !maps.Equal(want, got) {

@@ -36,67 +36,67 @@ func (t traffic) since(before traffic) traffic {
 
 // playBytes is the last act: the proxies' counts of traffic between zones without and with the annotation. It returns
 // the result and the mistakes.
-func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []string, err error) {
+func (s *setup) playBytes(ctx context.Context, p *page) (result string, mistakes []string, err error) {
 	p.headline("7. The owner sets the zone key, and no byte leaves its zone")
 	p.print("  The proxies run with --traffic-accounting=totals: they count the bytes of connections, also between zones, without " +
 		"additional rules in")
 	p.print("  the kernel. First the Service has no annotation. Then its owner adds")
 	p.print("  vicinity.dev/topology-keys: %q", topologyKeys)
-	anywhere, failures, err := s.countBytes(ctx, "", func(location) []location { return s.locations })
+	without, failures, err := s.countBytes(ctx, "", func(location) []location { return s.locations })
 	if err != nil {
 		return "", nil, err
 	}
-	near, failuresToo, err := s.countBytes(ctx, topologyKeys, func(from location) []location { return s.expected(from.zone, "") })
+	with, moreFailures, err := s.countBytes(ctx, topologyKeys, func(from location) []location { return s.expected(from.zone, "") })
 	if err != nil {
 		return "", nil, err
 	}
 	all := bytesConnections * len(s.locations)
 	p.print("\n  /metrics of all proxies for %d connections without the annotation and %d with it, including headers:\n", all, all)
 	p.print("  %s", p.ink(dim, fmt.Sprintf("%-24s%12s%18s", "", "bytes moved", "to other zones")))
-	p.print("  %-24s%12.0f%s", "without an annotation", anywhere.bytes, p.ink(red, fmt.Sprintf("%18.0f", anywhere.crossing)))
-	p.print("  %-24s%12.0f%s", "with it", near.bytes, p.ink(green, fmt.Sprintf("%18.0f", near.crossing)))
-	for _, err := range append(failures, failuresToo...) {
-		wrong = append(wrong, fmt.Sprintf("act 7. a connection failed: %v", err))
+	p.print("  %-24s%12.0f%s", "without an annotation", without.bytes, p.ink(red, fmt.Sprintf("%18.0f", without.crossing)))
+	p.print("  %-24s%12.0f%s", "with it", with.bytes, p.ink(green, fmt.Sprintf("%18.0f", with.crossing)))
+	for _, err := range append(failures, moreFailures...) {
+		mistakes = append(mistakes, fmt.Sprintf("act 7. a connection failed: %v", err))
 	}
-	for _, sentence := range bytesMistakes(anywhere, near) {
-		wrong = append(wrong, "act 7. "+sentence)
+	for _, sentence := range bytesMistakes(without, with) {
+		mistakes = append(mistakes, "act 7. "+sentence)
 	}
-	shown = fmt.Sprintf("Of %.0f bytes %.0f %% went to other zones without the annotation, "+
+	result = fmt.Sprintf("Of %.0f bytes %.0f %% went to other zones without the annotation, "+
 		"and none of %.0f with it.",
-		anywhere.bytes, 100*anywhere.crossing/anywhere.bytes, near.bytes)
-	return shown, wrong, nil
+		without.bytes, 100*without.crossing/without.bytes, with.bytes)
+	return result, mistakes, nil
 }
 
 // bytesMistakes returns, as sentences, the counts that contradict the annotation.
-func bytesMistakes(anywhere, near traffic) []string {
+func bytesMistakes(without, with traffic) []string {
 	var found []string
 	want := 1 - 1/float64(len(zoneLetters))
-	noise := deviations * math.Sqrt(want*(1-want)/anywhere.connections)
-	if got := anywhere.crossing / anywhere.bytes; anywhere.bytes == 0 {
+	noise := deviations * math.Sqrt(want*(1-want)/without.connections)
+	if got := without.crossing / without.bytes; without.bytes == 0 {
 		found = append(found, "without an annotation the proxies counted no bytes")
 	} else if math.Abs(got-want) > noise {
 		found = append(found, fmt.Sprintf("without an annotation %.0f %% of the bytes went to other zones, want %.0f %%",
 			100*got, 100*want))
 	}
-	if near.crossing > 0 || near.bytes == 0 {
-		found = append(found, fmt.Sprintf("with the annotation %.0f of %.0f bytes went to other zones", near.crossing, near.bytes))
+	if with.crossing > 0 || with.bytes == 0 {
+		found = append(found, fmt.Sprintf("with the annotation %.0f of %.0f bytes went to other zones", with.crossing, with.bytes))
 	}
 	return found
 }
 
 // countBytes writes the Service with some topology keys, waits until all connections go to the expected web pods, and
 // makes more connections. It returns the proxies' counts of those and the failures.
-func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from location) []location) (traffic, []error, error) {
+func (s *setup) countBytes(ctx context.Context, keys string, expected func(from location) []location) (traffic, []error, error) {
 	if err := s.writeServiceWith(keys, unbounded); err != nil {
 		return traffic{}, nil, err
 	}
 	load := loadTopology{clients: s.locations, webs: s.locations}
 	for _, from := range s.locations {
-		if err := load.dialUntilAll(ctx, from, wanted(from)); err != nil {
+		if err := load.dialUntilAll(ctx, from, expected(from)); err != nil {
 			return traffic{}, nil, err
 		}
 	}
-	before, err := s.settle(ctx)
+	before, err := s.waitForCounts(ctx)
 	if err != nil {
 		return traffic{}, nil, err
 	}
@@ -105,44 +105,44 @@ func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from lo
 		_, failures := load.dial(ctx, from, bytesConnections, frontends)
 		failed = append(failed, failures...)
 	}
-	after, err := s.settle(ctx)
+	after, err := s.waitForCounts(ctx)
 	return after.since(before), failed, err
 }
 
-// settle deletes all conntrack entries, which the kernel would delete two minutes after their ends, and waits until the
+// waitForCounts deletes all conntrack entries, which the kernel would delete two minutes after their ends, and waits until the
 // proxies have counted them.
-func (s *stage) settle(ctx context.Context) (traffic, error) {
+func (s *setup) waitForCounts(ctx context.Context) (traffic, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	counted, err := s.traffic(ctx)
-	wanted := counted.connections
+	expected := counted.connections
 	for err == nil {
 		time.Sleep(lastPackets)
-		forgotten := 0
+		deleted := 0
 		for _, location := range s.locations {
-			here, err := forget(ctx, location)
+			count, err := deleteEntries(ctx, location)
 			if err != nil {
 				return traffic{}, fmt.Errorf("delete conntrack entries on %s: %w", location.node.Name, err)
 			}
-			forgotten += here
+			deleted += count
 		}
-		wanted += float64(forgotten)
+		expected += float64(deleted)
 		counted, err = s.traffic(ctx)
 		switch {
 		case err != nil:
-		case forgotten == 0 && counted.connections >= wanted:
+		case deleted == 0 && counted.connections >= expected:
 			return counted, nil
 		case ctx.Err() != nil:
-			err = fmt.Errorf("%.0f connections ended, but after %s the proxies have counted %.0f", wanted, countTimeout, counted.connections)
+			err = fmt.Errorf("%.0f connections ended, but after %s the proxies have counted %.0f", expected, countTimeout, counted.connections)
 		}
 	}
 	return traffic{}, err
 }
 
-// forget deletes all conntrack entries of connections to the Service on a node, and returns the number of replied ones.
-func forget(ctx context.Context, on location) (answered int, err error) {
+// deleteEntries deletes all conntrack entries of connections to the Service on a node, and returns the number of replied ones.
+func deleteEntries(ctx context.Context, at location) (replied int, err error) {
 	var table *conntrack.Conn
-	if err := on.node.Do(func() (err error) { table, err = conntrack.Dial(); return err }); err != nil {
+	if err := at.node.Do(func() (err error) { table, err = conntrack.Dial(); return err }); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, table.Close()) }()
@@ -155,13 +155,13 @@ func forget(ctx context.Context, on location) (answered int, err error) {
 	for i := range entries {
 		deleted, err := table.Delete(&entries[i])
 		if err != nil {
-			return answered, err
+			return replied, err
 		}
 		if deleted && entries[i].Status&conntrack.SeenReply != 0 && isFrontend(entries[i].OrigDst()) {
-			answered++
+			replied++
 		}
 	}
-	return answered, nil
+	return replied, nil
 }
 
 func isFrontend(dialled netip.AddrPort) bool {
@@ -169,7 +169,7 @@ func isFrontend(dialled netip.AddrPort) bool {
 }
 
 // traffic returns the sum of all proxies' counts.
-func (s *stage) traffic(ctx context.Context) (sum traffic, err error) {
+func (s *setup) traffic(ctx context.Context) (sum traffic, err error) {
 	for _, proxy := range s.proxies {
 		text, err := proxy.page(ctx, metricsAddress, "/metrics")
 		if err != nil {
@@ -190,8 +190,8 @@ func (s *stage) traffic(ctx context.Context) (sum traffic, err error) {
 // sumOfSeries returns the sum of a counter's series with a label value, or of all series if name is empty.
 func sumOfSeries(family *dto.MetricFamily, name, value string) (sum float64) {
 	for _, series := range family.GetMetric() {
-		isMeant := func(label *dto.LabelPair) bool { return label.GetName() == name && label.GetValue() == value }
-		if name == "" || slices.ContainsFunc(series.GetLabel(), isMeant) {
+		matches := func(label *dto.LabelPair) bool { return label.GetName() == name && label.GetValue() == value }
+		if name == "" || slices.ContainsFunc(series.GetLabel(), matches) {
 			sum += series.GetCounter().GetValue()
 		}
 	}

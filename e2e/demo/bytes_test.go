@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-func TestBytesThatCrossZonesAreMistakes(t *testing.T) {
+func TestBytesMistakes(t *testing.T) {
 	for name, test := range map[string]struct {
 		anywhere, near traffic
 		mistakes       int

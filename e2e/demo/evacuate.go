@@ -19,52 +19,52 @@ var evacuation = act{
 }
 
 // playEvacuation is the fifth act. It returns the result and the mistakes.
-func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wrong []string, err error) {
+func (s *setup) playEvacuation(ctx context.Context, p *page) (result string, mistakes []string, err error) {
 	p.headline(evacuation.headline)
 	if err := s.restore(ctx); err != nil {
 		return "", nil, err
 	}
 	p.print("  The web pods are as in act 1, and every client keeps connecting. Both nodes of zone-b get the label")
 	p.print("  vicinity.dev/evacuate: \"true\". Their pods keep running, but get no new connections while others can serve.")
-	open, err := s.open()
+	open, err := s.openConnections()
 	defer func() { err = errors.Join(err, open.close()) }()
 	if err != nil {
 		return "", nil, err
 	}
-	clients := s.keepBusy(ctx)
-	away, explained, err := s.evacuate(ctx, evacuation)
+	clients := s.startClients(ctx)
+	during, explained, err := s.applyEvacuation(ctx, evacuation)
 	if err != nil {
 		clients.end()
 		return "", nil, err
 	}
-	over := act{headline: evacuation.headline, changed: evacuation.evacuated}
-	home, _, err := s.evacuate(ctx, over)
+	after := act{headline: evacuation.headline, changed: evacuation.evacuated}
+	restored, _, err := s.applyEvacuation(ctx, after)
 	made, failures := clients.end()
 	moved := open.moved()
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return "", nil, err
 	}
 
-	away.printDuration(p, evacuation, "label was")
+	during.printDuration(p, evacuation, "label was")
 	p.print("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
-	view := s.table(evacuation, away.rows)
+	view := s.table(evacuation, during.rows)
 	view.print(p)
 	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // the comparison has shown that IPv6 is the same
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
-	if home.late == nil {
-		p.print("\n  The label is removed. All connections of %s stay there again after %s.", over.changed, short(home.took.all))
+	if restored.convergenceErr == nil {
+		p.print("\n  The label is removed. All connections of %s stay there again after %s.", after.changed, short(restored.took.all))
 	}
-	wrong = append(wrongIn(evacuation, away, view), wrongIn(over, home, s.table(over, home.rows))...)
+	mistakes = append(mistakesOf(evacuation, during, view), mistakesOf(after, restored, s.table(after, restored.rows))...)
 	for _, sentence := range append(failures, moved...) {
-		wrong = append(wrong, "act 5. "+sentence)
+		mistakes = append(mistakes, "act 5. "+sentence)
 	}
-	shown = fmt.Sprintf("A zone was evacuated and restored: none of %d new connections failed, "+
+	result = fmt.Sprintf("A zone was evacuated and restored: none of %d new connections failed, "+
 		"and %d open ones kept their endpoints.", made, len(open))
-	return shown, wrong, nil
+	return result, mistakes, nil
 }
 
 // restore restores the first act's web pods, without a bound, and waits until all proxies have them.
-func (s *stage) restore(ctx context.Context) error {
+func (s *setup) restore(ctx context.Context) error {
 	_, err := s.writeEndpoints(s.locations)
 	if err := errors.Join(err, s.writeService(unbounded)); err != nil {
 		return err
@@ -79,19 +79,19 @@ func (s *stage) restore(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// evacuate writes the labels of the act, and observes the result.
-func (s *stage) evacuate(ctx context.Context, act act) (seen observation, explained string, err error) {
+// applyEvacuation writes the labels of the act, and observes the result.
+func (s *setup) applyEvacuation(ctx context.Context, act act) (observed observation, explained string, err error) {
 	written, err := s.writeNodes(act.evacuated)
 	if err != nil {
 		return observation{}, "", err
 	}
-	seen = s.observe(ctx, act, written)
+	observed = s.observe(ctx, act, written)
 	explained, err = s.explain(ctx, explainedNode)
-	return seen, explained, errors.Join(err, ctx.Err())
+	return observed, explained, errors.Join(err, ctx.Err())
 }
 
-// busy are clients that keep connecting until they are stopped.
-type busy struct {
+// busyClients are clients that keep connecting until they are stopped.
+type busyClients struct {
 	ended      chan struct{}
 	connecting sync.WaitGroup
 
@@ -100,12 +100,12 @@ type busy struct {
 	failures []string
 }
 
-// keepBusy connects from every client, alternating between the families.
-func (s *stage) keepBusy(ctx context.Context) *busy {
-	b := &busy{ended: make(chan struct{})}
+// startClients connects from every client, alternating between the families.
+func (s *setup) startClients(ctx context.Context) *busyClients {
+	b := &busyClients{ended: make(chan struct{})}
 	for _, from := range s.locations {
 		b.connecting.Go(func() {
-			for i := 0; b.goesOn(ctx); i++ {
+			for i := 0; b.shouldContinue(ctx); i++ {
 				_, err := connect(from, frontendOf(i), s.locations)
 				b.record(from, err)
 			}
@@ -114,8 +114,8 @@ func (s *stage) keepBusy(ctx context.Context) *busy {
 	return b
 }
 
-// goesOn waits a moment, to leave CPU time to the proxies, and reports whether the clients should continue.
-func (b *busy) goesOn(ctx context.Context) bool {
+// shouldContinue waits a moment, to leave CPU time to the proxies, and reports whether the clients should continue.
+func (b *busyClients) shouldContinue(ctx context.Context) bool {
 	select {
 	case <-b.ended:
 		return false
@@ -126,7 +126,7 @@ func (b *busy) goesOn(ctx context.Context) bool {
 	}
 }
 
-func (b *busy) record(from location, err error) {
+func (b *busyClients) record(from location, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made++
@@ -136,7 +136,7 @@ func (b *busy) record(from location, err error) {
 }
 
 // end stops the clients, and returns the number of attempted connections and, as sentences, the failures.
-func (b *busy) end() (made int, failures []string) {
+func (b *busyClients) end() (made int, failures []string) {
 	close(b.ended)
 	b.connecting.Wait()
 	return b.made, b.failures
@@ -144,15 +144,15 @@ func (b *busy) end() (made int, failures []string) {
 
 // openConnection is an open connection and the web pod that responded first.
 type openConnection struct {
-	*fabric.Conversation
+	*fabric.Connection
 	from location
 	web  string
 }
 
 type openConnections []openConnection
 
-// open opens a connection from every client over each family.
-func (s *stage) open() (openConnections, error) {
+// openConnections opens a connection from every client over each family.
+func (s *setup) openConnections() (openConnections, error) {
 	var all openConnections
 	for _, from := range s.locations {
 		for _, to := range frontends {

@@ -37,8 +37,8 @@ type share struct {
 }
 
 // explain runs `proxy explain` for the Service on one node.
-func (s *stage) explain(ctx context.Context, node string, more ...string) (string, error) {
-	args := append([]string{"explain", serviceName, "--manifests", s.manifests, "--node", node}, more...)
+func (s *setup) explain(ctx context.Context, node string, flags ...string) (string, error) {
+	args := append([]string{"explain", serviceName, "--manifests", s.manifests, "--node", node}, flags...)
 	output, err := exec.CommandContext(ctx, s.program, args...).Output()
 	if err == nil {
 		return string(output), nil
@@ -51,15 +51,15 @@ func (s *stage) explain(ctx context.Context, node string, more ...string) (strin
 
 // disagreements returns, as sentences, the differences between explain's output for every node and the owner's
 // settings.
-func (s *stage) disagreements(ctx context.Context, act act) []string {
+func (s *setup) disagreements(ctx context.Context, act act) []string {
 	return s.compareExplanations(ctx, func(p location, explanations []explanation) []string {
-		return append(disagreement(p.node.Name, explanations, s.expected(p.zone, act.closed())),
+		return append(disagreement(p.node.Name, explanations, s.expected(p.zone, act.excludedZone())),
 			reasonDisagreement(p.node.Name, explanations, inZone(act.evacuated, s.locations))...)
 	})
 }
 
 // compareExplanations runs explain for every node.
-func (s *stage) compareExplanations(ctx context.Context, compare func(location, []explanation) []string) []string {
+func (s *setup) compareExplanations(ctx context.Context, compare func(location, []explanation) []string) []string {
 	var found []string
 	for _, p := range s.locations {
 		output, err := s.explain(ctx, p.node.Name, "-o", "json")
@@ -79,18 +79,18 @@ func (s *stage) compareExplanations(ctx context.Context, compare func(location, 
 
 // shareDisagreement compares the explanations for one node with a load bound with the expected endpoints and in-zone
 // share.
-func shareDisagreement(node string, explanations []explanation, wanted []location, near float64) []string {
-	found := disagreement(node, explanations, wanted)
+func shareDisagreement(node string, explanations []explanation, expected []location, want float64) []string {
+	found := disagreement(node, explanations, expected)
 	for _, e := range explanations {
-		said := 0.0
+		got := 0.0
 		for _, share := range e.Cluster.Shares {
 			if share.Key == zoneKey {
-				said = share.Share
+				got = share.Share
 			}
 		}
-		if math.Abs(said-near) > 0.001 {
+		if math.Abs(got-want) > 0.001 {
 			found = append(found, fmt.Sprintf("%s: explain reports that %.1f %% of the %s connections stay in the zone, want %.1f %%",
-				node, 100*said, e.Family, 100*near))
+				node, 100*got, e.Family, 100*want))
 		}
 	}
 	return found
@@ -102,9 +102,9 @@ func reasonDisagreement(node string, explanations []explanation, evacuated []loc
 	var found []string
 	for _, e := range explanations {
 		got := []string{}
-		for _, out := range e.Excluded {
-			if out.Reason == "NodeEvacuated" {
-				got = append(got, out.Endpoint)
+		for _, skipped := range e.Excluded {
+			if skipped.Reason == "NodeEvacuated" {
+				got = append(got, skipped.Endpoint)
 			}
 		}
 		slices.Sort(got)
@@ -125,7 +125,7 @@ func addrIn(family string) func(location) netip.Addr {
 }
 
 // disagreement compares the explanations for one node, one of each family, with the wanted web pods.
-func disagreement(node string, explanations []explanation, wanted []location) []string {
+func disagreement(node string, explanations []explanation, expected []location) []string {
 	var found []string
 	families := map[string]func(location) netip.Addr{"IPv4": addrIn("IPv4"), "IPv6": addrIn("IPv6")}
 	for _, e := range explanations {
@@ -135,7 +135,7 @@ func disagreement(node string, explanations []explanation, wanted []location) []
 			continue
 		}
 		delete(families, e.Family)
-		want := endpoints(wanted, addrOf)
+		want := endpoints(expected, addrOf)
 		got := slices.Sorted(slices.Values(e.Cluster.Endpoints))
 		if !slices.Equal(got, want) {
 			found = append(found, fmt.Sprintf("%s: explain reports that %s connections go to %v, want %v", node, e.Family, got, want))

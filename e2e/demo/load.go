@@ -17,9 +17,9 @@ import (
 type load struct {
 	loadTopology
 	setting
-	counts   []int // by web pod
-	near     int   // connections that stayed in their zone
-	failures []error
+	counts      []int // by web pod
+	stayedCount int   // connections that stayed in their zone
+	failures    []error
 }
 
 // setting is the owner's setting for the Service's load.
@@ -45,41 +45,41 @@ func (l load) planned() loadTopology {
 	return planned
 }
 
-// nearOfAll returns the share of all connections that should stay in their zone.
-func (l load) nearOfAll() float64 {
+// expectedShare returns the share of all connections that should stay in their zone.
+func (l load) expectedShare() float64 {
 	sum, planned := 0.0, l.planned()
 	for _, from := range l.clients {
-		sum += planned.near(from.zone, l.maxLoad) * float64(l.times(from.zone))
+		sum += planned.inZoneShare(from.zone, l.maxLoad) * float64(l.times(from.zone))
 	}
 	return sum / float64(l.total())
 }
 
-// got returns the load of a web pod, as a multiple of the mean.
-func (l load) got(web int) float64 { return float64(l.counts[web]) / l.mean() }
+// relativeLoad returns the load of a web pod, as a multiple of the mean.
+func (l load) relativeLoad(web int) float64 { return float64(l.counts[web]) / l.mean() }
 
 // busiest returns the index of the web pod with the most connections.
 func (l load) busiest() int { return slices.Index(l.counts, slices.Max(l.counts)) }
 
-// stayed returns the share of the connections that stayed in their zone.
-func (l load) stayed() float64 { return float64(l.near) / float64(l.total()) }
+// stayedShare returns the share of the connections that stayed in their zone.
+func (l load) stayedShare() float64 { return float64(l.stayedCount) / float64(l.total()) }
 
 // measureLoad sets a setting for the Service, waits until it is applied everywhere, and counts the connections by web
 // pod.
-func (s *stage) measureLoad(ctx context.Context, c loadTopology, of setting) (load, error) {
-	l := load{loadTopology: c, setting: of, counts: make([]int, len(c.webs))}
-	if err := s.writeService(of); err != nil {
+func (s *setup) measureLoad(ctx context.Context, topology loadTopology, loadSetting setting) (load, error) {
+	l := load{loadTopology: topology, setting: loadSetting, counts: make([]int, len(topology.webs))}
+	if err := s.writeService(loadSetting); err != nil {
 		return l, err
 	}
-	planned, errs := l.planned(), make([]error, len(c.clients))
+	planned, errs := l.planned(), make([]error, len(topology.clients))
 	var dialling sync.WaitGroup
-	for i, from := range c.clients {
-		dialling.Go(func() { errs[i] = c.dialUntilAll(ctx, from, planned.expected(from.zone, of.maxLoad)) })
+	for i, from := range topology.clients {
+		dialling.Go(func() { errs[i] = topology.dialUntilAll(ctx, from, planned.expected(from.zone, loadSetting.maxLoad)) })
 	}
 	dialling.Wait()
 	var mu sync.Mutex
-	for _, from := range c.clients {
+	for _, from := range topology.clients {
 		dialling.Go(func() {
-			counts, failures := c.dial(ctx, from, c.times(from.zone), frontends)
+			counts, failures := topology.dial(ctx, from, topology.times(from.zone), frontends)
 			mu.Lock()
 			defer mu.Unlock()
 			l.add(from, counts, failures)
@@ -94,7 +94,7 @@ func (l *load) add(from location, counts []int, failures []error) {
 	for web, count := range counts {
 		l.counts[web] += count
 		if l.webs[web].zone == from.zone {
-			l.near += count
+			l.stayedCount += count
 		}
 	}
 	l.failures = append(l.failures, failures...)
@@ -107,31 +107,31 @@ func (c loadTopology) dial(ctx context.Context, from location, times int, to []n
 		if ctx.Err() != nil || len(failures) >= failuresWorthTrying {
 			break
 		}
-		answered, err := connect(from, to[i%len(to)], c.webs)
+		index, err := connect(from, to[i%len(to)], c.webs)
 		if err != nil {
 			failures = append(failures, err)
 			continue
 		}
-		counts[answered]++
+		counts[index]++
 	}
 	return counts, failures
 }
 
 // dialUntilAll connects over both families until exactly the wanted web pods respond to a sample.
-func (c loadTopology) dialUntilAll(ctx context.Context, from location, wanted []location) error {
+func (c loadTopology) dialUntilAll(ctx context.Context, from location, expected []location) error {
 	const sample = 60 // by chance, one of six with a twelfth each is missed in one of thirty samples
 	ctx, cancel := context.WithTimeout(ctx, convergenceTimeout)
 	defer cancel()
 	for _, frontend := range frontends {
 		for {
 			counts, failures := c.dial(ctx, from, sample, []netip.AddrPort{frontend})
-			answered := c.responding(counts)
-			if len(failures) == 0 && slices.Equal(answered, webNames(wanted)) {
+			reached := c.responding(counts)
+			if len(failures) == 0 && slices.Equal(reached, webNames(expected)) {
 				break
 			}
 			if ctx.Err() != nil {
 				return fmt.Errorf("after %s, connections from %s to %s reach %v, want %v: %w",
-					convergenceTimeout, from.node.Name, frontend, answered, webNames(wanted), errors.Join(append(failures, ctx.Err())...))
+					convergenceTimeout, from.node.Name, frontend, reached, webNames(expected), errors.Join(append(failures, ctx.Err())...))
 			}
 			time.Sleep(time.Millisecond) // limits the rate; a right sample ends the loop
 		}

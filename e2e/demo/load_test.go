@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// paperLoad returns two clients in each of three zones, four web pods in zone-a, and one each in zone-b and zone-c.
-func paperLoad() loadTopology {
+// exampleTopology returns two clients in each of three zones, four web pods in zone-a, and one each in zone-b and zone-c.
+func exampleTopology() loadTopology {
 	var c loadTopology
 	for _, zone := range []string{"zone-a", "zone-b", "zone-c"} {
 		c.clients = append(c.clients, location{zone: zone}, location{zone: zone})
@@ -24,14 +24,14 @@ func paperLoad() loadTopology {
 	return c
 }
 
-// paperLoads returns the loads of paperLoad without and with a bound, of 6000 connections.
-func paperLoads() (alone, balanced load) {
-	c := paperLoad()
-	return load{loadTopology: c, setting: unbounded, counts: []int{520, 500, 490, 490, 2000, 2000}, near: 6000},
-		load{loadTopology: c, setting: assumed, counts: []int{885, 910, 910, 890, 1210, 1195}, near: 4400}
+// exampleLoads returns the loads of exampleTopology without and with a bound, of 6000 connections.
+func exampleLoads() (alone, balanced load) {
+	c := exampleTopology()
+	return load{loadTopology: c, setting: unbounded, counts: []int{520, 500, 490, 490, 2000, 2000}, stayedCount: 6000},
+		load{loadTopology: c, setting: assumed, counts: []int{885, 910, 910, 890, 1210, 1195}, stayedCount: 4400}
 }
 
-func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
+func TestInZoneShare(t *testing.T) {
 	tests := map[string]struct {
 		zone   string
 		most   float64
@@ -45,8 +45,8 @@ func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := paperLoad()
-			if near := c.near(test.zone, test.most); math.Abs(near-test.near) > 1e-9 {
+			c := exampleTopology()
+			if near := c.inZoneShare(test.zone, test.most); math.Abs(near-test.near) > 1e-9 {
 				t.Errorf("%g of the connections should stay, want %g", near, test.near)
 			}
 			if diff := cmp.Diff(test.wanted, webNames(c.expected(test.zone, test.most))); diff != "" {
@@ -56,8 +56,8 @@ func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
 	}
 }
 
-func TestTheLoadsStandSideBySide(t *testing.T) {
-	alone, balanced := paperLoads()
+func TestPrintLoads(t *testing.T) {
+	alone, balanced := exampleLoads()
 	want := strings.Join([]string{
 		"                   by zone preference alone                  with max-load 120%",
 		"  zone-a  web-a1     520  █████                                885  █████████",
@@ -84,8 +84,8 @@ func TestTheLoadsStandSideBySide(t *testing.T) {
 	}
 }
 
-func TestAnOverloadIsAMistakeAndItsAbsenceBeforeToo(t *testing.T) {
-	alone, balanced := paperLoads()
+func TestLoadMistakes(t *testing.T) {
+	alone, balanced := exampleLoads()
 	tests := map[string]struct {
 		change func(alone, balanced *load)
 		want   []string
@@ -100,11 +100,11 @@ func TestAnOverloadIsAMistakeAndItsAbsenceBeforeToo(t *testing.T) {
 			[]string{"with max-load 120%: web-c1 got 1.70 times the mean; max-load is 120%, and chance explains at most 1.39"},
 		},
 		"too little that stays is one": {
-			func(_, balanced *load) { balanced.near = 2400 },
+			func(_, balanced *load) { balanced.stayedCount = 2400 },
 			[]string{"with max-load 120%: 2400 of 6000 connections stayed in their zone, want 4400"},
 		},
 		"a single connection that leaves without need is one": {
-			func(alone, _ *load) { alone.near-- },
+			func(alone, _ *load) { alone.stayedCount-- },
 			[]string{"by zone preference alone: 5999 of 6000 connections stayed in their zone, want 6000"},
 		},
 		"a connection that fails is one": {
@@ -123,14 +123,14 @@ func TestAnOverloadIsAMistakeAndItsAbsenceBeforeToo(t *testing.T) {
 	}
 }
 
-func TestAnExplanationMustNameTheShareThatStays(t *testing.T) {
+func TestShareDisagreement(t *testing.T) {
 	ipv4, ipv6 := explanation{Family: "IPv4"}, explanation{Family: "IPv6"}
 	ipv4.Cluster.Endpoints = []string{"10.244.0.1:8080", "10.244.0.2:8080"}
 	ipv6.Cluster.Endpoints = []string{"[fd00:244::1]:8080", "[fd00:244::2]:8080"}
 	ipv4.Cluster.Shares = []share{{Key: zoneKey, Share: 0.45}, {Key: "*", Share: 0.55}}
 	ipv6.Cluster.Shares = []share{{Key: zoneKey, Share: 0.6}, {Key: "*", Share: 0.4}}
 	want := []string{"n: explain reports that 60.0 % of the IPv6 connections stay in the zone, want 45.0 %"}
-	got := shareDisagreement("n", []explanation{ipv4, ipv6}, paperStage(t).expected("zone-a", ""), 0.45)
+	got := shareDisagreement("n", []explanation{ipv4, ipv6}, setupWithoutNetwork(t).expected("zone-a", ""), 0.45)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the disagreements differ (-want +got):\n%s", diff)
 	}

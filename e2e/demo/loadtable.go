@@ -16,10 +16,10 @@ const (
 
 // printLoads draws the load of each web pod under two settings, side by side.
 func printLoads(p *page, before, after load) {
-	row := func(zone, name string, say func(*page, load) string) {
-		gap := loadColumn - utf8.RuneCountInString(say(&page{}, before)) // without colour
+	row := func(zone, name string, format func(*page, load) string) {
+		gap := loadColumn - utf8.RuneCountInString(format(&page{}, before)) // without colour
 		p.print("  %s%-*s%s%*s%s", p.ink(bold, fmt.Sprintf("%-*s", zoneColumn, zone)), webColumn, name,
-			say(p, before), gap, "", say(p, after))
+			format(p, before), gap, "", format(p, after))
 	}
 	row("", "", func(p *page, l load) string { return p.ink(bold, l.name) })
 	zone := ""
@@ -33,20 +33,20 @@ func printLoads(p *page, before, after load) {
 	}
 	p.print("")
 	row("", "busiest", func(p *page, l load) string { return l.printBusiest(p) })
-	row("", "in zone", func(_ *page, l load) string { return fmt.Sprintf("%5.0f %% stayed in their zone", 100*l.stayed()) })
+	row("", "in zone", func(_ *page, l load) string { return fmt.Sprintf("%5.0f %% stayed in their zone", 100*l.stayedShare()) })
 	p.print("\n  %s\n", p.ink(dim, fmt.Sprintf("%*s█ is a tenth of the mean, %.0f; ▒ is more than %g times the mean",
 		zoneColumn+webColumn, "", after.mean(), bound)))
 }
 
 // bar draws the load of a web pod.
 func (l load) bar(p *page, web int) string {
-	length := int(math.Round(l.got(web) * barOfMean))
+	length := int(math.Round(l.relativeLoad(web) * barOfMean))
 	within := min(length, int(math.Round(bound*barOfMean)))
 	return fmt.Sprintf("%5d  ", l.counts[web]) + p.ink(green, strings.Repeat("█", within)) + p.ink(red, strings.Repeat("▒", length-within))
 }
 
 func (l load) printBusiest(p *page) string {
-	times := l.got(l.busiest())
+	times := l.relativeLoad(l.busiest())
 	if times > l.maxByChance() {
 		return p.ink(red, fmt.Sprintf("✗ %.2f times the mean", times))
 	}

@@ -23,7 +23,7 @@ import (
 
 const (
 	exitOK          = 0
-	exitWrong       = 1
+	exitFailed      = 1
 	exitUsage       = 2
 	exitInterrupted = 130 // 128 + SIGINT, as a shell reports it
 )
@@ -58,15 +58,15 @@ func conclude(ctx context.Context, page *page, err error) int {
 	switch {
 	case errors.Is(err, errLeftovers):
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
-		return exitWrong
+		return exitFailed
 	case ctx.Err() != nil:
 		page.print("\nInterrupted. The proxies, namespaces and files of the demo are removed.")
 		return exitInterrupted
-	case errors.Is(err, errWrong):
-		return exitWrong // the last page has the mistakes
+	case errors.Is(err, errUnexpected):
+		return exitFailed // the last page has the mistakes
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
-		return exitWrong
+		return exitFailed
 	}
 	return exitOK
 }
@@ -94,12 +94,12 @@ func show(ctx context.Context, page *page, proxy string) (err error) {
 		return fmt.Errorf("create folder for the manifests: %w", err)
 	}
 	defer func() { err = errors.Join(err, leftoversError(os.RemoveAll(folder))) }()
-	stage, err := newStage(program, folder)
+	s, err := newSetup(program, folder)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, leftoversError(stage.close())) }()
-	return play(ctx, page, stage)
+	defer func() { err = errors.Join(err, leftoversError(s.close())) }()
+	return play(ctx, page, s)
 }
 
 func leftoversError(err error) error {

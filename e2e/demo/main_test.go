@@ -47,10 +47,10 @@ func showWith(ctx context.Context, t *testing.T, role string) (int, string, erro
 	var printed strings.Builder
 	page := &page{w: &printed}
 	err = show(ctx, page, self)
-	left, globErr := filepath.Glob(filepath.Join(temporary, "*"))
+	remaining, globErr := filepath.Glob(filepath.Join(temporary, "*"))
 	must(t, globErr)
-	if len(left) > 0 {
-		t.Errorf("the demo left %v", left)
+	if len(remaining) > 0 {
+		t.Errorf("the demo left %v", remaining)
 	}
 	status := conclude(ctx, page, err)
 	return status, printed.String(), err
@@ -67,23 +67,23 @@ func TestTheDemo(t *testing.T) {
 			t.Errorf("act %d was not printed once:\n%s", act, printed.String())
 		}
 	}
-	if verdicts := strings.Count(printed.String(), "\n✓ "); verdicts != 5 {
-		t.Errorf("%d results, want one for acts 1 to 3 and one for each later act:\n%s", verdicts, printed.String())
+	if results := strings.Count(printed.String(), "\n✓ "); results != 5 {
+		t.Errorf("%d results, want one for acts 1 to 3 and one for each later act:\n%s", results, printed.String())
 	}
 }
 
-func TestAProxyThatEndsIsQuoted(t *testing.T) {
+func TestOutputOfEndedProxyIsShown(t *testing.T) {
 	status, _, err := showWith(t.Context(), t, "ends at once")
 	if err == nil || !strings.Contains(err.Error(), "the proxy on node-a1 ended (exit status 3)") ||
 		!strings.Contains(err.Error(), "no kernel support") {
 		t.Errorf("got %v, want the proxy's exit status and its last output", err)
 	}
-	if status != exitWrong {
-		t.Errorf("exit status %d, want %d", status, exitWrong)
+	if status != exitFailed {
+		t.Errorf("exit status %d, want %d", status, exitFailed)
 	}
 }
 
-func TestAnInterruptedDemoTakesEverythingDown(t *testing.T) {
+func TestInterruptedDemoRemovesEverything(t *testing.T) {
 	ctx, interrupt := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer interrupt()
 	status, printed, _ := showWith(ctx, t, "is never ready")
@@ -95,7 +95,7 @@ func TestAnInterruptedDemoTakesEverythingDown(t *testing.T) {
 	}
 }
 
-func TestAMissingProxyIsNamed(t *testing.T) {
+func TestMissingProxyIsReported(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "proxy")
 	want := "there is no program " + missing + ": run `make build` first, or name another with --proxy"
 	if err := check(missing); err == nil || err.Error() != want {

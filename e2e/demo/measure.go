@@ -36,7 +36,7 @@ func (r row) total() int {
 }
 
 // measure connects from every client to the Service and counts the responses by location.
-func (s *stage) measure(ctx context.Context, emptied string) []row {
+func (s *setup) measure(ctx context.Context, emptied string) []row {
 	rows := make([]row, len(s.locations))
 	var measuring sync.WaitGroup
 	for i, from := range s.locations {
@@ -46,18 +46,18 @@ func (s *stage) measure(ctx context.Context, emptied string) []row {
 	return rows
 }
 
-func (s *stage) measureFrom(ctx context.Context, from location, emptied string) row {
+func (s *setup) measureFrom(ctx context.Context, from location, emptied string) row {
 	r := row{node: from.node.Name, zone: from.zone, counts: make([]int, len(s.locations)), expected: s.expectedIndexes(from, emptied)}
 	for i := range connections {
 		if ctx.Err() != nil || len(r.failures) >= failuresWorthTrying {
 			return r
 		}
-		answered, err := connect(from, frontendOf(i), s.locations)
+		index, err := connect(from, frontendOf(i), s.locations)
 		if err != nil {
 			r.failures = append(r.failures, err)
 			continue
 		}
-		r.counts[answered]++
+		r.counts[index]++
 	}
 	return r
 }
@@ -76,14 +76,14 @@ func connect(from location, frontend netip.AddrPort, webs []location) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	answered := slices.IndexFunc(webs, func(p location) bool { return p.web.Name == reply.Pod })
-	if answered < 0 {
+	index := slices.IndexFunc(webs, func(p location) bool { return p.web.Name == reply.Pod })
+	if index < 0 {
 		return 0, fmt.Errorf("%s: response of %q, which is not a web pod", frontend, reply.Pod)
 	}
-	return answered, nil
+	return index, nil
 }
 
-func (s *stage) expectedIndexes(from location, emptied string) []int {
+func (s *setup) expectedIndexes(from location, emptied string) []int {
 	var indexes []int
 	for _, p := range s.expected(from.zone, emptied) {
 		indexes = append(indexes, slices.Index(s.locations, p))
@@ -97,7 +97,7 @@ type convergence struct {
 }
 
 // converge connects from each given location over both families until the responses are right.
-func (s *stage) converge(ctx context.Context, locations []location, emptied string, written time.Time) (convergence, error) {
+func (s *setup) converge(ctx context.Context, locations []location, emptied string, written time.Time) (convergence, error) {
 	took := make([]time.Duration, len(locations))
 	errs := make([]error, len(locations))
 	var requests sync.WaitGroup
@@ -111,14 +111,14 @@ func (s *stage) converge(ctx context.Context, locations []location, emptied stri
 	return convergence{first: slices.Min(took), all: slices.Max(took)}, errors.Join(errs...)
 }
 
-func (s *stage) dialUntilExpected(ctx context.Context, from location, emptied string) error {
+func (s *setup) dialUntilExpected(ctx context.Context, from location, emptied string) error {
 	ctx, cancel := context.WithTimeout(ctx, convergenceTimeout)
 	defer cancel()
-	wanted := s.expectedIndexes(from, emptied)
+	expected := s.expectedIndexes(from, emptied)
 	for _, frontend := range frontends {
 		for {
-			answered, err := connect(from, frontend, s.locations)
-			if err == nil && slices.Contains(wanted, answered) {
+			index, err := connect(from, frontend, s.locations)
+			if err == nil && slices.Contains(expected, index) {
 				break
 			}
 			if ctx.Err() != nil {

@@ -18,8 +18,8 @@ type act struct {
 	changed   string // the zone of the clients that must move; empty for all
 }
 
-// closed returns the zone to which no connection may go.
-func (a act) closed() string { return cmp.Or(a.emptied, a.evacuated) }
+// excludedZone returns the zone to which no connection may go.
+func (a act) excludedZone() string { return cmp.Or(a.emptied, a.evacuated) }
 
 var acts = []act{
 	{
@@ -42,60 +42,60 @@ var acts = []act{
 // explainedNode is the node whose explanation is shown in each act.
 const explainedNode = "node-b1"
 
-// errWrong means that connections or explanations contradict the owner's settings.
-var errWrong = errors.New("not every connection went to an expected endpoint")
+// errUnexpected means that connections or explanations contradict the owner's settings.
+var errUnexpected = errors.New("not every connection went to an expected endpoint")
 
-// playing is a group of acts. play returns the result and the mistakes. An error ends the demo, because the acts after
+// actGroup is a group of acts. play returns the result and the mistakes. An error ends the demo, because the acts after
 // it would not find the expected state.
-type playing struct {
+type actGroup struct {
 	acts string
 	play func(context.Context, *page) (shown string, wrong []string, err error)
 }
 
 // play starts the proxies, plays all acts and prints the results.
-func play(ctx context.Context, p *page, s *stage) error {
+func play(ctx context.Context, p *page, s *setup) error {
 	if err := s.begin(ctx, p); err != nil {
 		return err
 	}
-	shown, wrong := playAll(ctx, p, []playing{
-		{"acts 1 to 3", s.playZones}, {"act 4", s.playLoad}, {"act 5", s.playEvacuation}, {"act 6", s.playDeath}, {"act 7", s.playBytes},
+	results, mistakes := playAll(ctx, p, []actGroup{
+		{"acts 1 to 3", s.playZones}, {"act 4", s.playLoad}, {"act 5", s.playEvacuation}, {"act 6", s.playNodeFailure}, {"act 7", s.playBytes},
 	})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return s.finish(p, shown, wrong)
+	return s.finish(p, results, mistakes)
 }
 
 // playAll plays acts until one of them cannot continue, and returns the results up to then and the mistakes.
-func playAll(ctx context.Context, p *page, all []playing) (shown, wrong []string) {
-	for _, of := range all {
-		sentence, found, err := of.play(ctx, p)
-		wrong = append(wrong, found...)
+func playAll(ctx context.Context, p *page, all []actGroup) (results, mistakes []string) {
+	for _, group := range all {
+		result, found, err := group.play(ctx, p)
+		mistakes = append(mistakes, found...)
 		if err != nil {
-			return shown, append(wrong, fmt.Sprintf("%s failed, so the demo ends here: %v", of.acts, err))
+			return results, append(mistakes, fmt.Sprintf("%s failed, so the demo ends here: %v", group.acts, err))
 		}
 		if len(found) == 0 {
-			shown = append(shown, sentence)
+			results = append(results, result)
 		}
 	}
-	return shown, wrong
+	return results, mistakes
 }
 
 // playZones plays the first three acts.
-func (s *stage) playZones(ctx context.Context, p *page) (shown string, wrong []string, err error) {
+func (s *setup) playZones(ctx context.Context, p *page) (result string, mistakes []string, err error) {
 	for _, act := range acts {
 		found, err := s.playAct(ctx, p, act)
-		wrong = append(wrong, found...)
+		mistakes = append(mistakes, found...)
 		if err != nil {
-			return "", wrong, err
+			return "", mistakes, err
 		}
 	}
 	return fmt.Sprintf("Each of the %d connections of acts 1 to 3 went to an expected endpoint, and explain agrees.",
-		len(acts)*len(s.locations)*connections), wrong, nil
+		len(acts)*len(s.locations)*connections), mistakes, nil
 }
 
 // begin starts the proxies with the state of the first act.
-func (s *stage) begin(ctx context.Context, p *page) error {
+func (s *setup) begin(ctx context.Context, p *page) error {
 	p.print("%s", p.ink(bold, "Vicinity: connections go to the nearest endpoint that the Service's owner allows"))
 	p.print("")
 	p.print("Service %s, %s and %s, has the annotation", serviceName, frontends[0], frontends[1])
@@ -104,8 +104,8 @@ func (s *stage) begin(ctx context.Context, p *page) error {
 	s.printLocations(p)
 	started := time.Now()
 	_, err := s.writeEndpoints(s.without(acts[0].emptied))
-	_, errToo := s.writeNodes("")
-	if err := errors.Join(err, errToo, s.writeService(unbounded)); err != nil {
+	_, errNodes := s.writeNodes("")
+	if err := errors.Join(err, errNodes, s.writeService(unbounded)); err != nil {
 		return err
 	}
 	if err := s.startProxies(ctx); err != nil {
@@ -116,7 +116,7 @@ func (s *stage) begin(ctx context.Context, p *page) error {
 }
 
 // printLocations prints the pods of each zone on a line.
-func (s *stage) printLocations(p *page) {
+func (s *setup) printLocations(p *page) {
 	for i, location := range s.locations {
 		if i%nodesPerZone == 0 {
 			fmt.Fprintf(p.w, "  %s", p.ink(bold, location.zone))
@@ -130,7 +130,7 @@ func (s *stage) printLocations(p *page) {
 }
 
 // playAct brings the cluster into the act's state, measures, and returns the mistakes.
-func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error) {
+func (s *setup) playAct(ctx context.Context, p *page, act act) ([]string, error) {
 	p.headline(act.headline)
 	p.print("  %s", act.story)
 	written := time.Now()
@@ -140,49 +140,49 @@ func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error)
 			return nil, err
 		}
 	}
-	seen := s.observe(ctx, act, written)
+	observed := s.observe(ctx, act, written)
 	explained, err := s.explain(ctx, explainedNode)
 	if err != nil || ctx.Err() != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
 
 	if act.changed != "" {
-		seen.printDuration(p, act, "files were")
+		observed.printDuration(p, act, "files were")
 	}
 	p.print("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
-	view := s.table(act, seen.rows)
+	view := s.table(act, observed.rows)
 	view.print(p)
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, explained)
-	return wrongIn(act, seen, view), nil
+	return mistakesOf(act, observed, view), nil
 }
 
 // observation has the measurements of one state of the cluster.
 type observation struct {
-	took          convergence
-	late          error // set if connections were not correct in time
-	rows          []row
-	disagreements []string
+	took           convergence
+	convergenceErr error // set if connections were not correct in time
+	rows           []row
+	disagreements  []string
 }
 
 // observe waits until connections go to the wanted web pods, and measures.
-func (s *stage) observe(ctx context.Context, act act, written time.Time) observation {
-	var seen observation
-	seen.took, seen.late = s.converge(ctx, s.movers(act), act.closed(), written)
-	seen.rows = s.measure(ctx, act.closed())
-	seen.disagreements = s.disagreements(ctx, act)
-	return seen
+func (s *setup) observe(ctx context.Context, act act, written time.Time) observation {
+	var observed observation
+	observed.took, observed.convergenceErr = s.converge(ctx, s.movingClients(act), act.excludedZone(), written)
+	observed.rows = s.measure(ctx, act.excludedZone())
+	observed.disagreements = s.disagreements(ctx, act)
+	return observed
 }
 
 // printDuration prints the time from the write until connections were right.
 func (o observation) printDuration(p *page, act act, written string) {
-	if o.late == nil {
+	if o.convergenceErr == nil {
 		p.print("  First correct connection %s after the %s written; all of %s correct after %s.",
 			short(o.took.first), written, act.changed, short(o.took.all))
 	}
 }
 
-// movers returns the locations of the clients that the act moves to other web pods.
-func (s *stage) movers(act act) []location {
+// movingClients returns the locations of the clients that the act moves to other web pods.
+func (s *setup) movingClients(act act) []location {
 	var list []location
 	for _, location := range s.locations {
 		if act.changed == "" || location.zone == act.changed {
@@ -192,7 +192,7 @@ func (s *stage) movers(act act) []location {
 	return list
 }
 
-func (s *stage) table(act act, rows []row) table {
+func (s *setup) table(act act, rows []row) table {
 	view := table{emptied: act.emptied, evacuated: act.evacuated, rows: rows}
 	for _, location := range s.locations {
 		view.zones = append(view.zones, location.zone)
@@ -201,15 +201,15 @@ func (s *stage) table(act act, rows []row) table {
 	return view
 }
 
-func wrongIn(act act, seen observation, view table) []string {
+func mistakesOf(act act, observed observation, view table) []string {
 	var found []string
-	if seen.late != nil {
-		found = append(found, seen.late.Error())
+	if observed.convergenceErr != nil {
+		found = append(found, observed.convergenceErr.Error())
 	}
 	for _, row := range view.rows {
 		found = append(found, row.mistakes(view.pods)...)
 	}
-	found = append(found, seen.disagreements...)
+	found = append(found, observed.disagreements...)
 	for i := range found {
 		found[i] = fmt.Sprintf("act %s %s", act.headline[:2], found[i])
 	}
@@ -217,22 +217,22 @@ func wrongIn(act act, seen observation, view table) []string {
 }
 
 // finish prints the results of the acts. If there were mistakes, it also prints them and the proxies' last output.
-func (s *stage) finish(p *page, shown, wrong []string) error {
+func (s *setup) finish(p *page, results, mistakes []string) error {
 	p.print("")
-	for _, sentence := range shown {
+	for _, sentence := range results {
 		p.print("%s", p.ink(green, "✓ "+sentence))
 	}
-	if len(wrong) == 0 {
+	if len(mistakes) == 0 {
 		return nil
 	}
 	p.headline("What went wrong")
-	for _, sentence := range wrong {
+	for _, sentence := range mistakes {
 		p.print("  %s %s", p.ink(red, "✗"), sentence)
 	}
 	for _, proxy := range s.proxies {
 		p.print("\n  Last output of the proxy on %s:\n%s", proxy.node.Name, proxy.lastOutput())
 	}
-	return errWrong
+	return errUnexpected
 }
 
 // short rounds a duration to a readable precision.

@@ -13,21 +13,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// TestAFailedActKeepsTheResultsBeforeIt checks that the results and mistakes of the earlier acts are printed, and the
+// TestFailedActKeepsEarlierResults checks that the results and mistakes of the earlier acts are printed, and the
 // mistakes of the failed act.
-func TestAFailedActKeepsTheResultsBeforeIt(t *testing.T) {
-	act := func(name, shown string, wrong []string, err error) playing {
-		return playing{name, func(context.Context, *page) (string, []string, error) { return shown, wrong, err }}
+func TestFailedActKeepsEarlierResults(t *testing.T) {
+	act := func(name, shown string, wrong []string, err error) actGroup {
+		return actGroup{name, func(context.Context, *page) (string, []string, error) { return shown, wrong, err }}
 	}
 	var printed strings.Builder
 	p := &page{w: &printed}
-	shown, wrong := playAll(t.Context(), p, []playing{
+	shown, wrong := playAll(t.Context(), p, []actGroup{
 		act("acts 1 to 3", "All stayed.", nil, nil),
 		act("act 6", "None failed.", []string{"act 6. 3 of 800 connections failed"}, nil),
 		act("act 7", "No byte crossed.", []string{"act 7. a connection failed"}, errors.New("get /metrics of node-b1")),
 		act("act 8", "Never played.", nil, nil),
 	})
-	if err := (&stage{}).finish(p, shown, wrong); !errors.Is(err, errWrong) {
+	if err := (&setup{}).finish(p, shown, wrong); !errors.Is(err, errUnexpected) {
 		t.Errorf("finish() = %v, want errWrong", err)
 	}
 	want := `
@@ -44,9 +44,9 @@ func TestAFailedActKeepsTheResultsBeforeIt(t *testing.T) {
 	}
 }
 
-func TestABusyMachineIsNamedBesideWhatWentWrong(t *testing.T) {
+func TestBusyMachineIsReported(t *testing.T) {
 	well := []second{{made: 100, waited: 16, maxLatency: 3 * time.Second}, {made: 100}}
-	failed := []second{{made: 100, waited: 16, failed: 1, why: errors.New("deadline"), maxLatency: 3 * time.Second}, {made: 100}}
+	failed := []second{{made: 100, waited: 16, failed: 1, err: errors.New("deadline"), maxLatency: 3 * time.Second}, {made: 100}}
 	idle, busy := second{made: 20}, second{made: 20, waited: 2, maxLatency: 900 * time.Millisecond}
 	const machine = "the machine is busy, which may be the cause: of 20 connections directly to a pod, without a proxy, 2 waited, " +
 		"at most 0.9 s, and 0 failed; run the demo again on an idle machine"
@@ -66,14 +66,14 @@ func TestABusyMachineIsNamedBesideWhatWentWrong(t *testing.T) {
 			well[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not demoted"},
 		},
 	} {
-		if got := deathMistakes(test.seconds, test.straight, test.unknown); !slices.Equal(got, test.want) {
+		if got := nodeFailureMistakes(test.seconds, test.straight, test.unknown); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }
 
-// TestAProxyThatDoesNotRespondIsNamed checks that the page is named, too.
-func TestAProxyThatDoesNotRespondIsNamed(t *testing.T) {
+// TestUnresponsiveProxyIsReported checks that the page is named, too.
+func TestUnresponsiveProxyIsReported(t *testing.T) {
 	network, err := fabric.New()
 	must(t, err)
 	t.Cleanup(func() { must(t, network.Close()) })

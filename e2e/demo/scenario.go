@@ -44,7 +44,7 @@ type manifestLocation struct {
 }
 
 // writeNodes writes the nodes, with those of one zone being evacuated, and returns the time of the write.
-func (s *stage) writeNodes(evacuated string) (time.Time, error) {
+func (s *setup) writeNodes(evacuated string) (time.Time, error) {
 	locations := manifestLocations(s.locations)
 	for i := range locations {
 		locations[i].Evacuated = locations[i].Zone == evacuated
@@ -54,11 +54,13 @@ func (s *stage) writeNodes(evacuated string) (time.Time, error) {
 }
 
 // writeService writes the Service with the owner's setting for its load.
-func (s *stage) writeService(of setting) error { return s.writeServiceWith(topologyKeys, of) }
+func (s *setup) writeService(loadSetting setting) error {
+	return s.writeServiceWith(topologyKeys, loadSetting)
+}
 
-func (s *stage) writeServiceWith(keys string, of setting) error {
+func (s *setup) writeServiceWith(keys string, loadSetting setting) error {
 	return s.write("service", map[string]any{
-		"TopologyKeys": keys, "MaxLoad": of.annotation, "DemandSource": of.demand,
+		"TopologyKeys": keys, "MaxLoad": loadSetting.annotation, "DemandSource": loadSetting.demand,
 		"IPv4": frontends[0].Addr(), "IPv6": frontends[1].Addr(), "Port": servicePort, "TargetPort": targetPort,
 	})
 }
@@ -66,11 +68,11 @@ func (s *stage) writeServiceWith(keys string, of setting) error {
 // writeEndpoints writes the Service's EndpointSlices, a file for each zone, and returns the time of the write. It
 // deletes the file of a zone without web pods. Proxies apply a deletion at once, but keep an endpoint that is missing
 // from a file for two seconds, because the file may be incompletely written.
-func (s *stage) writeEndpoints(webs []location) (time.Time, error) {
+func (s *setup) writeEndpoints(webs []location) (time.Time, error) {
 	for _, letter := range zoneLetters {
 		zone := "zone-" + letter
-		if here := inZone(zone, webs); len(here) > 0 {
-			values := map[string]any{"Name": "web-" + zone, "Locations": manifestLocations(here), "TargetPort": targetPort}
+		if inThisZone := inZone(zone, webs); len(inThisZone) > 0 {
+			values := map[string]any{"Name": "web-" + zone, "Locations": manifestLocations(inThisZone), "TargetPort": targetPort}
 			if err := s.writeFile("endpoints-"+zone, "endpoints", values); err != nil {
 				return time.Time{}, err
 			}
@@ -82,7 +84,7 @@ func (s *stage) writeEndpoints(webs []location) (time.Time, error) {
 }
 
 // writeDemand writes the measured demand of the Service: the share of each zone's clients in all connections.
-func (s *stage) writeDemand(c loadTopology) error {
+func (s *setup) writeDemand(c loadTopology) error {
 	var zones []servicedemand.Zone
 	for _, letter := range zoneLetters {
 		name := "zone-" + letter
@@ -94,15 +96,15 @@ func (s *stage) writeDemand(c loadTopology) error {
 }
 
 // write writes the manifest that has its template's name.
-func (s *stage) write(name string, values map[string]any) error {
+func (s *setup) write(name string, values map[string]any) error {
 	return s.writeFile(name, name, values)
 }
 
 // manifest returns the path of a manifest.
-func (s *stage) manifest(name string) string { return filepath.Join(s.manifests, name+".yaml") }
+func (s *setup) manifest(name string) string { return filepath.Join(s.manifests, name+".yaml") }
 
 // writeFile replaces a file in one step, so that no proxy reads an incomplete file.
-func (s *stage) writeFile(name, template string, values map[string]any) error {
+func (s *setup) writeFile(name, template string, values map[string]any) error {
 	var text bytes.Buffer
 	if err := manifestTemplate.ExecuteTemplate(&text, template, values); err != nil {
 		return fmt.Errorf("write the manifest of the %s: %w", name, err)
@@ -126,17 +128,17 @@ func manifestLocations(locations []location) []manifestLocation {
 }
 
 // without returns the locations outside a zone.
-func (s *stage) without(zone string) []location {
+func (s *setup) without(zone string) []location {
 	return slices.DeleteFunc(slices.Clone(s.locations), func(p location) bool { return p.zone == zone })
 }
 
 // expected returns the locations to which connections from a zone should go: the zone's own pods, or all pods if it has
 // none. A zone that is being evacuated counts as empty. It is computed here from the meaning of the annotation, not by
 // the proxy's code.
-func (s *stage) expected(zone, emptied string) []location {
+func (s *setup) expected(zone, emptied string) []location {
 	all := s.without(emptied)
-	if own := inZone(zone, all); len(own) > 0 {
-		return own
+	if inOwnZone := inZone(zone, all); len(inOwnZone) > 0 {
+		return inOwnZone
 	}
 	return all
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
-// paperStage returns a stage without networks: two locations in zone-a, one in zone-b.
-func paperStage(t *testing.T) *stage {
+// setupWithoutNetwork returns a stage without networks: two locations in zone-a, one in zone-b.
+func setupWithoutNetwork(t *testing.T) *setup {
 	t.Helper()
-	s := &stage{manifests: t.TempDir()}
+	s := &setup{manifests: t.TempDir()}
 	for i, suffix := range []string{"a1", "a2", "b1"} {
 		pod := &fabric.Namespace{
 			Name: "web-" + suffix,
@@ -34,7 +34,7 @@ func paperStage(t *testing.T) *stage {
 	return s
 }
 
-func TestTheOwnerPrefersTheOwnZone(t *testing.T) {
+func TestExpectedLocations(t *testing.T) {
 	tests := map[string]struct {
 		zone, emptied string
 		want          []string
@@ -46,7 +46,7 @@ func TestTheOwnerPrefersTheOwnZone(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := webNames(paperStage(t).expected(test.zone, test.emptied))
+			got := webNames(setupWithoutNetwork(t).expected(test.zone, test.emptied))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("wrong pods (-want +got):\n%s", diff)
 			}
@@ -54,10 +54,10 @@ func TestTheOwnerPrefersTheOwnZone(t *testing.T) {
 	}
 }
 
-func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
+func TestProxyReadsManifests(t *testing.T) {
 	for emptied, wantEndpoints := range map[string]int{"": 3, "zone-a": 1} {
 		t.Run("emptied "+emptied, func(t *testing.T) {
-			s := paperStage(t)
+			s := setupWithoutNetwork(t)
 			_, errBefore := s.writeEndpoints(s.locations)
 			_, err := s.writeEndpoints(s.without(emptied))
 			_, errToo := s.writeNodes("zone-b")
@@ -65,8 +65,8 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 			var folder manifests.Folder
 			update, err := folder.Load(s.manifests)
 			must(t, err)
-			if len(update.Rejected) > 0 {
-				t.Errorf("the proxy rejects some objects: %v", update.Rejected)
+			if len(update.NewProblems) > 0 {
+				t.Errorf("the proxy rejects some objects: %v", update.NewProblems)
 			}
 			if nodes := len(update.Change.Nodes); nodes != 3 {
 				t.Errorf("the proxy has %d nodes, want 3", nodes)
@@ -96,7 +96,7 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 	}
 }
 
-func TestAnExplanationMustAgreeInBothFamilies(t *testing.T) {
+func TestDisagreementInBothFamilies(t *testing.T) {
 	ipv4, ipv6 := explanation{Family: "IPv4"}, explanation{Family: "IPv6"}
 	ipv4.Cluster.Endpoints = []string{"10.244.0.2:8080", "10.244.0.1:8080"}
 	ipv6.Cluster.Endpoints = []string{"[fd00:244::1]:8080", "[fd00:244::2]:8080"}
@@ -118,7 +118,7 @@ func TestAnExplanationMustAgreeInBothFamilies(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			wanted := paperStage(t).expected("zone-a", "")
+			wanted := setupWithoutNetwork(t).expected("zone-a", "")
 			if diff := cmp.Diff(test.want, disagreement("n", test.explanations, wanted)); diff != "" {
 				t.Errorf("the disagreements differ (-want +got):\n%s", diff)
 			}
@@ -126,7 +126,7 @@ func TestAnExplanationMustAgreeInBothFamilies(t *testing.T) {
 	}
 }
 
-func TestAnExplanationMustNameWhatIsEvacuated(t *testing.T) {
+func TestReasonDisagreement(t *testing.T) {
 	evacuated := explanation{Family: "IPv4", Excluded: []excluded{
 		{"10.244.0.2:8080", "NodeEvacuated"}, {"10.244.0.1:8080", "NodeEvacuated"}, {"10.244.0.3:8080", "OtherTopologyValue"},
 	}}
@@ -136,7 +136,7 @@ func TestAnExplanationMustNameWhatIsEvacuated(t *testing.T) {
 		"":       {"n: explain reports IPv4 endpoints [10.244.0.1:8080 10.244.0.2:8080] as evacuated, want []"},
 	} {
 		t.Run("evacuated "+zone, func(t *testing.T) {
-			got := reasonDisagreement("n", []explanation{evacuated}, inZone(zone, paperStage(t).locations))
+			got := reasonDisagreement("n", []explanation{evacuated}, inZone(zone, setupWithoutNetwork(t).locations))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("the disagreements differ (-want +got):\n%s", diff)
 			}

@@ -35,11 +35,11 @@ func (t table) zoneLine() string {
 	var line strings.Builder
 	line.WriteString(strings.Repeat(" ", firstColumn))
 	for i, zone := range t.zones {
-		if !t.opensZone(i) {
+		if !t.startsZone(i) {
 			continue
 		}
 		span := podColumn
-		for j := i + 1; j < len(t.zones) && !t.opensZone(j); j++ {
+		for j := i + 1; j < len(t.zones) && !t.startsZone(j); j++ {
 			span += podColumn
 		}
 		switch zone {
@@ -83,15 +83,15 @@ func (t table) cells(p *page, r row) string {
 // outcome returns a short description of where a client's connections went.
 func (t table) outcome(p *page, r row) string {
 	if len(r.mistakes(t.pods)) > 0 {
-		return p.ink(red, "✗ "+t.wentWrong(r))
+		return p.ink(red, "✗ "+t.failureText(r))
 	}
-	if t.isOwnZone(r) {
+	if t.staysInZone(r) {
 		return p.ink(green, fmt.Sprintf("✓ all %d stayed in %s", r.total(), r.zone))
 	}
 	return p.ink(green, fmt.Sprintf("✓ all %d spread over %s", r.total(), strings.Join(t.expectedZones(r), " and ")))
 }
 
-func (t table) wentWrong(r row) string {
+func (t table) failureText(r row) string {
 	if len(r.failures) > 0 {
 		return fmt.Sprintf("%d failed", len(r.failures))
 	}
@@ -102,7 +102,7 @@ func (t table) wentWrong(r row) string {
 	return fmt.Sprintf("%d of %d as expected", right, connections)
 }
 
-func (t table) isOwnZone(r row) bool { return slices.Equal(t.expectedZones(r), []string{r.zone}) }
+func (t table) staysInZone(r row) bool { return slices.Equal(t.expectedZones(r), []string{r.zone}) }
 
 func (t table) expectedZones(r row) []string {
 	var zones []string
@@ -112,10 +112,10 @@ func (t table) expectedZones(r row) []string {
 	return slices.Compact(zones)
 }
 
-func (t table) opensZone(i int) bool { return i == 0 || t.zones[i-1] != t.zones[i] }
+func (t table) startsZone(i int) bool { return i == 0 || t.zones[i-1] != t.zones[i] }
 
 func (t table) gap(i int) string {
-	if t.opensZone(i) {
+	if t.startsZone(i) {
 		return zoneGap
 	}
 	return ""

@@ -13,7 +13,7 @@ var (
 	testPods  = []string{"web-a1", "web-a2", "web-b1"}
 )
 
-func TestTheTableShowsWhereEachClientsConnectionsWent(t *testing.T) {
+func TestTable(t *testing.T) {
 	view := table{zones: testZones, pods: testPods, emptied: "zone-b", rows: []row{
 		{node: "node-a1", zone: "zone-a", counts: []int{33, 27, 0}, expected: []int{0, 1}},
 		{node: "node-b1", zone: "zone-b", counts: []int{20, 40, 0}, expected: []int{0, 1}},
@@ -36,7 +36,7 @@ func TestTheTableShowsWhereEachClientsConnectionsWent(t *testing.T) {
 	}
 }
 
-func TestTheTableMarksAZoneThatIsEvacuated(t *testing.T) {
+func TestTableMarksEvacuatedZone(t *testing.T) {
 	view := table{zones: testZones, pods: testPods, evacuated: "zone-a"}
 	if got, want := view.zoneLine(), "              zone-a (evacuated)    zone-b"; got != want {
 		t.Errorf("zone headings %q, want %q", got, want)
@@ -50,7 +50,7 @@ func withoutColour(text string) string {
 	return text
 }
 
-func TestColourAddsAttributesAndNothingElse(t *testing.T) {
+func TestColourAddsOnlyAttributes(t *testing.T) {
 	r := row{node: "node-b1", zone: "zone-b", counts: []int{60, 0, 0}, expected: []int{2}}
 	view := table{zones: testZones, pods: testPods, rows: []row{r}}
 	var plain, coloured strings.Builder
@@ -64,7 +64,7 @@ func TestColourAddsAttributesAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestMistakesAreSentences(t *testing.T) {
+func TestMistakes(t *testing.T) {
 	tests := map[string]struct {
 		row  row
 		want []string

@@ -23,10 +23,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// BenchmarkAnswers measures the cost of a response of the proxy, and for comparison of CoreDNS with the same Service of
+// BenchmarkResponses measures the cost of a response of the proxy, and for comparison of CoreDNS with the same Service of
 // ten endpoints.
-func BenchmarkAnswers(b *testing.B) {
-	s := newTown(b)
+func BenchmarkResponses(b *testing.B) {
+	s := newSetup(b)
 	h := headless{"ten", "*", []corev1.ServicePort{httpPort}, nil}
 	for i := range 10 {
 		h.endpoints = append(h.endpoints, fmt.Sprintf("10.5.0.%d a", i+1))
@@ -48,9 +48,9 @@ func BenchmarkAnswers(b *testing.B) {
 	var cost [2]float64
 	for range b.N {
 		for i, server := range servers {
-			before := processorTime(b, server.pid)
+			before := cpuTime(b, server.pid)
 			took := s.queryMany(b, server.address, h.full())
-			each := float64((processorTime(b, server.pid) - before).Microseconds()) / float64(len(took))
+			each := float64((cpuTime(b, server.pid) - before).Microseconds()) / float64(len(took))
 			cost[i] += each
 			b.Logf("%s: %.1f us of CPU time per query, so %.0f per second and core; p50 %s, p99 %s",
 				server.name, each, 1e6/each, took[len(took)/2], took[len(took)*99/100])
@@ -60,11 +60,11 @@ func BenchmarkAnswers(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkNamesOfOthers measures the cost of lookups of names that the proxy refuses, for all servers together: with
+// BenchmarkRefusedNames measures the cost of lookups of names that the proxy refuses, for all servers together: with
 // the proxy as the first upstream of the node's cache and without it. In the worst case the cache has none of the
 // names; normally it does.
-func BenchmarkNamesOfOthers(b *testing.B) {
-	s := newTown(b)
+func BenchmarkRefusedNames(b *testing.B) {
+	s := newSetup(b)
 	h := headless{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.5.1.1 a"}}
 	s.create(h)
 	readme := cacheCorefile(b, s.other.IPv4)
@@ -77,9 +77,9 @@ func BenchmarkNamesOfOthers(b *testing.B) {
 			}
 			must.Succeed(b, s.cache.Stop(10*time.Second))
 			s.cache = s.startCoreDNS(binaries.NodeDNS, s.node.Namespace, corefile)
-			wait.Success(b, "a response", func() error { return hasAnswer(s.ofCache("A", h.full())) })
+			wait.Success(b, "a response", func() error { return hasAnswer(s.queryCache("A", h.full())) })
 			for range b.N {
-				cost[i] += s.costOfAll(b, h.full())
+				cost[i] += s.costPerLookup(b, h.full())
 			}
 		}
 		b.Logf("%s: %.1f us of CPU time per lookup with the proxy, %.1f without",
@@ -89,12 +89,12 @@ func BenchmarkNamesOfOthers(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// costOfAll returns the CPU time in us that one of many lookups through the cache takes on all servers.
-func (s *town) costOfAll(b *testing.B, name string) float64 {
+// costPerLookup returns the CPU time in us that one of many lookups through the cache takes on all servers.
+func (s *setup) costPerLookup(b *testing.B, name string) float64 {
 	b.Helper()
 	sum := func() (sum time.Duration) {
 		for _, process := range []*site.Process{s.cache, s.proxy, s.clusterDNS} {
-			sum += processorTime(b, process.PID())
+			sum += cpuTime(b, process.PID())
 		}
 		return sum
 	}
@@ -104,21 +104,21 @@ func (s *town) costOfAll(b *testing.B, name string) float64 {
 }
 
 const (
-	askers           = 8
+	queryClients     = 8
 	queriesPerClient = 4000
 	clockTick        = 10 * time.Millisecond // of /proc, on every Linux
-	manyHead         = 10_000
+	manyServices     = 10_000
 	changeTries      = 100
 )
 
 // queryMany queries a server over UDP from several clients at once, each again after its response, and returns the
 // sorted times.
-func (s *town) queryMany(b *testing.B, address, name string) []time.Duration {
+func (s *setup) queryMany(b *testing.B, address, name string) []time.Duration {
 	b.Helper()
 	var mutex sync.Mutex
 	var all []time.Duration
 	var requests sync.WaitGroup
-	for range askers {
+	for range queryClients {
 		conn, err := s.node.Dial("udp", address, time.Second)
 		must.Succeed(b, err)
 		requests.Go(func() {
@@ -142,8 +142,8 @@ func (s *town) queryMany(b *testing.B, address, name string) []time.Duration {
 	return all
 }
 
-// processorTime returns the CPU time of a process.
-func processorTime(b *testing.B, pid int) time.Duration {
+// cpuTime returns the CPU time of a process.
+func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	must.Succeed(b, err)
@@ -160,16 +160,16 @@ func processorTime(b *testing.B, pid int) time.Duration {
 // BenchmarkManyServices measures the cost of 10,000 headless Services of ten endpoints, and the time until a change is
 // served.
 func BenchmarkManyServices(b *testing.B) {
-	s := newTown(b)
+	s := newSetup(b)
 	before := residentMemory(b, s.proxy.PID())
-	s.createMany(b, manyHead)
-	wait.Equal(b, "all Services are known", fmt.Sprint(manyHead), func() string {
+	s.createMany(b, manyServices)
+	wait.Equal(b, "all Services are known", fmt.Sprint(manyServices), func() string {
 		count, err := s.proxy.Metric(metricsAddress, "vicinity_dns_services")
-		return fmt.Sprint(count, err)[:len(fmt.Sprint(manyHead))]
+		return fmt.Sprint(count, err)[:len(fmt.Sprint(manyServices))]
 	})
 	time.Sleep(5 * time.Second) // until it frees the memory of the lists
 	b.Logf("%d Services of ten endpoints: %d MiB resident, %d before, peak %d",
-		manyHead, residentMemory(b, s.proxy.PID())>>20, before>>20, peakMemory(b, s.proxy.PID())>>20)
+		manyServices, residentMemory(b, s.proxy.PID())>>20, before>>20, peakMemory(b, s.proxy.PID())>>20)
 	b.ResetTimer()
 	var took []time.Duration
 	for i := range changeTries {
@@ -181,7 +181,7 @@ func BenchmarkManyServices(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func (s *town) createMany(b *testing.B, count int) {
+func (s *setup) createMany(b *testing.B, count int) {
 	b.Helper()
 	numbers := make(chan int)
 	var creating sync.WaitGroup
@@ -216,7 +216,7 @@ func manyOf(number, version int) headless {
 
 // timeChange changes an EndpointSlice, and returns the time from the API server's response until the proxy serves the
 // change.
-func (s *town) timeChange(b *testing.B, version int) time.Duration {
+func (s *setup) timeChange(b *testing.B, version int) time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
@@ -230,7 +230,7 @@ func (s *town) timeChange(b *testing.B, version int) time.Duration {
 	for began := time.Now(); ; {
 		answer, err := exchange(conn, new(miekg.Msg).SetQuestion(h.full(), miekg.TypeA))
 		must.Succeed(b, err)
-		if strings.Contains(rest(answer), want) {
+		if strings.Contains(answerText(answer), want) {
 			return time.Since(began)
 		}
 		if time.Since(began) > time.Minute {

@@ -25,7 +25,7 @@ const resolvConf = "search default.svc.cluster.local svc.cluster.local cluster.l
 // TestResolvers checks that the resolvers of glibc, musl and Go find the endpoints of their own zone, every member by
 // its own name, and all of many endpoints. Before version 1.2.4, musl finds only as many as fit into a UDP response.
 func TestResolvers(t *testing.T) {
-	s := newTown(t)
+	s := newSetup(t)
 	near := headless{
 		"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort},
 		[]string{"10.6.0.1 a name=near-0", "10.6.0.2 b name=near-1"},
@@ -38,7 +38,7 @@ func TestResolvers(t *testing.T) {
 	}
 	slices.Sort(all)
 	s.create(near, many)
-	resolvers := map[string]func(name string) ([]string, error){"glibc": s.byGlibc, "musl": s.byMusl, "Go": s.byGo}
+	resolvers := map[string]func(name string) ([]string, error){"glibc": s.lookupGlibc, "musl": s.lookupMusl, "Go": s.lookupGo}
 	for resolver, lookup := range resolvers {
 		for _, test := range []struct {
 			name string
@@ -74,7 +74,7 @@ func TestResolvers(t *testing.T) {
 		})
 	}
 	near.endpoints = []string{"10.6.0.2 b name=near-1"}
-	s.point(near)
+	s.updateEndpoints(near)
 	for resolver, lookup := range resolvers {
 		wait.Equal(t, resolver+" looks up near, whose zone is empty", "10.6.0.2", func() string {
 			addrs, err := lookup("near")
@@ -90,17 +90,19 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// byGlibc looks up a name by glibc.
-func (s *town) byGlibc(name string) ([]string, error) { return s.byProgram("getent", "ahostsv4", name) }
-
-// byMusl looks up a name by musl.
-func (s *town) byMusl(name string) ([]string, error) {
-	return s.byProgram(site.Program(s.t, "lookup-musl"), name)
+// lookupGlibc looks up a name by glibc.
+func (s *setup) lookupGlibc(name string) ([]string, error) {
+	return s.lookupWith("getent", "ahostsv4", name)
 }
 
-// byProgram runs a program on the node with its own /etc/resolv.conf, and returns the first words of the lines that it
+// lookupMusl looks up a name by musl.
+func (s *setup) lookupMusl(name string) ([]string, error) {
+	return s.lookupWith(site.Program(s.t, "lookup-musl"), name)
+}
+
+// lookupWith runs a program on the node with its own /etc/resolv.conf, and returns the first words of the lines that it
 // prints.
-func (s *town) byProgram(program ...string) ([]string, error) {
+func (s *setup) lookupWith(program ...string) ([]string, error) {
 	output, err := s.node.Run(s.withResolver(program...))
 	if err != nil {
 		return nil, err
@@ -114,15 +116,15 @@ func (s *town) byProgram(program ...string) ([]string, error) {
 }
 
 // withResolver returns a command with an /etc/resolv.conf that names the node's cache.
-func (s *town) withResolver(program ...string) *exec.Cmd {
+func (s *setup) withResolver(program ...string) *exec.Cmd {
 	path := filepath.Join(s.t.TempDir(), "resolv.conf")
 	must.Succeed(s.t, os.WriteFile(path, []byte(resolvConf), 0o644))
 	const script = `mount --bind "$0" /etc/resolv.conf && exec "$@"`
 	return exec.Command("unshare", append([]string{"--mount", "sh", "-c", script, path}, program...)...)
 }
 
-// byGo looks up a full name by Go's own resolver. For other names Go would use the search list of the machine's file.
-func (s *town) byGo(name string) ([]string, error) {
+// lookupGo looks up a full name by Go's own resolver. For other names Go would use the search list of the machine's file.
+func (s *setup) lookupGo(name string) ([]string, error) {
 	resolver := net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
 		return s.node.Dial(network, net.JoinHostPort("127.0.0.1", dnsPort), 5*time.Second)
 	}}

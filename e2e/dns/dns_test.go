@@ -21,10 +21,10 @@ var (
 	unnamed  = corev1.ServicePort{Protocol: corev1.ProtocolTCP, Port: 80}
 )
 
-// TestWithoutPreferenceTheAnswersAreCoreDNSs checks that the proxy gives CoreDNS's responses for the same objects if
+// TestResponsesEqualCoreDNSWithoutPreference checks that the proxy gives CoreDNS's responses for the same objects if
 // every endpoint is allowed.
-func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
-	s := newTown(t)
+func TestResponsesEqualCoreDNSWithoutPreference(t *testing.T) {
+	s := newSetup(t)
 	all := []headless{
 		{"plain", "*", []corev1.ServicePort{httpPort}, []string{"10.1.0.1 a", "10.1.0.2 b", "10.1.0.3 c"}},
 		{"dual", "*", []corev1.ServicePort{httpPort}, []string{"10.1.1.1 a", "fd00:1::1 a", "fd00:1:2::3 b"}},
@@ -57,9 +57,9 @@ func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 			if h.name == "six" {
 				typ = "AAAA"
 			}
-			err := hasAnswer(s.ofCluster(typ, h.full()))
+			err := hasAnswer(s.queryCluster(typ, h.full()))
 			if err == nil && h.keys != "" {
-				err = hasAnswer(s.ofProxy(typ, h.full()))
+				err = hasAnswer(s.queryProxy(typ, h.full()))
 			}
 			return err
 		})
@@ -68,19 +68,19 @@ func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 	for _, h := range all {
 		for _, name := range namesOf(h) {
 			for _, typ := range []string{"A", "AAAA", "SRV", "TXT", "PTR", "MX"} {
-				cluster, err := s.ofCluster(typ, name)
+				cluster, err := s.queryCluster(typ, name)
 				must.Succeed(t, err)
-				proxy, err := s.ofProxy(typ, name)
+				proxy, err := s.queryProxy(typ, name)
 				must.Succeed(t, err)
-				cache, err := s.ofCache(typ, name)
+				cache, err := s.queryCache(typ, name)
 				must.Succeed(t, err)
 				if proxy.Rcode == miekg.RcodeRefused {
 					refused++
-				} else if compared++; rest(proxy)+beside(proxy) != rest(cluster)+beside(cluster) {
-					t.Errorf("%s %s:\nthe proxy      %s%s\nthe cluster's  %s%s", typ, name, rest(proxy), beside(proxy), rest(cluster), beside(cluster))
+				} else if compared++; answerText(proxy)+additionalText(proxy) != answerText(cluster)+additionalText(cluster) {
+					t.Errorf("%s %s:\nthe proxy      %s%s\nthe cluster's  %s%s", typ, name, answerText(proxy), additionalText(proxy), answerText(cluster), additionalText(cluster))
 				}
-				if rest(cache) != rest(cluster) {
-					t.Errorf("%s %s:\nby the cache   %s\nthe cluster's  %s", typ, name, rest(cache), rest(cluster))
+				if answerText(cache) != answerText(cluster) {
+					t.Errorf("%s %s:\nby the cache   %s\nthe cluster's  %s", typ, name, answerText(cache), answerText(cluster))
 				}
 			}
 		}
@@ -93,7 +93,7 @@ func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 
 func hasAnswer(answer *miekg.Msg, err error) error {
 	if err == nil && len(answer.Answer) == 0 {
-		err = fmt.Errorf("no answer: %s", rest(answer))
+		err = fmt.Errorf("no answer: %s", answerText(answer))
 	}
 	return err
 }
@@ -123,9 +123,9 @@ func namesOf(h headless) []string {
 	return names
 }
 
-// TestEndpointsMayBeCalledAsTheirPods covers --dns-endpoint-pod-names and CoreDNS's endpoint_pod_names.
-func TestEndpointsMayBeCalledAsTheirPods(t *testing.T) {
-	s := newTown(t)
+// TestEndpointPodNames covers --dns-endpoint-pod-names and CoreDNS's endpoint_pod_names.
+func TestEndpointPodNames(t *testing.T) {
+	s := newSetup(t)
 	must.Succeed(t, s.clusterDNS.Stop(wait.Timeout))
 	corefile := strings.Replace(s.clusterCorefile, "ttl 5", "ttl 5\n        endpoint_pod_names", 1)
 	s.clusterDNS = s.startCoreDNS(binaries.CoreDNS, s.other, corefile)
@@ -136,63 +136,63 @@ func TestEndpointsMayBeCalledAsTheirPods(t *testing.T) {
 	s.create(h)
 	const want = "NOERROR, SRV 0 33 8080 10-7-0-3.pods.default.svc.cluster.local., SRV 0 33 8080 one.pods.default.svc.cluster.local., " +
 		"SRV 0 33 8080 second.pods.default.svc.cluster.local."
-	s.waitFor("the cluster's", want, s.ofCluster, "SRV", "_http._tcp."+h.full())
-	s.waitFor("the proxy's", want, s.ofProxy, "SRV", "_http._tcp."+h.full())
-	s.waitFor("the target's address", "NOERROR, A 10.7.0.1", s.ofCache, "A", "one."+h.full())
+	s.waitFor("the cluster's", want, s.queryCluster, "SRV", "_http._tcp."+h.full())
+	s.waitFor("the proxy's", want, s.queryProxy, "SRV", "_http._tcp."+h.full())
+	s.waitFor("the target's address", "NOERROR, A 10.7.0.1", s.queryCache, "A", "one."+h.full())
 }
 
-// TestAClientGetsAddressesOfItsOwnZone also covers the next zone if the own zone has no endpoints. Members still find
+// TestClientGetsAddressesOfItsZone also covers the next zone if the own zone has no endpoints. Members still find
 // each other.
-func TestAClientGetsAddressesOfItsOwnZone(t *testing.T) {
-	s := newTown(t)
+func TestClientGetsAddressesOfItsZone(t *testing.T) {
+	s := newSetup(t)
 	soft := headless{
 		"soft", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort},
 		[]string{"10.2.0.1 a name=soft-0", "10.2.0.2 b name=soft-1", "10.2.0.3 a"},
 	}
 	hard := headless{"hard", "topology.kubernetes.io/zone", []corev1.ServicePort{httpPort}, []string{"10.2.1.1 a", "10.2.1.2 b"}}
 	s.create(soft, hard)
-	s.waitFor("its own zone", "NOERROR, A 10.2.0.1, A 10.2.0.3", s.ofCache, "A", soft.full())
+	s.waitFor("its own zone", "NOERROR, A 10.2.0.1, A 10.2.0.3", s.queryCache, "A", soft.full())
 	s.waitFor("its own zone",
 		"NOERROR, SRV 0 50 8080 10-2-0-3.soft.default.svc.cluster.local., SRV 0 50 8080 soft-0.soft.default.svc.cluster.local.",
-		s.ofCache, "SRV", "_http._tcp."+soft.full())
-	s.waitFor("its own zone", "NOERROR, A 10.2.1.1", s.ofCache, "A", hard.full())
+		s.queryCache, "SRV", "_http._tcp."+soft.full())
+	s.waitFor("its own zone", "NOERROR, A 10.2.1.1", s.queryCache, "A", hard.full())
 	if services, err := s.proxy.Metric(metricsAddress, "vicinity_dns_services"); err != nil || services != 2 {
 		t.Errorf("the metric counts %v Services (%v), want 2", services, err)
 	}
-	s.waitFor("a member of another zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", "soft-1."+soft.full())
-	s.waitFor("the name of an address", "NOERROR, PTR soft-1.soft.default.svc.cluster.local.", s.ofCache, "PTR", "2.0.2.10.in-addr.arpa.")
+	s.waitFor("a member of another zone", "NOERROR, A 10.2.0.2", s.queryCache, "A", "soft-1."+soft.full())
+	s.waitFor("the name of an address", "NOERROR, PTR soft-1.soft.default.svc.cluster.local.", s.queryCache, "PTR", "2.0.2.10.in-addr.arpa.")
 
 	soft.endpoints = []string{"10.2.0.1 a name=soft-0 unready", "10.2.0.2 b name=soft-1"}
 	hard.endpoints = []string{"10.2.1.2 b"}
-	s.point(soft)
-	s.point(hard)
-	s.waitFor("the next zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", soft.full())
-	s.waitFor("a required key without an endpoint", "NOERROR", s.ofCache, "A", hard.full())
+	s.updateEndpoints(soft)
+	s.updateEndpoints(hard)
+	s.waitFor("the next zone", "NOERROR, A 10.2.0.2", s.queryCache, "A", soft.full())
+	s.waitFor("a required key without an endpoint", "NOERROR", s.queryCache, "A", hard.full())
 
 	s.api.Kubectl(t, "annotate", "service", "hard", "vicinity.dev/topology-keys-", "--overwrite")
-	s.waitFor("without keys the cluster's DNS answers", "NOERROR, A 10.2.1.2", s.ofCache, "A", hard.full())
-	s.waitFor("without keys the proxy refuses", "REFUSED", s.ofProxy, "A", hard.full())
+	s.waitFor("without keys the cluster's DNS answers", "NOERROR, A 10.2.1.2", s.queryCache, "A", hard.full())
+	s.waitFor("without keys the proxy refuses", "REFUSED", s.queryProxy, "A", hard.full())
 	s.api.Kubectl(t, "annotate", "service", "hard", "vicinity.dev/topology-keys=kubernetes.io/hostname, *")
-	s.waitFor("with keys again", "NOERROR, A 10.2.1.2", s.ofProxy, "A", hard.full())
+	s.waitFor("with keys again", "NOERROR, A 10.2.1.2", s.queryProxy, "A", hard.full())
 	s.api.Kubectl(t, "delete", "service", "soft", "hard")
-	s.waitFor("a deleted Service", "REFUSED", s.ofProxy, "A", soft.full())
-	if s.counted("answered") == 0 || s.counted("refused") == 0 || s.counted("empty") == 0 {
+	s.waitFor("a deleted Service", "REFUSED", s.queryProxy, "A", soft.full())
+	if s.requestCount("answered") == 0 || s.requestCount("refused") == 0 || s.requestCount("empty") == 0 {
 		t.Error("the metrics do not count every result")
 	}
 }
 
-// TestACacheFollowsWithinTheTimeToLive uses the cache of the README.
-func TestACacheFollowsWithinTheTimeToLive(t *testing.T) {
-	s := newTown(t)
+// TestCacheFollowsWithinTTL uses the cache of the README.
+func TestCacheFollowsWithinTTL(t *testing.T) {
+	s := newSetup(t)
 	must.Succeed(t, s.cache.Stop(wait.Timeout))
 	s.startCoreDNS(binaries.NodeDNS, s.node.Namespace, cacheCorefile(t, s.other.IPv4))
 	near := headless{"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, []string{"10.4.0.1 a", "10.4.0.2 b"}}
 	s.create(near)
-	s.waitFor("its own zone", "NOERROR, A 10.4.0.1", s.ofCache, "A", near.full())
+	s.waitFor("its own zone", "NOERROR, A 10.4.0.1", s.queryCache, "A", near.full())
 	near.endpoints = []string{"10.4.0.1 a unready", "10.4.0.2 b"}
-	s.point(near)
-	s.waitFor("the proxy returns the next zone", "NOERROR, A 10.4.0.2", s.ofProxy, "A", near.full())
+	s.updateEndpoints(near)
+	s.waitFor("the proxy returns the next zone", "NOERROR, A 10.4.0.2", s.queryProxy, "A", near.full())
 	began := time.Now()
-	s.waitFor("the cache returns the next zone", "NOERROR, A 10.4.0.2", s.ofCache, "A", near.full())
+	s.waitFor("the cache returns the next zone", "NOERROR, A 10.4.0.2", s.queryCache, "A", near.full())
 	t.Logf("the cache followed after %s; the TTL is 5 s", time.Since(began).Round(time.Millisecond))
 }

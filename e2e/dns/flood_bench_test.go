@@ -16,7 +16,7 @@ import (
 // queries per second for the SRV records of a Service with 8,192 ports.
 func BenchmarkChangesOfOtherServices(b *testing.B) {
 	const ports, eachSecond, changes = 8192, 200, 400
-	s := newTown(b)
+	s := newSetup(b)
 	flood := headless{"flood", "*", nil, []string{"10.5.0.1 a", "10.5.0.2 a", "10.5.0.3 a", "10.5.0.4 a"}}
 	for i := range ports {
 		flood.ports = append(flood.ports, corev1.ServicePort{Name: fmt.Sprintf("p-%d", i), Port: int32(i + 1), Protocol: corev1.ProtocolTCP})
@@ -25,7 +25,7 @@ func BenchmarkChangesOfOtherServices(b *testing.B) {
 	s.create(flood, other)
 	b.ResetTimer()
 	version := 0
-	measure := func() (p50, most time.Duration) {
+	measure := func() (p50, longest time.Duration) {
 		var took []time.Duration
 		for range changes {
 			took = append(took, s.timeChange(b, version%100))
@@ -34,17 +34,17 @@ func BenchmarkChangesOfOtherServices(b *testing.B) {
 		slices.Sort(took)
 		return took[len(took)/2], took[len(took)-1]
 	}
-	p50, most := measure()
-	b.Logf("without queries: p50 %s, max %s", p50, most)
+	p50, longest := measure()
+	b.Logf("without queries: p50 %s, max %s", p50, longest)
 
 	conn, err := s.node.Dial("udp", proxyAddress, time.Second)
 	must.Succeed(b, err)
 	defer conn.Close()
 	stop, ended := make(chan struct{}), make(chan int)
-	before := processorTime(b, s.proxy.PID())
+	before := cpuTime(b, s.proxy.PID())
 	go func() {
-		asked := 0
-		defer func() { ended <- asked }()
+		sent := 0
+		defer func() { ended <- sent }()
 		ticks := time.NewTicker(time.Second / eachSecond)
 		defer ticks.Stop()
 		for {
@@ -57,15 +57,15 @@ func BenchmarkChangesOfOtherServices(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			asked++
+			sent++
 		}
 	}()
-	floodP50, floodMost := measure()
+	floodP50, floodLongest := measure()
 	close(stop)
-	asked := <-ended
-	each := (processorTime(b, s.proxy.PID()) - before) / time.Duration(max(asked, 1))
+	sent := <-ended
+	each := (cpuTime(b, s.proxy.PID()) - before) / time.Duration(max(sent, 1))
 	b.Logf("%d queries for %d SRV records: p50 %s, max %s; %s of CPU time per query, including the changes",
-		asked, ports*len(flood.endpoints), floodP50, floodMost, each)
+		sent, ports*len(flood.endpoints), floodP50, floodLongest, each)
 	b.ReportMetric(float64(floodP50)/float64(p50), "p50/alone")
 	b.ReportMetric(0, "ns/op")
 }

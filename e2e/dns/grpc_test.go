@@ -70,7 +70,7 @@ func callMany(target string) (map[string]int, error) {
 // TestGRPCBalancesOverTheZone checks that a client with the target dns:/// and the policy round_robin balances over the
 // servers of its own zone, and over those of another zone when its own has none.
 func TestGRPCBalancesOverTheZone(t *testing.T) {
-	s := newTown(t)
+	s := newSetup(t)
 	server := grpc.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	t.Cleanup(server.Stop)
@@ -90,17 +90,17 @@ func TestGRPCBalancesOverTheZone(t *testing.T) {
 	}
 	s.create(near)
 	wait.Equal(t, "calls by server", fmt.Sprint(map[string]int{addrs[0]: calls / 2, addrs[1]: calls / 2}), func() string {
-		return s.callsByGRPC(near)
+		return s.grpcCalls(near)
 	})
 	near.endpoints = near.endpoints[2:]
-	s.point(near)
+	s.updateEndpoints(near)
 	wait.Equal(t, "calls by server, with none in the zone", fmt.Sprint(map[string]int{addrs[2]: calls}), func() string {
-		return s.callsByGRPC(near)
+		return s.grpcCalls(near)
 	})
 }
 
-// callsByGRPC runs a client on the node, with its own resolver file.
-func (s *town) callsByGRPC(h headless) string {
+// grpcCalls runs a client on the node, with its own resolver file.
+func (s *setup) grpcCalls(h headless) string {
 	self, err := os.Executable()
 	must.Succeed(s.t, err)
 	cmd := s.withResolver(self)

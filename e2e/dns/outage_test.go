@@ -22,7 +22,7 @@ import (
 
 // lookups are clients that keep querying the node's cache at a fixed rate.
 type lookups struct {
-	town    *town
+	setup   *setup
 	clients sync.WaitGroup
 	ended   chan struct{}
 
@@ -32,36 +32,36 @@ type lookups struct {
 }
 
 const (
-	lookupClients = 20
-	lookupPace    = 20 * time.Millisecond // a thousand a second
+	lookupClients  = 20
+	lookupInterval = 20 * time.Millisecond // a thousand a second
 )
 
 // startLookups queries the addresses of Services, each of which has some.
-func (s *town) startLookups(names ...string) *lookups {
+func (s *setup) startLookups(names ...string) *lookups {
 	s.t.Helper()
-	l := &lookups{town: s, ended: make(chan struct{})}
+	l := &lookups{setup: s, ended: make(chan struct{})}
 	for range lookupClients {
 		conn, err := s.node.Dial("udp", net.JoinHostPort("127.0.0.1", dnsPort), time.Second)
 		must.Succeed(s.t, err)
-		l.clients.Go(func() { l.goOn(conn, names) })
+		l.clients.Go(func() { l.run(conn, names) })
 	}
 	s.t.Cleanup(func() { l.report("at the end") })
 	return l
 }
 
-func (l *lookups) goOn(conn net.Conn, names []string) {
+func (l *lookups) run(conn net.Conn, names []string) {
 	defer conn.Close()
 	for {
 		select {
 		case <-l.ended:
 			return
-		case <-time.After(lookupPace):
+		case <-time.After(lookupInterval):
 		}
 		began := time.Now()
 		name := names[rand.IntN(len(names))]
 		answer, err := exchange(conn, new(miekg.Msg).SetQuestion(name, miekg.TypeA))
 		if err == nil && len(answer.Answer) == 0 {
-			err = fmt.Errorf("%s: no address: %s", name, rest(answer))
+			err = fmt.Errorf("%s: no address: %s", name, answerText(answer))
 		}
 		l.mutex.Lock()
 		l.took = append(l.took, time.Since(began))
@@ -81,17 +81,17 @@ func (l *lookups) count() int {
 
 // report logs the results of the lookups since its last call. It fails the test if one failed.
 func (l *lookups) report(when string) {
-	l.town.t.Helper()
+	l.setup.t.Helper()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	count := len(l.took)
 	if count > 0 {
 		slices.Sort(l.took)
-		l.town.t.Logf("%s: %d lookups, %d failed, p50 %s, p99 %s, the slowest %s",
+		l.setup.t.Logf("%s: %d lookups, %d failed, p50 %s, p99 %s, the slowest %s",
 			when, count, len(l.failed), l.took[count/2], l.took[count*99/100], l.took[count-1])
 	}
 	for _, err := range l.failed[:min(len(l.failed), 5)] {
-		l.town.t.Errorf("%s: %v", when, err)
+		l.setup.t.Errorf("%s: %v", when, err)
 	}
 	l.took, l.failed = nil, nil
 }
@@ -101,13 +101,13 @@ func (l *lookups) end() {
 	l.clients.Wait()
 }
 
-// TestNoLookupFailsWhateverHappensToTheProxy checks that clients of the node's cache always get a response, from the
+// TestNoLookupFails checks that clients of the node's cache always get a response, from the
 // cluster's DNS if not from the proxy.
-func TestNoLookupFailsWhateverHappensToTheProxy(t *testing.T) {
+func TestNoLookupFails(t *testing.T) {
 	for name, cache := range map[string]binaries.Module{
 		"through the CoreDNS of NodeLocal DNSCache": binaries.NodeDNS, "through the newest CoreDNS": binaries.CoreDNS,
 	} {
-		t.Run(name, func(t *testing.T) { noLookupFails(t, newTownWith(t, cache)) })
+		t.Run(name, func(t *testing.T) { runLookups(t, newSetupWith(t, cache)) })
 	}
 }
 
@@ -119,14 +119,14 @@ func apiOutage(t *testing.T) time.Duration {
 	return outage
 }
 
-func noLookupFails(t *testing.T, s *town) {
+func runLookups(t *testing.T, s *setup) {
 	t.Helper()
 	near := headless{"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, []string{"10.3.0.1 a", "10.3.0.2 b"}}
 	keyless := headless{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.3.1.1 a", "10.3.1.2 b"}}
-	const own, everybody = "NOERROR, A 10.3.0.1", "NOERROR, A 10.3.0.1, A 10.3.0.2"
+	const ownZone, allZones = "NOERROR, A 10.3.0.1", "NOERROR, A 10.3.0.1, A 10.3.0.2"
 	s.create(near, keyless)
-	s.waitFor("its own zone", own, s.ofCache, "A", near.full())
-	s.waitFor("no preference", "NOERROR, A 10.3.1.1, A 10.3.1.2", s.ofCache, "A", keyless.full())
+	s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
+	s.waitFor("no preference", "NOERROR, A 10.3.1.1, A 10.3.1.2", s.queryCache, "A", keyless.full())
 	l := s.startLookups(near.full(), keyless.full())
 	during := func(what string, step func()) {
 		t.Helper()
@@ -138,31 +138,31 @@ func noLookupFails(t *testing.T, s *town) {
 	during("as usual", func() { time.Sleep(2 * time.Second) })
 	during("killed", func() {
 		must.Succeed(t, s.proxy.Kill())
-		s.waitFor("all addresses, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
+		s.waitFor("all addresses, from the cluster's DNS", allZones, s.queryCache, "A", near.full())
 		time.Sleep(2 * time.Second)
 	})
 	during("restarted", func() {
 		s.startProxy()
-		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
+		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
 	})
 	during("hung", func() {
 		must.Succeed(t, s.proxy.Signal(syscall.SIGSTOP))
-		s.waitFor("all addresses, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
+		s.waitFor("all addresses, from the cluster's DNS", allZones, s.queryCache, "A", near.full())
 		time.Sleep(2 * time.Second)
 	})
 	during("resumed", func() {
 		must.Succeed(t, s.proxy.Signal(syscall.SIGCONT))
-		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
+		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
 	})
 	during("rolled out", func() {
 		must.Succeed(t, s.proxy.Stop(wait.Timeout))
 		s.startProxy()
-		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
+		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
 	})
 	during("without an API server", func() {
 		s.api.Stop()
 		time.Sleep(apiOutage(t))
-		s.waitFor("its own zone", own, s.ofCache, "A", near.full())
+		s.waitFor("its own zone", ownZone, s.queryCache, "A", near.full())
 	})
 	l.end()
 }

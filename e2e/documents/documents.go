@@ -27,9 +27,9 @@ var (
 	inline  = regexp.MustCompile("(?s)`([^`]+)`")
 	// program matches the beginning of a command.
 	program = regexp.MustCompile(`^(\$ )?(sudo )?(kubectl|make|proxy|webhook|bin/[a-z]+|nft|ufw|docker|curl) `)
-	// whole matches a command in a sentence, or a flag with its value. Two words such as "proxy explain" are only a name.
-	whole          = regexp.MustCompile(`^(make \S|--[a-z-]+ \S|(kubectl|proxy|webhook|nft|ufw|docker|curl|bin/[a-z]+) \S+ \S)`)
-	repositoryLink = regexp.MustCompile(`<<'?([A-Z]+)'?`)
+	// inlineCommand matches a command in a sentence, or a flag with its value. Two words such as "proxy explain" are only a name.
+	inlineCommand = regexp.MustCompile(`^(make \S|--[a-z-]+ \S|(kubectl|proxy|webhook|nft|ufw|docker|curl|bin/[a-z]+) \S+ \S)`)
+	heredoc       = regexp.MustCompile(`<<'?([A-Z]+)'?`)
 )
 
 // Commands returns the commands of a document: those in its blocks of shell commands, and those in its sentences. The
@@ -37,7 +37,7 @@ var (
 // test.
 func Commands(t testing.TB, document string) []Command {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top(t), document))
+	text, err := os.ReadFile(filepath.Join(repositoryRoot(t), document))
 	must.Succeed(t, err)
 	all, err := commands(string(text))
 	if err != nil {
@@ -65,7 +65,7 @@ func Script(t testing.TB, document, chapter string, without ...string) string {
 // the comment: commands for one program, or lines of its file.
 func Lines(t testing.TB, document, chapter, title string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top(t), document))
+	text, err := os.ReadFile(filepath.Join(repositoryRoot(t), document))
 	must.Succeed(t, err)
 	_, body, _ := strings.Cut(string(text), "\n## "+chapter+"\n")
 	body, _, _ = strings.Cut(body, "\n## ")
@@ -79,8 +79,8 @@ func Lines(t testing.TB, document, chapter, title string) []string {
 	return strings.Split(rest, "\n")
 }
 
-// top returns the repository's top folder.
-func top(t testing.TB) string {
+// repositoryRoot returns the repository's top folder.
+func repositoryRoot(t testing.TB) string {
 	t.Helper()
 	folder, err := os.Getwd()
 	must.Succeed(t, err)
@@ -141,8 +141,8 @@ func (s *scanner) read(line string) error {
 
 func (s *scanner) endBlock() {
 	if s.language == "sh" {
-		for _, one := range split(s.block.String()) {
-			s.found = append(s.found, Command{s.chapter, one, false})
+		for _, command := range split(s.block.String()) {
+			s.found = append(s.found, Command{s.chapter, command, false})
 		}
 	}
 	s.block.Reset()
@@ -151,8 +151,8 @@ func (s *scanner) endBlock() {
 
 func (s *scanner) endProse() {
 	for _, span := range inline.FindAllStringSubmatch(s.prose.String(), -1) {
-		if one := strings.Join(strings.Fields(span[1]), " "); whole.MatchString(one) {
-			s.found = append(s.found, Command{s.chapter, one, true})
+		if command := strings.Join(strings.Fields(span[1]), " "); inlineCommand.MatchString(command) {
+			s.found = append(s.found, Command{s.chapter, command, true})
 		}
 	}
 	s.prose.Reset()
@@ -161,7 +161,7 @@ func (s *scanner) endProse() {
 // split returns the commands of a block: a loop, a text for standard input, and lines that end with \ or | are one.
 func split(block string) []string {
 	var all, lines []string
-	loops, ends := 0, ""
+	loops, delimiter := 0, ""
 	for line := range strings.Lines(block) {
 		line = strings.TrimSuffix(line, "\n")
 		word := strings.TrimSpace(line)
@@ -170,18 +170,18 @@ func split(block string) []string {
 		}
 		lines = append(lines, line)
 		switch {
-		case ends != "":
-			if word == ends {
-				ends = ""
+		case delimiter != "":
+			if word == delimiter {
+				delimiter = ""
 			}
-		case repositoryLink.MatchString(line):
-			ends = repositoryLink.FindStringSubmatch(line)[1]
+		case heredoc.MatchString(line):
+			delimiter = heredoc.FindStringSubmatch(line)[1]
 		case strings.HasPrefix(word, "for "):
 			loops++
 		case word == "done":
 			loops--
 		}
-		if loops == 0 && ends == "" && !strings.HasSuffix(word, `\`) && !strings.HasSuffix(word, "|") {
+		if loops == 0 && delimiter == "" && !strings.HasSuffix(word, `\`) && !strings.HasSuffix(word, "|") {
 			all, lines = append(all, strings.Join(lines, "\n")), nil
 		}
 	}

@@ -54,7 +54,7 @@ func TestCommandsOfBlocksAndSentences(t *testing.T) {
 	}
 }
 
-func TestABlockOfCommandsIsMarked(t *testing.T) {
+func TestCommandBlockMustBeMarked(t *testing.T) {
 	_, err := commands("```\nmake test    # all\n```\n")
 	if err == nil || !strings.Contains(err.Error(), `"make test    # all"`) {
 		t.Errorf("got %v", err)

@@ -12,7 +12,7 @@ import (
 // fault is a fault to inject. strike returns when the connection between the proxy and its API server works again.
 type fault struct {
 	name    string
-	strike  func(*storm)
+	inject  func(*storm)
 	isQuick bool
 }
 
@@ -25,18 +25,18 @@ var faults = []fault{
 	{"connections drop all data", (*storm).blackHole, true},
 	{"the Node is deleted", (*storm).loseNode, true},
 	{"objects change", (*storm).changeObjects, true},
-	{"a Service is replaced during an outage", (*storm).replaceUnheard, true},
+	{"a Service is replaced during an outage", (*storm).replaceDuringOutage, true},
 	{"the tables are modified", (*storm).sabotage, true},
 }
 
 // pause sleeps for a random time of at most atMost.
-func (s *storm) pause(atMost time.Duration) {
-	time.Sleep(time.Duration(s.random.Int64N(int64(atMost))))
+func (s *storm) pause(limit time.Duration) {
+	time.Sleep(time.Duration(s.random.Int64N(int64(limit))))
 }
 
-// lose either makes the API server's address refuse connections, as if its machine were off, or leaves the wire as it
+// maybeRejectConnections either makes the API server's address refuse connections, as if its machine were off, or leaves the wire as it
 // is, which then closes each connection.
-func (s *storm) lose() {
+func (s *storm) maybeRejectConnections() {
 	if s.random.IntN(2) == 0 {
 		s.wire.rejectConnections()
 	}
@@ -44,7 +44,7 @@ func (s *storm) lose() {
 
 func (s *storm) killAPIServer() {
 	s.api.KillAPIServer()
-	s.lose()
+	s.maybeRejectConnections()
 	s.pause(3 * time.Second)
 	s.startAPIServer()
 	s.wire.heal()
@@ -59,8 +59,8 @@ func (s *storm) startAPIServer() {
 func (s *storm) stopAPIServer() {
 	back := time.Now().Add(7 * time.Second) // the start takes some seconds, too
 	must.Succeed(s.t, s.api.StopAPIServer())
-	s.lose()
-	s.waitForInterruption(allFaults...)
+	s.maybeRejectConnections()
+	s.waitForInterruption(allWatches...)
 	time.Sleep(time.Until(back))
 	s.startAPIServer()
 	for range 3 {
@@ -104,9 +104,9 @@ func (s *storm) killProxy() {
 	s.wire.rejectConnections()
 	s.change()
 	s.restart()
-	s.waitForInterruption(firstFaults...)
+	s.waitForInterruption(initialWatches...)
 	s.mustRespond("/readyz", http.StatusServiceUnavailable)
-	if s.daemon.synced() {
+	if s.daemon.isSynced() {
 		s.t.Error("the proxy synced without an API server")
 	}
 	s.wire.heal()
@@ -153,15 +153,15 @@ func (s *storm) changeObjects() {
 	}
 }
 
-func (s *storm) replaceUnheard() {
+func (s *storm) replaceDuringOutage() {
 	s.wire.rejectConnections()
 	s.replaceService()
 	s.replaceService()
 	s.wire.heal()
 }
 
-// acts are external modifications of the tables that do not affect clients before they are repaired.
-var acts = []sabotage{
+// harmlessSabotages are external modifications of the tables that do not affect clients before they are repaired.
+var harmlessSabotages = []sabotage{
 	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4},
 	{"a rule after ours", "add rule ip vicinity nat-postrouting counter", ipv4},
 	{"a flushed set", "flush set ip vicinity hairpin", ipv4},
@@ -171,8 +171,8 @@ var acts = []sabotage{
 // sabotage modifies the tables. Owned tables cannot be modified.
 func (s *storm) sabotage() {
 	s.waitForRepair()
-	for _, act := range acts {
-		before := s.daemon.foreignChanges()
+	for _, act := range harmlessSabotages {
+		before := s.daemon.externalChanges()
 		_, err := s.run("nft", act.text)
 		switch {
 		case s.isOwned && err == nil:

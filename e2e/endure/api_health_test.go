@@ -25,7 +25,7 @@ const healthAddress = "127.0.0.1:10256"
 const recovery = time.Minute + waitTimeout
 
 // mustRespond checks the status code of a page, and returns its body.
-func (s *town) mustRespond(path string, want int) (body string) {
+func (s *setup) mustRespond(path string, want int) (body string) {
 	s.t.Helper()
 	code, body, err := site.Get(s.node.Namespace, healthAddress, path)
 	must.Succeed(s.t, err)
@@ -35,14 +35,14 @@ func (s *town) mustRespond(path string, want int) (body string) {
 	return body
 }
 
-// deaf has the resources whose watch the proxy reports as interrupted.
-type deaf struct{ Healthz, Metrics []string }
+// interruptedWatches has the resources whose watch the proxy reports as interrupted.
+type interruptedWatches struct{ Healthz, Metrics []string }
 
 var interruptedSeries = regexp.MustCompile(`(?m)^vicinity_watch_interrupted_timestamp_seconds\{resource="([^"]+)"\} `)
 
-// deaf reads /healthz and the metrics. /healthz must report the proxy as healthy; its status code may differ, because
+// interruptedWatches reads /healthz and the metrics. /healthz must report the proxy as healthy; its status code may differ, because
 // it depends on the Node, too.
-func (s *town) deaf() (now deaf) {
+func (s *setup) interruptedWatches() (current interruptedWatches) {
 	s.t.Helper()
 	var page struct {
 		Healthy       bool
@@ -58,35 +58,35 @@ func (s *town) deaf() (now deaf) {
 		if interruption.Reason == "" {
 			s.t.Errorf("/healthz has no reason for the interrupted watch of %s: %s", interruption.Resource, body)
 		}
-		now.Healthz = append(now.Healthz, interruption.Resource)
+		current.Healthz = append(current.Healthz, interruption.Resource)
 	}
 	_, text, err := site.Get(s.node.Namespace, metricsAddress, "/metrics")
 	must.Succeed(s.t, err)
 	for _, series := range interruptedSeries.FindAllStringSubmatch(text, -1) {
-		now.Metrics = append(now.Metrics, series[1])
+		current.Metrics = append(current.Metrics, series[1])
 	}
-	slices.Sort(now.Metrics)
-	return now
+	slices.Sort(current.Metrics)
+	return current
 }
 
 // waitForInterruption waits until health and metrics report exactly these resources as interrupted.
-func (s *town) waitForInterruption(resources ...string) {
+func (s *setup) waitForInterruption(resources ...string) {
 	s.t.Helper()
-	want := deaf{resources, resources}
-	var now deaf
+	want := interruptedWatches{resources, resources}
+	var current interruptedWatches
 	defer func() {
 		if s.t.Failed() {
-			s.t.Logf("interrupted resources (-want +got):\n%s", cmp.Diff(want, now))
+			s.t.Logf("interrupted resources (-want +got):\n%s", cmp.Diff(want, current))
 		}
 	}()
 	wait.Within(s.t, recovery, "interrupted: ["+strings.Join(resources, " ")+"]", func() bool {
-		now = s.deaf()
-		return cmp.Equal(want, now)
+		current = s.interruptedWatches()
+		return cmp.Equal(want, current)
 	})
 }
 
-// live is a step of traffic: a running proxy must always report that it is live.
-func (s *apiSite) live() error {
+// checkLive is a step of traffic: a running proxy must always report that it is live.
+func (s *apiSetup) checkLive() error {
 	s.running.RLock()
 	code, body, err := site.Get(s.node.Namespace, healthAddress, "/livez")
 	s.running.RUnlock()
@@ -96,7 +96,7 @@ func (s *apiSite) live() error {
 	if err != nil {
 		return fmt.Errorf("get /livez of a running proxy: %w", err)
 	}
-	s.alive.Add(1)
+	s.livenessChecks.Add(1)
 	time.Sleep(20 * time.Millisecond)
 	return nil
 }

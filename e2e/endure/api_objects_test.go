@@ -34,13 +34,13 @@ var (
 
 // objects writes to the API server. Its methods return when the API server has accepted the write.
 type objects struct {
-	*town
-	client kubernetes.Interface
-	random *rand.Rand
-	made   int             // the number of changes
-	exists map[string]bool // Services that no client dials, and ServiceCIDRs
-	reborn app
-	rack   string // of this node
+	*setup
+	client      kubernetes.Interface
+	random      *rand.Rand
+	changeCount int             // the number of changes
+	exists      map[string]bool // Services that no client dials, and ServiceCIDRs
+	replaced    app
+	rack        string // of this node
 }
 
 // retry repeats a request until it succeeds. An API server that has just started rejects some requests, and a slow one
@@ -49,9 +49,9 @@ func (o *objects) retry(what string, request func(context.Context) error) {
 	o.t.Helper()
 	var err error
 	for deadline := time.Now().Add(recovery); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		isAgain := err != nil
+		isRetry := err != nil
 		err = request(o.t.Context())
-		if err == nil || isAgain && (apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)) {
+		if err == nil || isRetry && (apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)) {
 			return
 		}
 	}
@@ -86,8 +86,8 @@ func (o *objects) create(a app, endpoints ...string) {
 	}
 }
 
-// point makes the named servers the endpoints of a Service.
-func (o *objects) point(a app, endpoints ...string) {
+// updateEndpoints makes the named servers the endpoints of a Service.
+func (o *objects) updateEndpoints(a app, endpoints ...string) {
 	o.t.Helper()
 	for _, slice := range o.slices(a, endpoints) {
 		o.retry("update EndpointSlice "+slice.Name, func(ctx context.Context) error {
@@ -169,10 +169,10 @@ func (o *objects) deleteNode(name string) {
 	})
 }
 
-// beat writes a label that is no topology key to another Node, as kubelets write to theirs.
-func (o *objects) beat(node string) {
+// touchNode writes a label that is no topology key to another Node, as kubelets write to theirs.
+func (o *objects) touchNode(node string) {
 	o.t.Helper()
-	patch := fmt.Sprintf(`{"metadata": {"labels": {"example.com/beat": "%d"}}}`, o.made)
+	patch := fmt.Sprintf(`{"metadata": {"labels": {"example.com/beat": "%d"}}}`, o.changeCount)
 	o.retry("label Node "+node, func(ctx context.Context) error {
 		_, err := o.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
@@ -217,27 +217,27 @@ func (o *objects) someEndpoints() []string {
 // change makes one change that no connection may notice.
 func (o *objects) change() {
 	o.t.Helper()
-	o.made++
-	stranger := app{name: fmt.Sprintf("unrelated-%d", o.made%4), number: 100 + o.made%4, affinity: []string{"None", "ClientIP"}[o.made%2]}
+	o.changeCount++
+	unrelated := app{name: fmt.Sprintf("unrelated-%d", o.changeCount%4), number: 100 + o.changeCount%4, affinity: []string{"None", "ClientIP"}[o.changeCount%2]}
 	switch o.random.IntN(6) {
 	case 0:
-		o.point(web, o.someEndpoints()...)
+		o.updateEndpoints(web, o.someEndpoints()...)
 	case 1:
-		o.point(sticky, o.someEndpoints()...)
+		o.updateEndpoints(sticky, o.someEndpoints()...)
 	case 2:
 		o.toggleServiceCIDR()
 	case 3:
-		o.beat("node-2")
+		o.touchNode("node-2")
 	default:
 		switch {
-		case !o.exists[stranger.name]:
-			o.toggle(stranger.name)
-			o.create(stranger, o.someEndpoints()...)
+		case !o.exists[unrelated.name]:
+			o.toggle(unrelated.name)
+			o.create(unrelated, o.someEndpoints()...)
 		case o.random.IntN(2) == 0:
-			o.annotate(stranger, []string{rackLabel, rackLabel + ", *", "*"}[o.random.IntN(3)])
+			o.annotate(unrelated, []string{rackLabel, rackLabel + ", *", "*"}[o.random.IntN(3)])
 		default:
-			o.toggle(stranger.name)
-			o.delete(stranger)
+			o.toggle(unrelated.name)
+			o.delete(unrelated)
 		}
 	}
 }
@@ -245,20 +245,20 @@ func (o *objects) change() {
 // changeAll changes an object of each watched kind.
 func (o *objects) changeAll() {
 	o.t.Helper()
-	o.made++
+	o.changeCount++
 	o.toggleServiceCIDR()
-	o.beat("node-1")
-	o.beat("node-2")
-	o.point(web, o.someEndpoints()...)
+	o.touchNode("node-1")
+	o.touchNode("node-2")
+	o.updateEndpoints(web, o.someEndpoints()...)
 	o.replaceService()
 }
 
 // replaceService deletes a Service and creates another one with the same name and other addresses.
 func (o *objects) replaceService() {
 	o.t.Helper()
-	if o.reborn != (app{}) {
-		o.delete(o.reborn)
+	if o.replaced != (app{}) {
+		o.delete(o.replaced)
 	}
-	o.reborn = app{name: "replaced", number: 20 + (o.reborn.number+1)%10, affinity: []string{"None", "ClientIP"}[o.random.IntN(2)]}
-	o.create(o.reborn, o.someEndpoints()...)
+	o.replaced = app{name: "replaced", number: 20 + (o.replaced.number+1)%10, affinity: []string{"None", "ClientIP"}[o.random.IntN(2)]}
+	o.create(o.replaced, o.someEndpoints()...)
 }

@@ -13,28 +13,28 @@ import (
 
 // The resources that the proxy watches: those at its start, and all.
 var (
-	firstFaults = []string{"endpointslices", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services"}
-	allFaults   = []string{
+	initialWatches = []string{"endpointslices", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services"}
+	allWatches     = []string{
 		"endpointslices", "endpointslices/addresses", "nodes", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services",
 	}
 )
 
 // storm injects faults between a proxy and its API server, one after the other, while clients dial.
 type storm struct {
-	*apiSite
+	*apiSetup
 	daemon *daemon
 	args   []string // of the proxy
 	// isOwned is set if no other process can modify the tables.
-	isOwned  bool
-	happened map[string]int
+	isOwned bool
+	counts  map[string]int
 }
 
-// TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster also checks that during the storm every client is served
+// TestTablesAfterAPIServerFaults also checks that during the storm every client is served
 // with the last known state, and that health reports the interrupted watches. Each storm has every kind of fault, and
 // some of them again, in random order.
-func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
+func TestTablesAfterAPIServerFaults(t *testing.T) {
 	t.Parallel() // the two long tests have separate networks, and mostly wait
-	s := newAPISite(t)
+	s := newAPISetup(t)
 	happened := map[string]int{}
 	for _, run := range []struct {
 		name      string
@@ -43,9 +43,9 @@ func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
 		isOver := t.Run(run.name, func(t *testing.T) {
 			s.t, s.wire.t = t, t
 			storm := &storm{
-				apiSite: s, args: []string{"--own-tables", run.ownTables, "--log-level", "debug"}, isOwned: run.ownTables == "auto", happened: happened,
+				apiSetup: s, args: []string{"--own-tables", run.ownTables, "--log-level", "debug"}, isOwned: run.ownTables == "auto", counts: happened,
 			}
-			storm.rage()
+			storm.execute()
 		})
 		if !isOver {
 			return // its proxy may still be running
@@ -59,22 +59,22 @@ func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
 	}
 }
 
-// rage runs the storm from its beginning to its end.
-func (s *storm) rage() {
+// execute runs the storm from its beginning to its end.
+func (s *storm) execute() {
 	t := s.t
-	s.point(web, "a", "b")
-	s.point(sticky, "a", "b")
-	s.daemon = s.follow(s.args...)
+	s.updateEndpoints(web, "a", "b")
+	s.updateEndpoints(sticky, "a", "b")
+	s.daemon = s.startProxy(s.args...)
 	s.daemon.waitForSync()
 	s.waitForClusterTables()
-	f := newTraffic(t)
-	s.begin(f)
-	stop := onceAtEnd(t, f.end)
-	before, made := s.alive.Load(), s.made
-	for _, kind := range s.order() {
+	tr := newTraffic(t)
+	s.startTraffic(tr)
+	stop := onceAtEnd(t, tr.end)
+	before, made := s.livenessChecks.Load(), s.changeCount
+	for _, kind := range s.randomFaults() {
 		began := time.Now()
-		kind.strike(s)
-		s.happened[kind.name]++
+		kind.inject(s)
+		s.counts[kind.name]++
 		t.Logf("%s, for %s", kind.name, time.Since(began).Round(time.Millisecond))
 		time.Sleep(time.Duration(s.random.Int64N(int64(500 * time.Millisecond))))
 	}
@@ -84,31 +84,31 @@ func (s *storm) rage() {
 	t.Logf("recovered %s after the storm", time.Since(ended).Round(time.Millisecond))
 	s.mustRespond("/readyz", http.StatusOK)
 	s.mustRespond("/healthz", http.StatusOK)
-	s.followsRack()
+	s.checkRack()
 	stop()
 	t.Logf("%d changes, %d new connections, %d with session affinity, %d replies on open ones, %d liveness checks",
-		s.made-made, f.dials.Load(), f.sticky.Load(), f.replies.Load(), s.alive.Load()-before)
-	if f.dials.Load() < 500 || f.sticky.Load() < 100 || f.replies.Load() < 500 || s.alive.Load()-before < 100 {
+		s.changeCount-made, tr.dials.Load(), tr.sticky.Load(), tr.replies.Load(), s.livenessChecks.Load()-before)
+	if tr.dials.Load() < 500 || tr.sticky.Load() < 100 || tr.replies.Load() < 500 || s.livenessChecks.Load()-before < 100 {
 		t.Error("too little traffic to be conclusive")
 	}
 	s.stop()
 }
 
-// begin starts every kind of traffic, from pods to ClusterIPs.
-func (s *storm) begin(f *traffic) {
+// startTraffic starts every kind of traffic, from pods to ClusterIPs.
+func (s *storm) startTraffic(tr *traffic) {
 	for _, client := range s.clients[:2] {
-		f.visit(client, web)
-		f.stick(client, sticky.ipv4())
-		f.stick(client, sticky.ipv6())
-		f.converse(client, "tcp", web.ipv4())
-		f.converse(client, "tcp", sticky.ipv6())
-		f.converse(client, "udp", web.ipv6())
+		tr.dialSlowly(client, web)
+		tr.dialWithAffinity(client, sticky.ipv4())
+		tr.dialWithAffinity(client, sticky.ipv6())
+		tr.requestOnOneConnection(client, "tcp", web.ipv4())
+		tr.requestOnOneConnection(client, "tcp", sticky.ipv6())
+		tr.requestOnOneConnection(client, "udp", web.ipv6())
 	}
-	f.goOn(s.live)
+	tr.repeat(s.checkLive)
 }
 
-// order returns every kind of fault, and the quick ones again, in random order.
-func (s *storm) order() []fault {
+// randomFaults returns every kind of fault, and the quick ones again, in random order.
+func (s *storm) randomFaults() []fault {
 	order := append([]fault{}, faults...)
 	for _, kind := range faults {
 		if kind.isQuick && s.random.IntN(2) == 0 {
@@ -119,10 +119,10 @@ func (s *storm) order() []fault {
 	return order
 }
 
-// followsRack checks that a Service for clients in the same rack leads to the endpoint in this node's current rack.
-func (s *storm) followsRack() {
+// checkRack checks that a Service for clients in the same rack leads to the endpoint in this node's current rack.
+func (s *storm) checkRack() {
 	s.t.Helper()
-	reply, err := s.clients[0].Request("tcp", keyed.ipv4(), slowest)
+	reply, err := s.clients[0].Request("tcp", keyed.ipv4(), requestTimeout)
 	if err != nil || reply.Pod != racks[s.rack] {
 		s.t.Errorf("from %s %q responds, want %q (%v)", s.rack, reply.Pod, racks[s.rack], err)
 	}
@@ -134,7 +134,7 @@ func (s *storm) restart() {
 	s.running.Lock()
 	defer s.running.Unlock()
 	s.stop()
-	s.daemon = s.follow(s.args...)
+	s.daemon = s.startProxy(s.args...)
 	wait.Until(s.t, "the proxy responds", func() bool {
 		_, _, err := site.Get(s.node.Namespace, healthAddress, "/livez")
 		return err == nil

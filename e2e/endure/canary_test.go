@@ -28,39 +28,39 @@ import (
 )
 
 // canaryName is Vicinity's service proxy name next to kube-proxy, as in manifests/beside-kube-proxy. canaryRuns is how
-// often a Service changes to Vicinity and back. One of perLost connections may be lost when it changes to Vicinity.
+// often a Service changes to Vicinity and back. One of dialsPerLoss connections may be lost when it changes to Vicinity.
 const (
-	canaryName = "vicinity"
-	canaryRuns = 10
-	perLost    = 200
+	canaryName   = "vicinity"
+	canaryRuns   = 10
+	dialsPerLoss = 200
 )
 
 // canary is a node with two proxies, kube-proxy and Vicinity, and clients that dial one Service all the time.
 type canary struct {
-	*apiSite
+	*apiSetup
 	traffic *traffic
 	mu      sync.Mutex
-	lost    []lostConnection
+	failed  []failedConnection
 }
 
-// lostConnection is a connection that was refused, got no packet back, or needed retransmissions.
-type lostConnection struct {
-	begun  time.Time
-	client string
-	to     netip.AddrPort
-	err    error
+// failedConnection is a connection that was refused, got no packet back, or needed retransmissions.
+type failedConnection struct {
+	started time.Time
+	client  string
+	to      netip.AddrPort
+	err     error
 }
 
-// TestACanaryLosesNoConnection moves a Service from kube-proxy to Vicinity and back, ten times, while clients dial it.
+// TestCanaryLosesNoConnection moves a Service from kube-proxy to Vicinity and back, ten times, while clients dial it.
 // kube-proxy is Kubernetes' own, with its defaults. Both proxies react to the label at the same time. If kube-proxy is
 // faster, connections that start before Vicinity serves the Service are lost, which cannot be avoided. That is rare,
 // and no other connection is lost.
-func TestACanaryLosesNoConnection(t *testing.T) {
+func TestCanaryLosesNoConnection(t *testing.T) {
 	t.Parallel() // with the storms
-	s := &canary{apiSite: newAPISite(t), traffic: newTraffic(t)}
+	s := &canary{apiSetup: newAPISetup(t), traffic: newTraffic(t)}
 	s.startKubeProxy()
 	// The ports are those of manifests/beside-kube-proxy, because kube-proxy uses the default ones.
-	daemon := s.follow("--service-proxy-name", canaryName,
+	daemon := s.startProxy("--service-proxy-name", canaryName,
 		"--healthz-bind-address", "127.0.0.1:10356", "--metrics-bind-address", "127.0.0.1:10349")
 	daemon.waitForSync()
 	s.waitForServed("kube-proxy", "vicinity")
@@ -70,38 +70,38 @@ func TestACanaryLosesNoConnection(t *testing.T) {
 	s.dial(s.node.Namespace, web.ipv4())
 	s.dial(s.outside, web.nodePort(s.node.IPv4))
 
-	var there []span
+	var switches []span
 	for range canaryRuns {
-		there = append(there, s.change(`"`+canaryName+`"`, "vicinity", "kube-proxy"))
+		switches = append(switches, s.change(`"`+canaryName+`"`, "vicinity", "kube-proxy"))
 		s.change("null", "kube-proxy", "vicinity")
 	}
 	stop()
-	between := 0
-	for _, lost := range s.lost {
-		if slices.ContainsFunc(there, func(way span) bool { return way.contains(lost.begun) }) {
-			between++
+	expectedLosses := 0
+	for _, lost := range s.failed {
+		if slices.ContainsFunc(switches, func(switching span) bool { return switching.contains(lost.started) }) {
+			expectedLosses++
 			continue
 		}
 		t.Errorf("a connection from %s to %s was lost: %v", lost.client, lost.to, lost.err)
 	}
 	dials := s.traffic.dials.Load()
-	t.Logf("%d changes each way, %d connections; lost because kube-proxy stopped before Vicinity served: %d", canaryRuns, dials, between)
-	if int64(between) > dials/perLost {
-		t.Errorf("%d of %d connections were lost on the way to Vicinity, want at most 1 in %d", between, dials, perLost)
+	t.Logf("%d changes each way, %d connections; lost because kube-proxy stopped before Vicinity served: %d", canaryRuns, dials, expectedLosses)
+	if int64(expectedLosses) > dials/dialsPerLoss {
+		t.Errorf("%d of %d connections were lost on the way to Vicinity, want at most 1 in %d", expectedLosses, dials, dialsPerLoss)
 	}
 	if failed := daemon.failedSyncs(); len(failed) > 0 {
 		t.Errorf("the proxy logged errors: %q", failed)
 	}
-	if told := daemon.Log.Lines(otherProxyMessage); len(told) > 0 {
-		t.Errorf("the proxy warns of the intended second proxy: %q", told)
+	if warnings := daemon.Log.Lines(otherProxyMessage); len(warnings) > 0 {
+		t.Errorf("the proxy warns of the intended second proxy: %q", warnings)
 	}
 }
 
 // span is the time from a change of the label until only the proxy in the label serves the Service.
-type span struct{ begun, ended time.Time }
+type span struct{ started, ended time.Time }
 
 func (s span) contains(moment time.Time) bool {
-	return !moment.Before(s.begun) && moment.Before(s.ended)
+	return !moment.Before(s.started) && moment.Before(s.ended)
 }
 
 // change moves the Service to another proxy by its label, in JSON, as users do. Its slices get the label later, which
@@ -124,19 +124,19 @@ func (s *canary) change(label, to, from string) span {
 	s.waitForServed(to, from)
 	ended := time.Now()
 	const enough = 200
-	alone := s.traffic.dials.Load()
-	wait.Until(s.t, "connections through "+to+" alone", func() bool { return s.traffic.dials.Load() > alone+enough })
+	before := s.traffic.dials.Load()
+	wait.Until(s.t, "connections through "+to+" alone", func() bool { return s.traffic.dials.Load() > before+enough })
 	return span{begun, ended}
 }
 
 // dial makes new connections, one after the other, at a rate that leaves a small machine time for the rest. A lost one
 // is recorded, and the client continues.
 func (s *canary) dial(client *fabric.Namespace, to netip.AddrPort) {
-	s.traffic.goOn(func() error {
+	s.traffic.repeat(func() error {
 		begun := time.Now()
 		if err := dialOnce(client, to); err != nil {
 			s.mu.Lock()
-			s.lost = append(s.lost, lostConnection{begun, client.Name, to, err})
+			s.failed = append(s.failed, failedConnection{begun, client.Name, to, err})
 			s.mu.Unlock()
 		}
 		s.traffic.dials.Add(1)
@@ -145,12 +145,12 @@ func (s *canary) dial(client *fabric.Namespace, to netip.AddrPort) {
 	})
 }
 
-// errSentAgain is the error of a connection that succeeded but counts as lost.
-var errSentAgain = errors.New("packets were retransmitted")
+// errRetransmitted is the error of a connection that succeeded but counts as lost.
+var errRetransmitted = errors.New("packets were retransmitted")
 
 // dialOnce connects. The kernel retransmits lost packets, so that a client would only notice a delay.
 func dialOnce(client *fabric.Namespace, to netip.AddrPort) error {
-	conn, err := client.Dial("tcp", to.String(), slowest)
+	conn, err := client.Dial("tcp", to.String(), requestTimeout)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func dialOnce(client *fabric.Namespace, to netip.AddrPort) error {
 		return errors.Join(controlled, err)
 	}
 	if info.Total_retrans > 0 {
-		return errSentAgain
+		return errRetransmitted
 	}
 	return connection.SetLinger(0) // a reset instead of a FIN leaves no client port in TIME_WAIT
 }
@@ -200,16 +200,16 @@ func (s *canary) kubeProxy() string { return s.api.Programs.Path(binaries.Kubern
 var frontends = map[string]string{"vicinity": "services", "kube-proxy": "service-ips"}
 
 // waitForServed waits until one proxy serves the Service in both families, and the other one does not.
-func (s *canary) waitForServed(by, notBy string) {
+func (s *canary) waitForServed(server, other string) {
 	s.t.Helper()
 	serves := func(proxy, family string, addr netip.Addr) bool {
 		// The table is missing until its proxy has created it.
 		output, err := s.run("nft", "list", "map", family, proxy, frontends[proxy])
 		return err == nil && strings.Contains(output, addr.String()+" . tcp . ")
 	}
-	wait.Until(s.t, "the Service is served by "+by+" alone", func() bool {
+	wait.Until(s.t, "the Service is served by "+server+" alone", func() bool {
 		for family, addr := range map[string]netip.Addr{"ip": web.ipv4().Addr(), "ip6": web.ipv6().Addr()} {
-			if !serves(by, family, addr) || serves(notBy, family, addr) {
+			if !serves(server, family, addr) || serves(other, family, addr) {
 				return false
 			}
 		}

@@ -16,26 +16,26 @@ const metricsAddress = "127.0.0.1:10249"
 // daemon is one process of `proxy run` on the node.
 type daemon struct {
 	*site.Process
-	town  *town
+	setup *setup
 	began time.Time
 }
 
 // start starts the proxy without waiting.
-func (s *town) start(args ...string) *daemon {
+func (s *setup) start(args ...string) *daemon {
 	s.t.Helper()
 	began := time.Now()
-	command := exec.Command(s.program, slices.Concat([]string{"run", "--node", s.node.Name}, s.state(), args)...)
+	command := exec.Command(s.program, slices.Concat([]string{"run", "--node", s.node.Name}, s.sourceFlags(), args)...)
 	return &daemon{site.Start(s.t, s.node.Namespace, command), s, began}
 }
 
-// synced reports whether the first sync is in the kernel.
-func (d *daemon) synced() bool { return d.Log.Has("the first sync is in the kernel: ") }
+// isSynced reports whether the first sync is in the kernel.
+func (d *daemon) isSynced() bool { return d.Log.Has("the first sync is in the kernel: ") }
 
 // waitForSync waits for the first sync and returns how long it took from the start.
 func (d *daemon) waitForSync() time.Duration {
-	d.town.t.Helper()
-	d.WaitFor(d.town.t, "the first sync", func() error {
-		if !d.synced() {
+	d.setup.t.Helper()
+	d.WaitFor(d.setup.t, "the first sync", func() error {
+		if !d.isSynced() {
 			return errors.New("not synced yet")
 		}
 		return nil
@@ -45,12 +45,12 @@ func (d *daemon) waitForSync() time.Duration {
 
 // kill kills the proxy.
 func (d *daemon) kill() {
-	d.town.t.Helper()
+	d.setup.t.Helper()
 	if err := d.Kill(); err != nil {
-		d.town.t.Fatalf("%v, before it was killed:\n%s", err, d.Log)
+		d.setup.t.Fatalf("%v, before it was killed:\n%s", err, d.Log)
 	}
 	if state := d.State(); state != "signal: killed" {
-		d.town.t.Fatalf("the proxy ended with %s:\n%s", state, d.Log)
+		d.setup.t.Fatalf("the proxy ended with %s:\n%s", state, d.Log)
 	}
 }
 
@@ -59,8 +59,8 @@ func (d *daemon) failedSyncs() []string { return d.Log.Lines("level=ERROR") }
 
 // metric returns the sum of the series of a metric with all of the given labels, such as operation="add".
 func (d *daemon) metric(name string, labels ...string) int {
-	d.town.t.Helper()
+	d.setup.t.Helper()
 	sum, err := d.Metric(metricsAddress, name, labels...)
-	must.Succeed(d.town.t, err)
+	must.Succeed(d.setup.t, err)
 	return int(sum)
 }

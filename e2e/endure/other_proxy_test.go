@@ -19,28 +19,28 @@ import (
 // otherProxyMessage is the log message about another service proxy.
 const otherProxyMessage = "another service proxy is on this node"
 
-// TestAKubeProxyThatComesBackIsReported starts Kubernetes' own kube-proxy on a node with Vicinity, as an upgrade by
+// TestKubeProxyNextToVicinityIsReported starts Kubernetes' own kube-proxy on a node with Vicinity, as an upgrade by
 // kubeadm does. Its rules are added last, so they take precedence. They remain when it ends, until they are cleaned up
 // as described in the warning.
-func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
+func TestKubeProxyNextToVicinityIsReported(t *testing.T) {
 	t.Parallel() // with the storms
-	s := &canary{apiSite: newAPISite(t)}
+	s := &canary{apiSetup: newAPISetup(t)}
 	// kube-proxy uses the default ports.
 	const metrics = "127.0.0.1:10349"
-	daemon := s.follow("--healthz-bind-address", "0.0.0.0:10356", "--metrics-bind-address", metrics)
+	daemon := s.startProxy("--healthz-bind-address", "0.0.0.0:10356", "--metrics-bind-address", metrics)
 	daemon.waitForSync()
 	s.createPodOfProxy()
 	if others, err := s.others(metrics); err != nil || len(others) > 0 {
 		t.Fatalf("alone on the node: %v, %+v", err, others)
 	}
-	if agrees, problem := s.rollcall(); !agrees {
+	if inSync, problem := s.nodeStatus(); !inSync {
 		t.Errorf("alone on the node: status --all-nodes reports %q", problem)
 	}
 	kubeProxy := s.startKubeProxy()
 	wait.Until(t, "the proxy warns of kube-proxy", func() bool { return daemon.Log.Has(otherProxyMessage) })
 	for _, want := range []string{"proxy=kube-proxy-nftables", "first=true", "kube-proxy --cleanup"} {
-		if told := daemon.Log.Lines(otherProxyMessage); len(told) != 1 || !strings.Contains(told[0], want) {
-			t.Errorf("the log has %q, want one line with %q", told, want)
+		if lines := daemon.Log.Lines(otherProxyMessage); len(lines) != 1 || !strings.Contains(lines[0], want) {
+			t.Errorf("the log has %q, want one line with %q", lines, want)
 		}
 	}
 	wait.Until(t, "an Event on the Node", func() bool {
@@ -60,8 +60,8 @@ func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
 	if err != nil || value != 1 {
 		t.Errorf("the metric is %v (%v), want 1", value, err)
 	}
-	if agrees, problem := s.rollcall(); agrees || !strings.Contains(problem, "handles new connections before") {
-		t.Errorf("status --all-nodes reports %q, in sync: %v", problem, agrees)
+	if inSync, problem := s.nodeStatus(); inSync || !strings.Contains(problem, "handles new connections before") {
+		t.Errorf("status --all-nodes reports %q, in sync: %v", problem, inSync)
 	}
 	_ = kubeProxy.Stop(10 * time.Second) // the signal terminates it, which counts as an error
 	if others, err := s.others(metrics); err == nil || len(others) != 1 || !others[0].First {
@@ -78,13 +78,13 @@ func TestAKubeProxyThatComesBackIsReported(t *testing.T) {
 func (s *canary) others(metrics string) ([]otherProxy, error) {
 	s.t.Helper()
 	output, err := s.run(s.program, "status", "--metrics-bind-address", metrics, "-o", "json")
-	var said struct {
+	var status struct {
 		Kernel struct{ OtherProxies []otherProxy }
 	}
-	if wrong := json.Unmarshal([]byte(output), &said); wrong != nil {
-		s.t.Fatalf("%v: %v: %s", err, wrong, output)
+	if decodeErr := json.Unmarshal([]byte(output), &status); decodeErr != nil {
+		s.t.Fatalf("%v: %v: %s", err, decodeErr, output)
 	}
-	return said.Kernel.OtherProxies, err
+	return status.Kernel.OtherProxies, err
 }
 
 // otherProxy has the fields of one that the test reads.
@@ -120,8 +120,8 @@ func (s *canary) createPodOfProxy() {
 	})
 }
 
-// rollcall returns the node's result in `proxy status --all-nodes`. No proxies run on the other nodes.
-func (s *canary) rollcall() (agrees bool, problem string) {
+// nodeStatus returns the node's result in `proxy status --all-nodes`. No proxies run on the other nodes.
+func (s *canary) nodeStatus() (inSync bool, problem string) {
 	s.t.Helper()
 	output, err := s.outside.Run(exec.Command(s.program, "status", "--all-nodes", "-o", "json",
 		"--kubeconfig", s.api.AdminKubeconfig(), "--proxy-healthz-port", "10356"))
@@ -129,8 +129,8 @@ func (s *canary) rollcall() (agrees bool, problem string) {
 		Node, Problem string
 		InSync        bool
 	}
-	if wrong := json.Unmarshal([]byte(output), &nodes); wrong != nil {
-		s.t.Fatalf("%v: %v: %s", err, wrong, output)
+	if decodeErr := json.Unmarshal([]byte(output), &nodes); decodeErr != nil {
+		s.t.Fatalf("%v: %v: %s", err, decodeErr, output)
 	}
 	for _, node := range nodes {
 		if node.Node == s.node.Name {

@@ -44,7 +44,7 @@ var sabotages = []sabotage{
 	{"a base chain that drops", "chain ip vicinity nat-prerouting { policy drop; }", ipv4},
 	{"a base chain at another priority", "delete chain ip vicinity nat-prerouting; " +
 		"add chain ip vicinity nat-prerouting { type nat hook prerouting priority 0; }", ipv4},
-	{"a deleted rule", "delete rule ip vicinity nat-postrouting handle " + itsHandle, ipv4},
+	{"a deleted rule", "delete rule ip vicinity nat-postrouting handle " + handlePlaceholder, ipv4},
 	{"a rule before ours", "insert rule ip vicinity services drop", ipv4},
 	{"a rule after ours", "add rule ip vicinity nat-postrouting counter", ipv4},
 	{"a foreign chain and set", "add chain ip vicinity theirs; add rule ip vicinity theirs drop; " +
@@ -59,11 +59,11 @@ var sabotages = []sabotage{
 	{"a dormant table", "add table ip vicinity { flags dormant; }", ipv4},
 }
 
-// itsHandle is a placeholder for the handle of our first rule in nat-postrouting, which changes with every repair.
-const itsHandle = "HANDLE"
+// handlePlaceholder is a placeholder for the handle of our first rule in nat-postrouting, which changes with every repair.
+const handlePlaceholder = "HANDLE"
 
-// order returns the input of nft for a sabotage of the current tables.
-func (s *town) order(act sabotage) string {
+// nftInput returns the input of nft for a sabotage of the current tables.
+func (s *setup) nftInput(act sabotage) string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-a", "list", "chain", "ip", "vicinity", "nat-postrouting")
 	must.Succeed(s.t, err)
@@ -71,50 +71,50 @@ func (s *town) order(act sabotage) string {
 	if len(handles) != 2 {
 		s.t.Fatalf("no rule in:\n%s", listing)
 	}
-	return strings.ReplaceAll(act.text, itsHandle, handles[1][1])
+	return strings.ReplaceAll(act.text, handlePlaceholder, handles[1][1])
 }
 
 // openConnection is an open connection, and the endpoint that replies on it.
 type openConnection struct {
-	conversation *fabric.Conversation
-	pod          string
+	conn *fabric.Connection
+	pod  string
 }
 
-// openSome opens TCP connections that send nothing until the tables are repaired. While a namespace has no NAT chain at
+// openConnections opens TCP connections that send nothing until the tables are repaired. While a namespace has no NAT chain at
 // all, as after a flush, the kernel does not translate the packets of open connections either, and one that sends data
 // then may be reset. Only owned tables prevent that.
-func (s *town) openSome() []openConnection {
+func (s *setup) openConnections() []openConnection {
 	s.t.Helper()
 	var all []openConnection
 	for _, client := range []*fabric.Namespace{s.clients[0], s.outside, s.node.Namespace} {
-		conversation := openTo(s.t, client, "tcp", sticky.nodePort(s.node.IPv4))
-		reply, err := conversation.Request(slowest)
+		conn := openTo(s.t, client, "tcp", sticky.nodePort(s.node.IPv4))
+		reply, err := conn.Request(requestTimeout)
 		must.Succeed(s.t, err)
-		all = append(all, openConnection{conversation, reply.Pod})
+		all = append(all, openConnection{conn, reply.Pod})
 	}
 	return all
 }
 
-// goOn checks that connections which were opened before are alive, and that new ones work.
-func (s *town) goOn(all []openConnection) {
+// checkConnections checks that connections which were opened before are alive, and that new ones work.
+func (s *setup) checkConnections(all []openConnection) {
 	s.t.Helper()
-	for _, one := range all {
-		if reply, err := one.conversation.Request(slowest); err != nil || reply.Pod != one.pod {
-			s.t.Errorf("on an open connection %q responds, want %q (%v)", reply.Pod, one.pod, err)
+	for _, open := range all {
+		if reply, err := open.conn.Request(requestTimeout); err != nil || reply.Pod != open.pod {
+			s.t.Errorf("on an open connection %q responds, want %q (%v)", reply.Pod, open.pod, err)
 		}
 	}
 	for _, client := range []*fabric.Namespace{s.clients[0], s.outside, s.node.Namespace} {
 		for _, network := range []string{"tcp", "udp"} {
-			if _, err := client.Request(network, web.nodePort(s.node.IPv4), slowest); err != nil {
+			if _, err := client.Request(network, web.nodePort(s.node.IPv4), requestTimeout); err != nil {
 				s.t.Errorf("a new connection: %v", err)
 			}
 		}
 	}
 }
 
-// TestForeignChangesAreRepairedAndTheirCulpritNamed requires the documented time: one second.
-func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
-	s := newTown(t)
+// TestExternalModificationsAreRepairedAndReported requires the documented time: one second.
+func TestExternalModificationsAreRepairedAndReported(t *testing.T) {
+	s := newSetup(t)
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start("--own-tables", "never")
@@ -123,9 +123,9 @@ func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
 	for _, act := range sabotages {
 		t.Run(act.name, func(t *testing.T) {
 			s.t = t
-			all, before, order := s.openSome(), d.foreignChanges(), s.order(act)
+			all, before, input := s.openConnections(), d.externalChanges(), s.nftInput(act)
 			began := time.Now()
-			process, err := s.node.Start(exec.Command(culprit, order))
+			process, err := s.node.Start(exec.Command(culprit, input))
 			must.Succeed(t, err)
 			must.Succeed(t, process.Wait())
 			s.waitForTables(want, 5*time.Second)
@@ -136,16 +136,16 @@ func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
 			if times := d.Log.Count(line); times != 1 {
 				t.Errorf("the log has %d lines with %s, want 1", times, line)
 			}
-			s.goOn(all)
+			s.checkConnections(all)
 		})
 	}
 	s.t = t
 	d.kill()
-	s.likeAFreshStart("--own-tables", "never")
+	s.compareWithFreshStart("--own-tables", "never")
 }
 
-// foreignChanges returns the counters of external modifications, by family.
-func (d *daemon) foreignChanges() map[string]int {
+// externalChanges returns the counters of external modifications, by family.
+func (d *daemon) externalChanges() map[string]int {
 	counts := map[string]int{}
 	for _, family := range both {
 		counts[family] = d.metric("vicinity_nft_external_changes_total", `ip_family="`+family+`",stage="detected"`)
@@ -155,33 +155,33 @@ func (d *daemon) foreignChanges() map[string]int {
 
 // waitForExternalChange waits until a sabotage is counted, once for each family that it modified.
 func (d *daemon) waitForExternalChange(act sabotage, before map[string]int) {
-	d.town.t.Helper()
+	d.setup.t.Helper()
 	for _, family := range act.families {
 		before[family]++
 	}
-	var now map[string]int
-	wait.Until(d.town.t, act.name+" is counted", func() bool {
-		now = d.foreignChanges()
-		return now["IPv4"] >= before["IPv4"] && now["IPv6"] >= before["IPv6"]
+	var current map[string]int
+	wait.Until(d.setup.t, act.name+" is counted", func() bool {
+		current = d.externalChanges()
+		return current["IPv4"] >= before["IPv4"] && current["IPv6"] >= before["IPv6"]
 	})
-	if diff := cmp.Diff(before, now); diff != "" {
-		d.town.t.Errorf("%s: wrong counters (-want +got):\n%s", act.name, diff)
+	if diff := cmp.Diff(before, current); diff != "" {
+		d.setup.t.Errorf("%s: wrong counters (-want +got):\n%s", act.name, diff)
 	}
 }
 
-// TestChangesOfOthersToOwnedTablesAreRejected checks that the kernel rejects them, so that there is nothing to repair
+// TestOwnedTablesRejectExternalModifications checks that the kernel rejects them, so that there is nothing to repair
 // or to report.
-func TestChangesOfOthersToOwnedTablesAreRejected(t *testing.T) {
-	s := newTown(t)
+func TestOwnedTablesRejectExternalModifications(t *testing.T) {
+	s := newSetup(t)
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start()
 	d.waitForSync()
-	want, culprit, transactions, all := s.tables(), site.Saboteur(t), s.transactions(), s.openSome()
+	want, culprit, transactions, all := s.tables(), site.Saboteur(t), s.transactions(), s.openConnections()
 	for _, act := range sabotages {
 		t.Run(act.name, func(t *testing.T) {
 			s.t = t
-			_, err := s.run(culprit, s.order(act))
+			_, err := s.run(culprit, s.nftInput(act))
 			if isFlush := strings.HasPrefix(act.text, "flush ruleset"); isFlush && err != nil {
 				t.Errorf("got %v, want none: the kernel skips owned tables", err)
 			} else if !isFlush && (err == nil || !strings.Contains(err.Error(), "Operation not permitted")) {
@@ -193,8 +193,8 @@ func TestChangesOfOthersToOwnedTablesAreRejected(t *testing.T) {
 		})
 	}
 	s.t = t
-	s.goOn(all)
-	if counted := d.foreignChanges(); counted["IPv4"]+counted["IPv6"] > 0 {
+	s.checkConnections(all)
+	if counted := d.externalChanges(); counted["IPv4"]+counted["IPv6"] > 0 {
 		t.Errorf("%v changes are counted, want none", counted)
 	}
 	if made := s.transactions() - transactions; made > 0 {
@@ -203,19 +203,19 @@ func TestChangesOfOthersToOwnedTablesAreRejected(t *testing.T) {
 	d.kill()
 }
 
-// TestChangesWhoseNotificationsWereLostAreRepaired makes so many external modifications while the proxy is stopped that
+// TestModificationsWithLostNotificationsAreRepaired makes so many external modifications while the proxy is stopped that
 // the kernel drops notifications. The kernel does report that it dropped some.
-func TestChangesWhoseNotificationsWereLostAreRepaired(t *testing.T) {
-	s := newTown(t)
+func TestModificationsWithLostNotificationsAreRepaired(t *testing.T) {
+	s := newSetup(t)
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start("--own-tables", "never")
 	d.waitForSync()
 	want := s.tables()
 	must.Succeed(t, d.Signal(syscall.SIGSTOP))
-	order := filepath.Join(t.TempDir(), "order")
-	must.Succeed(t, os.WriteFile(order, []byte(manyAddresses(100_000)), 0o600))
-	_, err := s.run("nft", "-f", order)
+	input := filepath.Join(t.TempDir(), "order")
+	must.Succeed(t, os.WriteFile(input, []byte(manyAddresses(100_000)), 0o600))
+	_, err := s.run("nft", "-f", input)
 	must.Succeed(t, err)
 	_, err = s.run("nft", "delete table ip crowd; flush ruleset")
 	must.Succeed(t, err)

@@ -18,18 +18,18 @@ import (
 // tables returns our tables as nft lists them, a block for each set and chain, without the parts that depend on
 // history: the order of sets, chains, elements and slots, the clients with affinity, the numbers in their keys, and the
 // owner of the tables.
-func (s *town) tables() []string {
+func (s *setup) tables() []string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-n", "list", "ruleset")
 	must.Succeed(s.t, err)
 	return blocksOf(listing)
 }
 
-// rendered returns the tables that `proxy render` prints for the manifests, as nft lists them after loading them in
+// renderedTables returns the tables that `proxy render` prints for the manifests, as nft lists them after loading them in
 // another namespace.
-func (s *town) rendered() []string {
+func (s *setup) renderedTables() []string {
 	s.t.Helper()
-	text, err := exec.Command(s.program, append([]string{"render", "--node", s.node.Name}, s.state()...)...).Output()
+	text, err := exec.Command(s.program, append([]string{"render", "--node", s.node.Name}, s.sourceFlags()...)...).Output()
 	must.Succeed(s.t, err)
 	load := exec.Command("nft", "-f", "-")
 	load.Stdin = bytes.NewReader(text)
@@ -63,9 +63,9 @@ var (
 	ownership = regexp.MustCompile(`(?m)^\tflags ?(owner)?\n`)
 	// slot matches the last part of an endpoint's key.
 	slot = regexp.MustCompile(` \. fd00:[0-9a-f]+ : `)
-	// own matches the maps of which only the declaration is compared: those that packets fill, and those of the endpoints'
+	// declarationOnly matches the maps of which only the declaration is compared: those that packets fill, and those of the endpoints'
 	// numbers, whose endpoints are compared separately.
-	own = regexp.MustCompile(`^\s*map (affinity|numbered|numbered-collided) {`)
+	declarationOnly = regexp.MustCompile(`^\s*map (affinity|numbered|numbered-collided) {`)
 	// shard matches the suffix in the names of a map that packets fill, and of the chains that look up in it. The shard of
 	// a Service port depends on the ports before it.
 	shard = regexp.MustCompile(`\b(affinity|(?:nodeport-)?sticky-[0-9]+)-[0-9]+\b`)
@@ -79,7 +79,7 @@ var (
 )
 
 // numbers returns all numbers that are used for affinity, with the ports and endpoints that they stand for.
-func (s *town) numbers() []string {
+func (s *setup) numbers() []string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-n", "list", "ruleset")
 	must.Succeed(s.t, err)
@@ -107,7 +107,7 @@ func normalized(block string, endpoints map[string]string) string {
 	if !found {
 		return strings.TrimSpace(head)
 	}
-	if own.MatchString(head) {
+	if declarationOnly.MatchString(head) {
 		return strings.TrimSpace(head) + "\n\t}"
 	}
 	elements, rest, _ := strings.Cut(shard.ReplaceAllString(elements, "$1"), " }")
@@ -135,21 +135,21 @@ func elementText(number string, endpoints map[string]string) string {
 }
 
 // waitForTables waits until the tables are as wanted.
-func (s *town) waitForTables(want []string, atMost time.Duration) {
+func (s *setup) waitForTables(want []string, timeout time.Duration) {
 	s.t.Helper()
 	for began := time.Now(); ; {
 		got := s.tables()
 		switch {
 		case cmp.Equal(want, got):
 			return
-		case time.Since(began) > atMost:
-			s.t.Fatalf("after %s the tables still differ (-want +got):\n%s", atMost, cmp.Diff(want, got))
+		case time.Since(began) > timeout:
+			s.t.Fatalf("after %s the tables still differ (-want +got):\n%s", timeout, cmp.Diff(want, got))
 		}
 	}
 }
 
-// likeAFreshStart checks that the tables are the same as those that a proxy writes when it finds none.
-func (s *town) likeAFreshStart(args ...string) {
+// compareWithFreshStart checks that the tables are the same as those that a proxy writes when it finds none.
+func (s *setup) compareWithFreshStart(args ...string) {
 	s.t.Helper()
 	got := s.tables()
 	_, err := s.run(s.program, "cleanup")

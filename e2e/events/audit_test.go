@@ -17,8 +17,8 @@ import (
 // account is the proxy's user name at the API server.
 const account = "system:serviceaccount:" + accountNamespace + ":" + accountName
 
-// auditOfTheProxy makes the API server log each request of the proxy, and the response status.
-const auditOfTheProxy = `apiVersion: audit.k8s.io/v1
+// auditPolicy makes the API server log each request of the proxy, and the response status.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
@@ -39,8 +39,8 @@ func permission(r site.Request) string {
 	return r.Verb + " " + r.ObjectRef.APIGroup + "/" + resource
 }
 
-// mayDoAllItDid compares the proxy's requests in the audit log with its ClusterRole.
-func (n *node) mayDoAllItDid() {
+// expectOnlyGrantedRequests compares the proxy's requests in the audit log with its ClusterRole.
+func (n *node) expectOnlyGrantedRequests() {
 	n.t.Helper()
 	granted := n.granted()
 	// Stop the proxy first, so that all lines are complete.

@@ -23,15 +23,15 @@ const takenPort = 30001
 
 // expectedEvent is the Event that a user finds for one object with one reason.
 type expectedEvent struct {
-	about  corev1.ObjectReference
+	object corev1.ObjectReference
 	reason string
 	kind   string // Normal or Warning
 	texts  []string
 }
 
-// TestTheDaemonReports runs the real program on a node, with exactly the rights in manifests/access.yaml. It causes
+// TestDaemonEvents runs the real program on a node, with exactly the rights in manifests/access.yaml. It causes
 // each of the program's Events.
-func TestTheDaemonReports(t *testing.T) {
+func TestDaemonEvents(t *testing.T) {
 	n := newNode(t)
 	object := corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: nodeName} // as in the query of kubectl describe
 	wants := map[string]expectedEvent{
@@ -53,15 +53,15 @@ func TestTheDaemonReports(t *testing.T) {
 			"TopologyKeysIgnored", corev1.EventTypeWarning, []string{"as if it had no topology keys: ", "two words"},
 		},
 		"FrontendConflict on the Service that loses an address": {
-			n.twoWithOneAddress(), "FrontendConflict", corev1.EventTypeWarning,
+			n.createConflict(), "FrontendConflict", corev1.EventTypeWarning,
 			[]string{"192.0.2.77:80/TCP belongs to the ", " Service shop/first, ", "until that Service releases it"},
 		},
 		"FrontendIsAPIServer on a Service": {
-			n.onTheAPIServer(), "FrontendIsAPIServer", corev1.EventTypeWarning,
+			n.createAPIServerConflict(), "FrontendIsAPIServer", corev1.EventTypeWarning,
 			[]string{"On node " + nodeName + ": " + n.apiServer().String() + "/TCP is not served because the proxy reaches the API server there"},
 		},
 		"FailedToStartServiceHealthcheck on a Service": {
-			n.checkedOnATakenPort(), "FailedToStartServiceHealthcheck", corev1.EventTypeWarning,
+			n.createServiceOnTakenPort(), "FailedToStartServiceHealthcheck", corev1.EventTypeWarning,
 			[]string{
 				"On node " + nodeName + ": Load balancers treat this node as one without endpoints",
 				fmt.Sprintf(":%d: bind: address already in use", takenPort),
@@ -98,17 +98,17 @@ func TestTheDaemonReports(t *testing.T) {
 	})
 	t.Run("only granted requests", func(t *testing.T) {
 		n.t = t
-		n.mayDoAllItDid()
+		n.expectOnlyGrantedRequests()
 	})
 }
 
-// twoWithOneAddress creates two Services with one external IP and port. It returns the one that must not get them: the
+// createConflict creates two Services with one external IP and port. It returns the one that must not get them: the
 // younger one, or the one with the greater name.
-func (n *node) twoWithOneAddress() corev1.ObjectReference {
+func (n *node) createConflict() corev1.ObjectReference {
 	n.t.Helper()
-	wanting := func(service *corev1.Service) { service.Spec.ExternalIPs = []string{"192.0.2.77"} }
-	n.service("first", wanting)
-	return n.service("second", wanting)
+	withAddress := func(service *corev1.Service) { service.Spec.ExternalIPs = []string{"192.0.2.77"} }
+	n.service("first", withAddress)
+	return n.service("second", withAddress)
 }
 
 // apiServer returns the API server's address.
@@ -116,8 +116,8 @@ func (n *node) apiServer() netip.AddrPort {
 	return netip.MustParseAddrPort(strings.TrimPrefix(n.api.URL(), "https://"))
 }
 
-// onTheAPIServer creates a Service with the API server's address and port.
-func (n *node) onTheAPIServer() corev1.ObjectReference {
+// createAPIServerConflict creates a Service with the API server's address and port.
+func (n *node) createAPIServerConflict() corev1.ObjectReference {
 	n.t.Helper()
 	return n.service("greedy", func(greedy *corev1.Service) {
 		greedy.Spec.ExternalIPs = []string{n.apiServer().Addr().String()}
@@ -125,11 +125,11 @@ func (n *node) onTheAPIServer() corev1.ObjectReference {
 	})
 }
 
-// TestAServiceWithTheAPIServersAddressLocksNoProxyOut checks that another process on the node reaches the API server,
+// TestServiceWithAPIServerAddressDoesNotBlockProxies checks that another process on the node reaches the API server,
 // and so does a proxy that restarts.
-func TestAServiceWithTheAPIServersAddressLocksNoProxyOut(t *testing.T) {
+func TestServiceWithAPIServerAddressDoesNotBlockProxies(t *testing.T) {
 	n := newNode(t)
-	n.onTheAPIServer()
+	n.createAPIServerConflict()
 	for range 2 {
 		n.startProxy()
 		n.proxy.Log.WaitFor(t, "the first sync is in the kernel")
@@ -140,8 +140,8 @@ func TestAServiceWithTheAPIServersAddressLocksNoProxyOut(t *testing.T) {
 	}
 }
 
-// checkedOnATakenPort creates a Service with a health check node port that another program on the node uses.
-func (n *node) checkedOnATakenPort() corev1.ObjectReference {
+// createServiceOnTakenPort creates a Service with a health check node port that another program on the node uses.
+func (n *node) createServiceOnTakenPort() corev1.ObjectReference {
 	n.t.Helper()
 	listener, err := n.Listen("tcp", net.JoinHostPort(n.IPv4.String(), fmt.Sprint(takenPort)))
 	must.Succeed(n.t, err)
@@ -167,8 +167,8 @@ func (n *node) sabotage() int {
 func (n *node) events(want expectedEvent) []corev1.Event {
 	n.t.Helper()
 	selectors := []string{
-		"involvedObject.kind=" + want.about.Kind, "involvedObject.namespace=" + want.about.Namespace,
-		"involvedObject.name=" + want.about.Name, "involvedObject.uid=" + string(want.about.UID), "reason=" + want.reason,
+		"involvedObject.kind=" + want.object.Kind, "involvedObject.namespace=" + want.object.Namespace,
+		"involvedObject.name=" + want.object.Name, "involvedObject.uid=" + string(want.object.UID), "reason=" + want.reason,
 	}
 	list, err := n.api.Admin.CoreV1().Events("").List(n.t.Context(), metav1.ListOptions{FieldSelector: strings.Join(selectors, ",")})
 	must.Succeed(n.t, err)

@@ -42,13 +42,13 @@ func recorder(t *testing.T, config *rest.Config, node string) *events.Recorder {
 	return r
 }
 
-// found returns the Events about one finding of a node.
-func found(object events.Reference, node string, code model.FindingCode, reason string) []events.Event {
+// findingEvents returns the Events about one finding of a node.
+func findingEvents(object events.Reference, node string, code model.FindingCode, reason string) []events.Event {
 	local := code == model.HealthCheckListenFailed
 	return events.Findings(object, node, []model.Finding{{Code: code, Reason: reason, Local: local}})
 }
 
-func TestAnEvent(t *testing.T) {
+func TestEvent(t *testing.T) {
 	c := newCluster(t)
 	creator := c.eventCreator()
 	web, slice, cidr := c.createAll()
@@ -68,16 +68,16 @@ func TestAnEvent(t *testing.T) {
 		for _, node := range nodes {
 			r := recorder(t, creator, node)
 			for _, event := range slices.Concat(
-				found(web, node, model.Invalid, "spec.ports[0].port: why not"),
-				found(web, node, "TopologyKeysIgnored", "the list is empty"),
-				found(web, node, model.FrontendConflict, "*:30080/TCP belongs to the older Service bank/api, until that Service releases it."),
-				found(web, node, model.HealthCheckListenFailed, "address already in use"),
-				found(slice, node, model.PartiallyIgnored, "endpoints[0]: loopback"),
-				found(cidr, node, model.Invalid, "spec.cidrs[0]: everything"),
+				findingEvents(web, node, model.Invalid, "spec.ports[0].port: why not"),
+				findingEvents(web, node, "TopologyKeysIgnored", "the list is empty"),
+				findingEvents(web, node, model.FrontendConflict, "*:30080/TCP belongs to the older Service bank/api, until that Service releases it."),
+				findingEvents(web, node, model.HealthCheckListenFailed, "address already in use"),
+				findingEvents(slice, node, model.PartiallyIgnored, "endpoints[0]: loopback"),
+				findingEvents(cidr, node, model.Invalid, "spec.cidrs[0]: everything"),
 			) {
 				r.Report(event)
 			}
-			r.Report(events.ForeignChange(node, "nft", 4711))
+			r.Report(events.ExternalChange(node, "nft", 4711))
 			r.Report(events.Started(node, "v1.2.3"))
 			defer func() {
 				if r.Dropped() != 0 {
@@ -133,8 +133,8 @@ func TestAnEvent(t *testing.T) {
 		node := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("n", 62), 3) // 252 bytes; 253 are allowed
 		r := recorder(t, creator, node)
 		strange := strings.Repeat("\x1b[31m\xff\n\u202eä", 100_000)
-		r.Report(found(web, "node-1", model.Invalid, strange)[0])
-		r.Report(events.ForeignChange(node, strange, 1))
+		r.Report(findingEvents(web, "node-1", model.Invalid, strange)[0])
+		r.Report(events.ExternalChange(node, strange, 1))
 		r.Report(events.Started(node, strange))
 		wait.Equal(t, "three Events of a node with a long name", 3, func() int {
 			return len(c.eventsWhere(func(event eventsv1.Event) bool { return strings.HasPrefix(event.ReportingInstance, "nnn") }))
@@ -146,15 +146,15 @@ func TestAnEvent(t *testing.T) {
 
 	t.Run("is delayed while the API server is down", func(t *testing.T) {
 		var refused atomic.Int32
-		impatient := rest.CopyConfig(creator)
-		impatient.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		config := rest.CopyConfig(creator)
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 			if err != nil {
 				refused.Add(1)
 			}
 			return conn, err
 		}
-		r := recorder(t, impatient, "node-4")
+		r := recorder(t, config, "node-4")
 		if err := c.StopAPIServer(); err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestAnEvent(t *testing.T) {
 
 	t.Run("is dropped for a namespace that does not exist", func(t *testing.T) {
 		r := recorder(t, creator, "node-1")
-		r.Report(found(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "node-4", model.Invalid, "why")[0])
+		r.Report(findingEvents(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "node-4", model.Invalid, "why")[0])
 		wait.Equal(t, "the dropped Event is counted", 1, r.Dropped)
 	})
 }

@@ -20,9 +20,9 @@ type Reply struct {
 	Server netip.AddrPort `json:"server"`
 	// Client is the client's address and port as the server sees them.
 	Client netip.AddrPort `json:"client"`
-	// Own is the client's address and port as the client sees them. It differs from Client if a machine on the path
+	// Local is the client's address and port as the client sees them. It differs from Client if a machine on the path
 	// translated the source.
-	Own netip.AddrPort `json:"-"`
+	Local netip.AddrPort `json:"-"`
 }
 
 // Timeout bounds how long Get waits for a connection and its response. It is far more than they take, because other
@@ -48,13 +48,13 @@ func (n *Namespace) Request(network string, addr netip.AddrPort, timeout time.Du
 
 // RequestFrom is Request from the given address of the machine, such as one that AddAddr added. If own is invalid, the
 // kernel chooses the address.
-func (n *Namespace) RequestFrom(network string, own netip.Addr, addr netip.AddrPort, timeout time.Duration) (Reply, error) {
+func (n *Namespace) RequestFrom(network string, source netip.Addr, addr netip.AddrPort, timeout time.Duration) (Reply, error) {
 	deadline := time.Now().Add(timeout)
-	conversation, err := n.open(network, own, addr, deadline)
+	conn, err := n.open(network, source, addr, deadline)
 	var reply Reply
 	if err == nil {
-		reply, err = conversation.request(deadline)
-		err = errors.Join(err, conversation.Close())
+		reply, err = conn.request(deadline)
+		err = errors.Join(err, conn.Close())
 	}
 	if err != nil {
 		err = fmt.Errorf("request to %s over %s from %s: %w", addr, network, n.Name, explainTimeout(err))
@@ -72,9 +72,9 @@ func explainTimeout(err error) error {
 }
 
 // dialFresh connects from a port that was not used recently.
-func (n *Namespace) dialFresh(network string, own netip.Addr, addr netip.AddrPort, deadline time.Time) (net.Conn, error) {
+func (n *Namespace) dialFresh(network string, source netip.Addr, addr netip.AddrPort, deadline time.Time) (net.Conn, error) {
 	for {
-		dialer := &net.Dialer{LocalAddr: localEnd(network, netip.AddrPortFrom(own, n.freshPort())), Deadline: deadline}
+		dialer := &net.Dialer{LocalAddr: localAddr(network, netip.AddrPortFrom(source, n.freshPort())), Deadline: deadline}
 		dialer.SetMultipathTCP(false)
 		conn, err := n.dial(dialer, network, addr.String())
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
@@ -85,9 +85,9 @@ func (n *Namespace) dialFresh(network string, own netip.Addr, addr netip.AddrPor
 
 func (n *Namespace) freshPort() uint16 { return uint16(firstPort + n.lastPort.Add(1)%portCount) }
 
-func localEnd(network string, own netip.AddrPort) net.Addr {
+func localAddr(network string, source netip.AddrPort) net.Addr {
 	if network == "udp" {
-		return net.UDPAddrFromAddrPort(own)
+		return net.UDPAddrFromAddrPort(source)
 	}
-	return net.TCPAddrFromAddrPort(own)
+	return net.TCPAddrFromAddrPort(source)
 }

@@ -21,7 +21,7 @@ const roleVariable = "FABRIC_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "parent":
-		fmt.Fprintln(os.Stderr, beParent())
+		fmt.Fprintln(os.Stderr, runParent())
 		os.Exit(1)
 	case "unprivileged":
 		_, err := New()
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beParent starts a program in a fabric, prints its process ID, and waits to be killed.
-func beParent() error {
+// runParent starts a program in a fabric, prints its process ID, and waits to be killed.
+func runParent() error {
 	f, err := New()
 	if err != nil {
 		return err
@@ -51,15 +51,15 @@ func beParent() error {
 	}
 }
 
-func inRole(role string) *exec.Cmd {
+func commandInRole(role string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
 
-func TestAKilledFabricTakesItsProcessesWithIt(t *testing.T) {
-	parent := inRole("parent")
+func TestProcessesEndWithKilledFabric(t *testing.T) {
+	parent := commandInRole("parent")
 	output, err := parent.StdoutPipe()
 	must(t, err)
 	must(t, parent.Start())
@@ -79,8 +79,8 @@ func hasEnded(pid int) bool {
 	return errors.Is(err, os.ErrNotExist) || strings.Contains(string(status), ") Z ")
 }
 
-func TestWithoutRootTheErrorNamesTheCause(t *testing.T) {
-	unprivileged := inRole("unprivileged")
+func TestErrorWithoutRoot(t *testing.T) {
+	unprivileged := commandInRole("unprivileged")
 	const nobody = 65534
 	unprivileged.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	output, err := unprivileged.Output()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestPodsBehindABridgeReachEveryoneThroughTheirNode(t *testing.T) {
+func TestPodsOnBridgeCommunicateThroughTheirNode(t *testing.T) {
 	f, err := New()
 	must(t, err)
 	t.Cleanup(func() { must(t, f.Close()) })
@@ -44,35 +44,35 @@ func TestPodsBehindABridgeReachEveryoneThroughTheirNode(t *testing.T) {
 	}
 }
 
-func TestAnAddressComesAndGoesAndIsReachedByARoute(t *testing.T) {
-	town := newTown(t)
+func TestAddedAddressIsReachedByRoute(t *testing.T) {
+	tb := newTestbed(t)
 	for _, addr := range []netip.Addr{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("2001:db8::9")} {
 		to := netip.AddrPortFrom(addr, testPort)
-		must(t, town.nodeA.AddAddr(addr))
-		server, err := town.nodeA.Serve(testPort, addr)
+		must(t, tb.nodeA.AddAddr(addr))
+		server, err := tb.nodeA.Serve(testPort, addr)
 		must(t, err)
-		if _, err := town.outside.Request("tcp", to, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := tb.outside.Request("tcp", to, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("request to %s without a route: got %v, want a timeout", addr, err)
 		}
-		must(t, town.outside.RouteVia(single(addr), town.nodeA.Namespace))
-		reply, err := town.outside.Get(to)
+		must(t, tb.outside.RouteVia(single(addr), tb.nodeA.Namespace))
+		reply, err := tb.outside.Get(to)
 		must(t, err)
 		if reply.Pod != "node-a" {
 			t.Errorf("%s responded for %s, want node-a", reply.Pod, addr)
 		}
 		must(t, server.Close())
-		must(t, town.nodeA.RemoveAddr(addr))
-		if _, err := town.outside.Request("tcp", to, 50*time.Millisecond); err == nil {
+		must(t, tb.nodeA.RemoveAddr(addr))
+		if _, err := tb.outside.Request("tcp", to, 50*time.Millisecond); err == nil {
 			t.Errorf("%s responds after it was removed", addr)
 		}
 	}
 }
 
-func TestAConversationKeepsItsPort(t *testing.T) {
-	town := newTown(t)
+func TestConnectionKeepsItsPort(t *testing.T) {
+	tb := newTestbed(t)
 	for _, network := range []string{"tcp", "udp", "sctp"} {
-		for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
-			conversation, err := town.client.Open(network, netip.AddrPortFrom(addr, testPort))
+		for _, addr := range []netip.Addr{tb.webB.IPv4, tb.webB.IPv6} {
+			conversation, err := tb.client.Open(network, netip.AddrPortFrom(addr, testPort))
 			must(t, err)
 			var first Reply
 			for number := range 3 {
@@ -81,7 +81,7 @@ func TestAConversationKeepsItsPort(t *testing.T) {
 				if number == 0 {
 					first = reply
 				}
-				if reply != first || reply.Client != reply.Own || reply.Pod != "web-b" {
+				if reply != first || reply.Client != reply.Local || reply.Pod != "web-b" {
 					t.Errorf("%s: the response to request %d is %+v, the first one %+v", network, number, reply, first)
 				}
 			}
@@ -95,9 +95,9 @@ func TestAConversationKeepsItsPort(t *testing.T) {
 }
 
 func TestPing(t *testing.T) {
-	town := newTown(t)
-	for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
-		echo, err := town.client.Ping(addr, Timeout)
+	tb := newTestbed(t)
+	for _, addr := range []netip.Addr{tb.webB.IPv4, tb.webB.IPv6} {
+		echo, err := tb.client.Ping(addr, Timeout)
 		must(t, err)
 		want := Echo{From: addr, Type: 0}
 		if addr.Is6() {
@@ -107,17 +107,17 @@ func TestPing(t *testing.T) {
 			t.Errorf("echo reply %+v, want %+v", echo, want)
 		}
 	}
-	if _, err := town.client.Ping(netip.MustParseAddr("10.96.0.10"), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := tb.client.Ping(netip.MustParseAddr("10.96.0.10"), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("ping of an unassigned address: got %v, want a timeout", err)
 	}
 	for addr, want := range map[string]Echo{
-		"203.0.113.9": {From: town.nodeA.IPv4, Type: 3, Code: 1},
-		"2001:db8::9": {From: town.nodeA.IPv6, Type: 1, Code: 0},
+		"203.0.113.9": {From: tb.nodeA.IPv4, Type: 3, Code: 1},
+		"2001:db8::9": {From: tb.nodeA.IPv6, Type: 1, Code: 0},
 	} {
 		addr := netip.MustParseAddr(addr)
 		unreachable := &netlink.Route{Dst: ipNet(single(addr)), Type: unix.RTN_UNREACHABLE}
-		must(t, town.nodeA.links.RouteAdd(unreachable))
-		echo, err := town.client.Ping(addr, Timeout)
+		must(t, tb.nodeA.links.RouteAdd(unreachable))
+		echo, err := tb.client.Ping(addr, Timeout)
 		must(t, err)
 		if echo != want {
 			t.Errorf("ICMP error %+v, want %+v", echo, want)
@@ -125,16 +125,16 @@ func TestPing(t *testing.T) {
 	}
 }
 
-func TestAPodSendsFromAnAddressThatItWasGiven(t *testing.T) {
-	town := newTown(t)
+func TestPodSendsFromAddedAddress(t *testing.T) {
+	tb := newTestbed(t)
 	for _, addr := range []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("2001:db8::2")} {
-		must(t, town.client.AddAddr(addr))
+		must(t, tb.client.AddAddr(addr))
 		for _, network := range []string{"tcp", "udp", "sctp"} {
-			server := town.webA.addrOf(single(addr))
-			reply, err := town.client.RequestFrom(network, addr, netip.AddrPortFrom(server, testPort), Timeout)
+			server := tb.webA.addrOf(single(addr))
+			reply, err := tb.client.RequestFrom(network, addr, netip.AddrPortFrom(server, testPort), Timeout)
 			must(t, err)
-			if reply.Client.Addr() != addr || reply.Own != reply.Client {
-				t.Errorf("over %s the server saw client %s, the client used %s, want %s", network, reply.Client, reply.Own, addr)
+			if reply.Client.Addr() != addr || reply.Local != reply.Client {
+				t.Errorf("over %s the server saw client %s, the client used %s, want %s", network, reply.Client, reply.Local, addr)
 			}
 		}
 	}

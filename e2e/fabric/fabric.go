@@ -9,11 +9,11 @@ import (
 
 // Fabric is a network of nodes, their pods, and hosts outside the cluster.
 type Fabric struct {
-	bridge   *Namespace
-	nodes    []*Node
-	hosts    int
-	spawner  *spawner
-	services sync.WaitGroup // server goroutines
+	bridge  *Namespace
+	nodes   []*Node
+	hosts   int
+	spawner *spawner
+	serving sync.WaitGroup // server goroutines
 
 	mu         sync.Mutex
 	namespaces []*Namespace
@@ -63,7 +63,7 @@ func (f *Fabric) Close() error {
 	for _, server := range servers {
 		errs = append(errs, server.Close())
 	}
-	f.services.Wait()
+	f.serving.Wait()
 	f.spawner.end()
 	for _, ns := range namespaces {
 		errs = append(errs, ns.close())

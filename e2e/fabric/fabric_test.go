@@ -19,31 +19,31 @@ import (
 
 const testPort = 8080
 
-// town is two nodes, three serving pods, a client pod on the first node, and a host that is routed through the second
+// testbed is two nodes, three serving pods, a client pod on the first node, and a host that is routed through the second
 // node.
-type town struct {
+type testbed struct {
 	fabric                           *Fabric
 	nodeA, nodeB                     *Node
 	client, webA, webB, unresponsive *Pod
 	outside                          *Host
 }
 
-func newTown(t *testing.T) *town {
+func newTestbed(t *testing.T) *testbed {
 	t.Helper()
 	f, err := New()
 	must(t, err)
 	t.Cleanup(func() { must(t, f.Close()) })
-	town := &town{fabric: f}
-	town.nodeA, town.nodeB = add(t, f.AddNode, "node-a"), add(t, f.AddNode, "node-b")
-	town.client, town.webA = add(t, town.nodeA.AddPod, "client"), add(t, town.nodeA.AddPod, "web-a")
-	town.webB, town.unresponsive = add(t, town.nodeB.AddPod, "web-b"), add(t, town.nodeB.AddPod, "silent")
-	town.outside, err = f.AddHost("outside", town.nodeB)
+	tb := &testbed{fabric: f}
+	tb.nodeA, tb.nodeB = add(t, f.AddNode, "node-a"), add(t, f.AddNode, "node-b")
+	tb.client, tb.webA = add(t, tb.nodeA.AddPod, "client"), add(t, tb.nodeA.AddPod, "web-a")
+	tb.webB, tb.unresponsive = add(t, tb.nodeB.AddPod, "web-b"), add(t, tb.nodeB.AddPod, "silent")
+	tb.outside, err = f.AddHost("outside", tb.nodeB)
 	must(t, err)
-	for _, ns := range []*Namespace{town.webA.Namespace, town.webB.Namespace, town.nodeA.Namespace, town.outside.Namespace} {
+	for _, ns := range []*Namespace{tb.webA.Namespace, tb.webB.Namespace, tb.nodeA.Namespace, tb.outside.Namespace} {
 		_, err := ns.Serve(testPort)
 		must(t, err)
 	}
-	return town
+	return tb
 }
 
 func add[T any](t *testing.T, adder func(string) (T, error), name string) T {
@@ -61,22 +61,22 @@ func must(t *testing.T, err error) {
 }
 
 func TestEveryNamespaceReachesEveryServerWithItsOwnAddress(t *testing.T) {
-	town := newTown(t)
+	tb := newTestbed(t)
 	tests := map[string]struct {
 		from, to *Namespace
 		toNode   string
 	}{
-		"a pod reaches a pod on the same node":     {town.client.Namespace, town.webA.Namespace, "node-a"},
-		"a pod reaches a pod on another node":      {town.client.Namespace, town.webB.Namespace, "node-b"},
-		"a pod reaches itself":                     {town.webA.Namespace, town.webA.Namespace, "node-a"},
-		"a pod reaches a server on its own node":   {town.client.Namespace, town.nodeA.Namespace, "node-a"},
-		"a pod reaches a server on another node":   {town.webB.Namespace, town.nodeA.Namespace, "node-a"},
-		"a pod reaches a host":                     {town.client.Namespace, town.outside.Namespace, ""},
-		"a node reaches its own pod":               {town.nodeA.Namespace, town.webA.Namespace, "node-a"},
-		"a node reaches a pod on another node":     {town.nodeB.Namespace, town.webA.Namespace, "node-a"},
-		"a node reaches another node":              {town.nodeB.Namespace, town.nodeA.Namespace, "node-a"},
-		"a host reaches a pod on its gateway node": {town.outside.Namespace, town.webB.Namespace, "node-b"},
-		"a host reaches a pod on the other node":   {town.outside.Namespace, town.webA.Namespace, "node-a"},
+		"a pod reaches a pod on the same node":     {tb.client.Namespace, tb.webA.Namespace, "node-a"},
+		"a pod reaches a pod on another node":      {tb.client.Namespace, tb.webB.Namespace, "node-b"},
+		"a pod reaches itself":                     {tb.webA.Namespace, tb.webA.Namespace, "node-a"},
+		"a pod reaches a server on its own node":   {tb.client.Namespace, tb.nodeA.Namespace, "node-a"},
+		"a pod reaches a server on another node":   {tb.webB.Namespace, tb.nodeA.Namespace, "node-a"},
+		"a pod reaches a host":                     {tb.client.Namespace, tb.outside.Namespace, ""},
+		"a node reaches its own pod":               {tb.nodeA.Namespace, tb.webA.Namespace, "node-a"},
+		"a node reaches a pod on another node":     {tb.nodeB.Namespace, tb.webA.Namespace, "node-a"},
+		"a node reaches another node":              {tb.nodeB.Namespace, tb.nodeA.Namespace, "node-a"},
+		"a host reaches a pod on its gateway node": {tb.outside.Namespace, tb.webB.Namespace, "node-b"},
+		"a host reaches a pod on the other node":   {tb.outside.Namespace, tb.webA.Namespace, "node-a"},
 	}
 	for name, test := range tests {
 		for _, network := range []string{"tcp", "udp", "sctp"} {
@@ -97,7 +97,7 @@ func requestBothFamilies(t *testing.T, network string, from, to *Namespace, toNo
 		}
 		client := netip.AddrPortFrom(addrs[0], reply.Client.Port())
 		server := netip.AddrPortFrom(addrs[1], testPort)
-		want := Reply{Pod: to.Name, Node: toNode, Server: server, Client: client, Own: client}
+		want := Reply{Pod: to.Name, Node: toNode, Server: server, Client: client, Local: client}
 		if diff := cmp.Diff(want, reply, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
 			t.Errorf("%s: wrong reply (-want +got):\n%s", family, diff)
 		}
@@ -105,11 +105,11 @@ func requestBothFamilies(t *testing.T, network string, from, to *Namespace, toNo
 }
 
 func TestEveryConnectionComesFromAFreshPort(t *testing.T) {
-	town := newTown(t)
+	tb := newTestbed(t)
 	for _, network := range []string{"tcp", "udp", "sctp"} {
 		seen := map[uint16]bool{}
 		for range 50 {
-			reply, err := town.client.Request(network, netip.AddrPortFrom(town.webB.IPv4, testPort), Timeout)
+			reply, err := tb.client.Request(network, netip.AddrPortFrom(tb.webB.IPv4, testPort), Timeout)
 			must(t, err)
 			if seen[reply.Client.Port()] {
 				t.Fatalf("%s: port %d was used twice", network, reply.Client.Port())
@@ -119,9 +119,9 @@ func TestEveryConnectionComesFromAFreshPort(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNotThereRefusesAtOnce(t *testing.T) {
-	town := newTown(t)
-	for _, addr := range []netip.Addr{town.unresponsive.IPv4, town.unresponsive.IPv6} {
+func TestRequestWithoutServerIsRefused(t *testing.T) {
+	tb := newTestbed(t)
+	for _, addr := range []netip.Addr{tb.unresponsive.IPv4, tb.unresponsive.IPv6} {
 		// If the kernel lacks SCTP, the pod does not support the protocol: the errors of refused connections differ, the
 		// timeouts are the same.
 		for network, want := range map[string][]error{
@@ -129,7 +129,7 @@ func TestAServerThatIsNotThereRefusesAtOnce(t *testing.T) {
 			"udp":  {syscall.ECONNREFUSED},
 			"sctp": {syscall.ECONNREFUSED, syscall.ENOPROTOOPT, syscall.EPROTO},
 		} {
-			_, err := town.client.Request(network, netip.AddrPortFrom(addr, testPort), time.Minute)
+			_, err := tb.client.Request(network, netip.AddrPortFrom(addr, testPort), time.Minute)
 			if !isAny(err, want) {
 				t.Errorf("request to %s over %s: got %v, want one of %v", addr, network, err, want)
 			}
@@ -146,9 +146,9 @@ func isAny(err error, targets []error) bool {
 	return false
 }
 
-func TestAnUnassignedAddressGivesNoReply(t *testing.T) {
-	town := newTown(t)
-	for _, from := range []*Namespace{town.client.Namespace, town.nodeA.Namespace, town.outside.Namespace} {
+func TestUnassignedAddressGivesNoReply(t *testing.T) {
+	tb := newTestbed(t)
+	for _, from := range []*Namespace{tb.client.Namespace, tb.nodeA.Namespace, tb.outside.Namespace} {
 		for _, addr := range []string{"10.96.0.10", "fd00:96::a"} {
 			for _, network := range []string{"tcp", "udp", "sctp"} {
 				_, err := from.Request(network, netip.AddrPortFrom(netip.MustParseAddr(addr), 80), 50*time.Millisecond)
@@ -160,24 +160,24 @@ func TestAnUnassignedAddressGivesNoReply(t *testing.T) {
 	}
 }
 
-func TestAClosedServerIsGoneAndTheOthersStay(t *testing.T) {
-	town := newTown(t)
-	second, err := town.webA.Serve(testPort + 1)
+func TestClosingOneServerKeepsOthers(t *testing.T) {
+	tb := newTestbed(t)
+	second, err := tb.webA.Serve(testPort + 1)
 	must(t, err)
 	must(t, second.Close())
-	if _, err := town.client.Get(netip.AddrPortFrom(town.webA.IPv4, testPort+1)); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := tb.client.Get(netip.AddrPortFrom(tb.webA.IPv4, testPort+1)); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("request to the closed server: got %v, want connection refused", err)
 	}
-	reply, err := town.client.Get(netip.AddrPortFrom(town.webA.IPv4, testPort))
+	reply, err := tb.client.Get(netip.AddrPortFrom(tb.webA.IPv4, testPort))
 	must(t, err)
 	if reply.Pod != "web-a" {
 		t.Errorf("%s responded, want web-a", reply.Pod)
 	}
 }
 
-func TestAPortInUseIsAnErrorThatNamesTheNamespace(t *testing.T) {
-	town := newTown(t)
-	_, err := town.webA.Serve(testPort)
+func TestErrorForPortInUse(t *testing.T) {
+	tb := newTestbed(t)
+	_, err := tb.webA.Serve(testPort)
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		t.Fatalf("second server on a port: got %v, want EADDRINUSE", err)
 	}
@@ -186,27 +186,27 @@ func TestAPortInUseIsAnErrorThatNamesTheNamespace(t *testing.T) {
 	}
 }
 
-func TestSocketsOpenedByHandLiveInTheNamespace(t *testing.T) {
-	town := newTown(t)
-	addr := net.JoinHostPort(town.webB.IPv6.String(), "9000")
-	listener, err := town.webB.Listen("tcp", addr)
+func TestListenAndDialInNamespace(t *testing.T) {
+	tb := newTestbed(t)
+	addr := net.JoinHostPort(tb.webB.IPv6.String(), "9000")
+	listener, err := tb.webB.Listen("tcp", addr)
 	must(t, err)
 	defer listener.Close()
-	conn, err := town.client.Dial("tcp", addr, Timeout)
+	conn, err := tb.client.Dial("tcp", addr, Timeout)
 	must(t, err)
 	defer conn.Close()
-	if got := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr(); got != town.client.IPv6 {
-		t.Errorf("the connection comes from %s, want %s", got, town.client.IPv6)
+	if got := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr(); got != tb.client.IPv6 {
+		t.Errorf("the connection comes from %s, want %s", got, tb.client.IPv6)
 	}
-	packets, err := town.webB.ListenPacket("udp", addr)
+	packets, err := tb.webB.ListenPacket("udp", addr)
 	must(t, err)
 	must(t, packets.Close())
 }
 
-func TestAConnectionCanBeKeptOpenAndReused(t *testing.T) {
-	town := newTown(t)
-	addr := netip.AddrPortFrom(town.webB.IPv4, testPort)
-	conn, err := town.client.Dial("tcp", addr.String(), Timeout)
+func TestConnectionIsReused(t *testing.T) {
+	tb := newTestbed(t)
+	addr := netip.AddrPortFrom(tb.webB.IPv4, testPort)
+	conn, err := tb.client.Dial("tcp", addr.String(), Timeout)
 	must(t, err)
 	defer conn.Close()
 	reader := bufio.NewReader(conn)
@@ -226,33 +226,33 @@ func TestAConnectionCanBeKeptOpenAndReused(t *testing.T) {
 
 // For the fabric, the kernel's SCTP sockets differ from its TCP sockets only in the protocol number. Kernels without
 // SCTP are common; this test runs the same code on them.
-func TestStreamSocketsOfTheKernelCarryRequests(t *testing.T) {
-	town := newTown(t)
-	server := &Server{namespace: town.webB.Namespace}
-	for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
+func TestKernelStreamSockets(t *testing.T) {
+	tb := newTestbed(t)
+	server := &Server{namespace: tb.webB.Namespace}
+	for _, addr := range []netip.Addr{tb.webB.IPv4, tb.webB.IPv6} {
 		must(t, server.listenStream(syscall.IPPROTO_TCP, netip.AddrPortFrom(addr, 9000)))
 	}
-	for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
-		conn, err := town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, netip.AddrPortFrom(addr, 9000), time.Now().Add(Timeout))
+	for _, addr := range []netip.Addr{tb.webB.IPv4, tb.webB.IPv6} {
+		conn, err := tb.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, netip.AddrPortFrom(addr, 9000), time.Now().Add(Timeout))
 		must(t, err)
 		line := messages{conn}
 		for range 2 {
 			reply, err := line.exchange(time.Now().Add(Timeout))
 			must(t, err)
-			if diff := cmp.Diff(string(server.reply(netip.AddrPortFrom(addr, 9000), line.own())), string(reply)); diff != "" {
+			if diff := cmp.Diff(string(server.reply(netip.AddrPortFrom(addr, 9000), line.local())), string(reply)); diff != "" {
 				t.Errorf("wrong response (-want +got):\n%s", diff)
 			}
 		}
 		must(t, conn.Close())
 	}
 	must(t, server.Close())
-	addr := netip.AddrPortFrom(town.webB.IPv4, 9000)
-	_, err := town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, addr, time.Now().Add(Timeout))
+	addr := netip.AddrPortFrom(tb.webB.IPv4, 9000)
+	_, err := tb.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, addr, time.Now().Add(Timeout))
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("dialling a closed server: got %v, want connection refused", err)
 	}
 	unassigned := netip.AddrPortFrom(netip.MustParseAddr("10.96.0.10"), 80)
-	_, err = town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, unassigned, time.Now().Add(50*time.Millisecond))
+	_, err = tb.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, unassigned, time.Now().Add(50*time.Millisecond))
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("dialling an unassigned address: got %v, want a timeout", err)
 	}

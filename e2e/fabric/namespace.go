@@ -37,7 +37,7 @@ type Host struct{ *Namespace }
 
 func newNamespace(f *Fabric, name string, ipv4, ipv6 netip.Addr) (*Namespace, error) {
 	ns := &Namespace{Name: name, IPv4: ipv4, IPv6: ipv6, fabric: f}
-	if err := onThread(ns.unshare, stay); err != nil {
+	if err := onThread(ns.unshare, noop); err != nil {
 		return nil, fmt.Errorf("create network namespace for %s: %w", name, err)
 	}
 	if err := errors.Join(ns.writeSysctls(commonSysctls), ns.setUp("lo")); err != nil {
@@ -63,8 +63,8 @@ func (n *Namespace) unshare() error {
 	return nil
 }
 
-// stay does nothing. It is for a thread that only has to return to its original namespace.
-func stay() error { return nil }
+// noop does nothing. It is for a thread that only has to return to its original namespace.
+func noop() error { return nil }
 
 // enter moves the thread into the namespace.
 func (n *Namespace) enter() error {
@@ -149,23 +149,23 @@ func onThread(enter, f func() error) error {
 	go func() {
 		err := errEndedEarly // runtime.Goexit, which t.Fatal uses, returns nothing
 		defer func() { result <- err }()
-		err = moved(enter, f)
+		err = runMoved(enter, f)
 	}()
 	return <-result
 }
 
-func moved(enter, f func() error) (err error) {
+func runMoved(enter, f func() error) (err error) {
 	runtime.LockOSThread()
-	outside, err := netns.Get()
+	original, err := netns.Get()
 	if err != nil {
 		return fmt.Errorf("open the thread's network namespace: %w", err)
 	}
 	defer func() {
-		back := comeBack(outside)
-		if back == nil {
+		restoreErr := restoreNamespace(original)
+		if restoreErr == nil {
 			runtime.UnlockOSThread()
 		}
-		err = errors.Join(err, back, outside.Close())
+		err = errors.Join(err, restoreErr, original.Close())
 	}()
 	if err := enter(); err != nil {
 		return err
@@ -173,18 +173,18 @@ func moved(enter, f func() error) (err error) {
 	return f()
 }
 
-// comeBack moves the thread to its original namespace. It does nothing if the thread never left it, for lack of
+// restoreNamespace moves the thread to its original namespace. It does nothing if the thread never left it, for lack of
 // privilege.
-func comeBack(outside netns.NsHandle) error {
-	here, err := netns.Get()
+func restoreNamespace(original netns.NsHandle) error {
+	current, err := netns.Get()
 	if err != nil {
 		return fmt.Errorf("open the thread's network namespace: %w", err)
 	}
-	defer here.Close()
-	if here.Equal(outside) {
+	defer current.Close()
+	if current.Equal(original) {
 		return nil
 	}
-	if err := netns.Set(outside); err != nil {
+	if err := netns.Set(original); err != nil {
 		return fmt.Errorf("leave network namespace: %w", err)
 	}
 	return nil

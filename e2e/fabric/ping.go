@@ -87,7 +87,7 @@ func (family icmpFamily) waitForEcho(conn net.PacketConn, id uint16) (Echo, erro
 			return Echo{}, err
 		}
 		message, err := icmp.ParseMessage(family.protocol, buffer[:size])
-		if err != nil || !family.isAbout(message, id) {
+		if err != nil || !family.isResponseTo(message, id) {
 			continue
 		}
 		source, _ := netip.ParseAddr(from.String()) // the kernel always returns a valid address
@@ -95,7 +95,7 @@ func (family icmpFamily) waitForEcho(conn net.PacketConn, id uint16) (Echo, erro
 	}
 }
 
-func (family icmpFamily) isAbout(message *icmp.Message, id uint16) bool {
+func (family icmpFamily) isResponseTo(message *icmp.Message, id uint16) bool {
 	switch body := message.Body.(type) {
 	case *icmp.Echo:
 		return message.Type == family.reply && body.ID == int(id)

@@ -17,7 +17,7 @@ func (n *Node) PowerOff(end func() error) error {
 	if err := n.Unplug(); err != nil {
 		return err
 	}
-	return errors.Join(end(), n.loseLinks(), n.Do(forgetFlows))
+	return errors.Join(end(), n.deleteLinks(), n.Do(flushNetfilter))
 }
 
 // Unplug stops all packets on a node's cable. Everything else on the node continues.
@@ -32,8 +32,8 @@ func (n *Node) Unplug() error {
 	return nil
 }
 
-// loseLinks removes all links but the loopback and the cable.
-func (n *Node) loseLinks() error {
+// deleteLinks removes all links but the loopback and the cable.
+func (n *Node) deleteLinks() error {
 	links, err := n.links.LinkList()
 	if err != nil {
 		return fmt.Errorf("list links of node %s: %w", n.Name, err)
@@ -53,8 +53,8 @@ func (n *Node) loseLinks() error {
 // PowerOn makes the node's cable carry packets again.
 func (n *Node) PowerOn() error { return n.fabric.bridge.setUp(portOf(n.number)) }
 
-// forgetFlows deletes all netfilter state in the network namespace of this thread.
-func forgetFlows() error {
+// flushNetfilter deletes all netfilter state in the network namespace of this thread.
+func flushNetfilter() error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-func TestANodeWithoutPowerIsUnreachableAndComesBackWithNothing(t *testing.T) {
+func TestPowerOffDeletesStateOfNode(t *testing.T) {
 	f, err := New()
 	must(t, err)
 	t.Cleanup(func() { must(t, f.Close()) })

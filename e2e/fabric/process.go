@@ -46,8 +46,8 @@ func (n *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 // Run runs a program inside the namespace until it exits, and returns its standard output. The error contains its
 // standard error.
 func (n *Namespace) Run(cmd *exec.Cmd) (output string, err error) {
-	var printed, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &printed, &complaints
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if cmd.WaitDelay == 0 { // on a busy machine the output arrives late
 		cmd.WaitDelay = time.Minute
 	}
@@ -56,10 +56,10 @@ func (n *Namespace) Run(cmd *exec.Cmd) (output string, err error) {
 		return "", err
 	}
 	if err := process.Wait(); err != nil {
-		err = fmt.Errorf("run %s on %s: %w: %s", strings.Join(cmd.Args, " "), n.Name, err, bytes.TrimSpace(complaints.Bytes()))
-		return printed.String(), err
+		err = fmt.Errorf("run %s on %s: %w: %s", strings.Join(cmd.Args, " "), n.Name, err, bytes.TrimSpace(stderr.Bytes()))
+		return stdout.String(), err
 	}
-	return printed.String(), nil
+	return stdout.String(), nil
 }
 
 // PID returns the process ID.
@@ -141,7 +141,7 @@ func (s *spawner) serve() {
 
 func (s *spawner) start(enter func() error, cmd *exec.Cmd) error {
 	result := make(chan error, 1)
-	call := func() { result <- moved(enter, cmd.Start) }
+	call := func() { result <- runMoved(enter, cmd.Start) }
 	select {
 	case s.calls <- call:
 		return <-result

@@ -14,7 +14,7 @@ import (
 // raw sockets (sctp_client.go, sctp_server.go): many kernels lack SCTP, and opening one such socket would load sctp.ko
 // into the whole machine, which a test must not do. Without this code all tests of e2e/packets would fail on such a
 // machine, because each pod also serves SCTP.
-var kernelSpeaksSCTP = sync.OnceValue(func() bool {
+var kernelHasSCTP = sync.OnceValue(func() bool {
 	protocols, err := os.Open("/proc/net/protocols")
 	if err != nil {
 		return false
@@ -30,11 +30,11 @@ var kernelSpeaksSCTP = sync.OnceValue(func() bool {
 })
 
 // openSCTP establishes an association.
-func (n *Namespace) openSCTP(own netip.Addr, addr netip.AddrPort, deadline time.Time) (line, error) {
-	if !kernelSpeaksSCTP() {
-		return n.associate(own, addr, deadline)
+func (n *Namespace) openSCTP(source netip.Addr, addr netip.AddrPort, deadline time.Time) (transport, error) {
+	if !kernelHasSCTP() {
+		return n.associate(source, addr, deadline)
 	}
-	conn, err := n.dialStream(protocolSCTP, own, addr, deadline)
+	conn, err := n.dialStream(protocolSCTP, source, addr, deadline)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (n *Namespace) openSCTP(own netip.Addr, addr netip.AddrPort, deadline time.
 }
 
 func (s *Server) listenSCTP(addr netip.AddrPort) error {
-	if !kernelSpeaksSCTP() {
+	if !kernelHasSCTP() {
 		return s.listenRawSCTP(addr)
 	}
 	return s.listenStream(protocolSCTP, addr)

@@ -38,10 +38,10 @@ var errAborted = fmt.Errorf("server aborted the association: %w", unix.ECONNREFU
 
 // associate establishes an association over a raw socket. The socket is connected, so an ICMP error for its destination
 // becomes the error of the next read.
-func (n *Namespace) associate(own netip.Addr, addr netip.AddrPort, deadline time.Time) (*association, error) {
+func (n *Namespace) associate(source netip.Addr, addr netip.AddrPort, deadline time.Time) (*association, error) {
 	dialer := &net.Dialer{Deadline: deadline}
-	if own.IsValid() {
-		dialer.LocalAddr = &net.IPAddr{IP: own.AsSlice()}
+	if source.IsValid() {
+		dialer.LocalAddr = &net.IPAddr{IP: source.AsSlice()}
 	}
 	conn, err := n.dial(dialer, rawSCTP(addr.Addr()), addr.Addr().String())
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *association) exchange(deadline time.Time) ([]byte, error) {
 	}
 }
 
-func (a *association) own() netip.AddrPort {
+func (a *association) local() netip.AddrPort {
 	addr, _ := netip.ParseAddr(a.conn.LocalAddr().String()) // the kernel always returns a valid address
 	return netip.AddrPortFrom(addr.Unmap(), a.from)
 }

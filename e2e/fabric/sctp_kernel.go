@@ -15,7 +15,7 @@ const protocolSCTP = unix.IPPROTO_SCTP
 
 // dialStream connects a stream socket of any protocol, from a port that was not used recently. Package net knows only
 // the family and type of the socket and treats it as TCP, which works for all methods of net.Conn.
-func (n *Namespace) dialStream(protocol int, own netip.Addr, addr netip.AddrPort, deadline time.Time) (conn net.Conn, err error) {
+func (n *Namespace) dialStream(protocol int, source netip.Addr, addr netip.AddrPort, deadline time.Time) (conn net.Conn, err error) {
 	err = n.Do(func() error {
 		fd, err := unix.Socket(domain(addr), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol)
 		if err != nil {
@@ -28,7 +28,7 @@ func (n *Namespace) dialStream(protocol int, own netip.Addr, addr netip.AddrPort
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
 			return os.NewSyscallError("setsockopt", err)
 		}
-		if err := n.bindFresh(fd, own, addr); err != nil {
+		if err := n.bindFresh(fd, source, addr); err != nil {
 			return err
 		}
 		if err := connectStream(fd, addr); err != nil {
@@ -48,16 +48,16 @@ func connectStream(fd int, addr netip.AddrPort) error {
 	return os.NewSyscallError("connect", err)
 }
 
-func (n *Namespace) bindFresh(fd int, own netip.Addr, to netip.AddrPort) error {
+func (n *Namespace) bindFresh(fd int, source netip.Addr, to netip.AddrPort) error {
 	switch {
-	case own.IsValid():
+	case source.IsValid():
 	case to.Addr().Is6():
-		own = netip.IPv6Unspecified()
+		source = netip.IPv6Unspecified()
 	default:
-		own = netip.IPv4Unspecified()
+		source = netip.IPv4Unspecified()
 	}
 	for range portCount {
-		err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(own, n.freshPort())))
+		err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, n.freshPort())))
 		if !errors.Is(err, unix.EADDRINUSE) {
 			return os.NewSyscallError("bind", err)
 		}
@@ -93,27 +93,27 @@ func (s *Server) listenStream(protocol int, addr netip.AddrPort) error {
 }
 
 // accept responds to the requests of every association until the listener is closed.
-func (s *Server) accept(listener net.Listener, own netip.AddrPort) {
+func (s *Server) accept(listener net.Listener, server netip.AddrPort) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		s.serve(func() { s.serveAll(conn, own) })
+		s.serve(func() { s.serveStream(conn, server) })
 	}
 }
 
-// serveAll responds to requests until the client ends the association or is idle for too long.
-func (s *Server) serveAll(conn net.Conn, own netip.AddrPort) {
+// serveStream responds to requests until the client ends the association or is idle for too long.
+func (s *Server) serveStream(conn net.Conn, server netip.AddrPort) {
 	defer conn.Close()
 	client, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	question := make([]byte, maxMessage)
+	buffer := make([]byte, maxMessage)
 	for err == nil {
 		if err = conn.SetDeadline(time.Now().Add(5 * Timeout)); err != nil {
 			return
 		}
-		if _, err = conn.Read(question); err == nil {
-			_, err = conn.Write(s.reply(own, client))
+		if _, err = conn.Read(buffer); err == nil {
+			_, err = conn.Write(s.reply(server, client))
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 // rawServer is the server side of SCTP over a raw socket. It responds to each message with one message.
 type rawServer struct {
 	conn  net.PacketConn
-	own   netip.AddrPort
+	addr  netip.AddrPort
 	reply func(own, client netip.AddrPort) []byte
 	peers map[netip.AddrPort]peerTags
 }
 
 // peerTags are the verification tags of an association.
 type peerTags struct {
-	theirs, ours uint32
+	client, server uint32
 }
 
 func (s *Server) listenRawSCTP(addr netip.AddrPort) error {
@@ -27,7 +27,7 @@ func (s *Server) listenRawSCTP(addr netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	server := &rawServer{conn: conn, own: addr, reply: s.reply, peers: map[netip.AddrPort]peerTags{}}
+	server := &rawServer{conn: conn, addr: addr, reply: s.reply, peers: map[netip.AddrPort]peerTags{}}
 	s.closers = append(s.closers, conn)
 	s.serve(server.serve)
 	return nil
@@ -43,38 +43,38 @@ func (s *rawServer) serve() {
 		}
 		source, ok := from.(*net.IPAddr)
 		packet, err := decodeSCTP(buffer[:size])
-		if !ok || err != nil || packet.to != s.own.Port() {
+		if !ok || err != nil || packet.to != s.addr.Port() {
 			continue
 		}
 		addr, _ := netip.AddrFromSlice(source.IP)
 		client := netip.AddrPortFrom(addr.Unmap(), packet.from)
 		for _, chunk := range packet.chunks {
-			tag, replies := s.react(client, packet.tag, chunk)
+			tag, replies := s.handleChunk(client, packet.tag, chunk)
 			if len(replies) == 0 {
 				continue
 			}
-			reply := sctpPacket{from: s.own.Port(), to: packet.from, tag: tag, chunks: replies}
+			reply := sctpPacket{from: s.addr.Port(), to: packet.from, tag: tag, chunks: replies}
 			_, _ = s.conn.WriteTo(reply.encode(), source) // ignore the error if the client no longer exists
 		}
 	}
 }
 
-// react returns the response to a chunk, and the tag to send it with. It responds to a repeated chunk again, because
+// handleChunk returns the response to a chunk, and the tag to send it with. It responds to a repeated chunk again, because
 // the first response was lost.
-func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (uint32, []sctpChunk) {
+func (s *rawServer) handleChunk(client netip.AddrPort, tag uint32, chunk sctpChunk) (uint32, []sctpChunk) {
 	switch chunk.kind {
 	case chunkInit:
-		return welcome(client, chunk)
+		return replyToInit(client, chunk)
 	case chunkCookieEcho:
 		peer, err := readCookie(chunk.value)
-		if err != nil || peer.ours != tag {
+		if err != nil || peer.server != tag {
 			return 0, nil
 		}
 		s.peers[client] = peer
-		return peer.theirs, []sctpChunk{{kind: chunkCookieAck}}
+		return peer.client, []sctpChunk{{kind: chunkCookieAck}}
 	}
 	peer, known := s.peers[client]
-	if !known || peer.ours != tag {
+	if !known || peer.server != tag {
 		return 0, nil
 	}
 	switch chunk.kind {
@@ -84,40 +84,40 @@ func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (u
 		}
 		sequence := binary.BigEndian.Uint32(chunk.value)
 		sack := sctpChunk{kind: chunkSack, value: sackValue(sequence)}
-		data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(sequence, s.reply(s.own, client))}
-		return peer.theirs, []sctpChunk{sack, data}
+		data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(sequence, s.reply(s.addr, client))}
+		return peer.client, []sctpChunk{sack, data}
 	case chunkShutdown:
-		return peer.theirs, []sctpChunk{{kind: chunkShutdownAck}}
+		return peer.client, []sctpChunk{{kind: chunkShutdownAck}}
 	case chunkShutdownComplete, chunkAbort:
 		delete(s.peers, client)
 	}
 	return 0, nil
 }
 
-// welcome responds to INIT. The whole state of the association is in the cookie that the client sends back. The server
+// replyToInit responds to INIT. The whole state of the association is in the cookie that the client sends back. The server
 // uses the client's sequence numbers, because there is one response for each message; so it can resend a response
 // without storing it.
 //
 // A repeated INIT gets the same tag again, because conntrack uses the newest INIT ACK and drops packets with the tag of
 // an older one.
-func welcome(client netip.AddrPort, chunk sctpChunk) (uint32, []sctpChunk) {
+func replyToInit(client netip.AddrPort, chunk sctpChunk) (uint32, []sctpChunk) {
 	if len(chunk.value) < initLength {
 		return 0, nil
 	}
-	peer := peerTags{theirs: binary.BigEndian.Uint32(chunk.value)}
-	seed := binary.BigEndian.AppendUint32([]byte(client.String()), peer.theirs)
-	peer.ours = crc32.Checksum(seed, castagnoli) | 1 // a tag is never zero
-	value := initValue(peer.ours, binary.BigEndian.Uint32(chunk.value[initLength-4:]), peer.cookie())
-	return peer.theirs, []sctpChunk{{kind: chunkInitAck, value: value}}
+	peer := peerTags{client: binary.BigEndian.Uint32(chunk.value)}
+	seed := binary.BigEndian.AppendUint32([]byte(client.String()), peer.client)
+	peer.server = crc32.Checksum(seed, castagnoli) | 1 // a tag is never zero
+	value := initValue(peer.server, binary.BigEndian.Uint32(chunk.value[initLength-4:]), peer.cookie())
+	return peer.client, []sctpChunk{{kind: chunkInitAck, value: value}}
 }
 
 func (p peerTags) cookie() []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, p.theirs), p.ours)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, p.client), p.server)
 }
 
 func readCookie(b []byte) (peerTags, error) {
 	if len(b) != 8 {
 		return peerTags{}, fmt.Errorf("cookie has %d bytes, want 8", len(b))
 	}
-	return peerTags{theirs: binary.BigEndian.Uint32(b), ours: binary.BigEndian.Uint32(b[4:])}, nil
+	return peerTags{client: binary.BigEndian.Uint32(b), server: binary.BigEndian.Uint32(b[4:])}, nil
 }

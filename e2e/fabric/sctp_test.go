@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAnSCTPPacketSurvivesEncoding(t *testing.T) {
+func TestSCTPPacketEncoding(t *testing.T) {
 	want := sctpPacket{from: 20001, to: 8080, tag: 0xdeadbeef, chunks: []sctpChunk{
 		{kind: chunkSack, value: sackValue(7)},
 		{kind: chunkData, flags: wholeMessage, value: dataValue(8, []byte("three"))},
@@ -26,7 +26,7 @@ func TestAnSCTPPacketSurvivesEncoding(t *testing.T) {
 }
 
 // The test encodes a COOKIE ACK and computes its checksum bit by bit, as defined in RFC 9260, appendix A.
-func TestAnSCTPPacketHasTheChecksumOfTheRFC(t *testing.T) {
+func TestSCTPChecksum(t *testing.T) {
 	encoded := sctpPacket{from: 1, to: 2, tag: 3, chunks: []sctpChunk{{kind: chunkCookieAck}}}.encode()
 	zeroed := append([]byte(nil), encoded...)
 	clear(zeroed[8:12])
@@ -44,7 +44,7 @@ func TestAnSCTPPacketHasTheChecksumOfTheRFC(t *testing.T) {
 	}
 }
 
-func TestABrokenSCTPPacketIsRejected(t *testing.T) {
+func TestInvalidSCTPPacketIsRejected(t *testing.T) {
 	whole := sctpPacket{from: 1, to: 2, tag: 3, chunks: []sctpChunk{{kind: chunkInit, value: initValue(4, 5, nil)}}}.encode()
 	flipped := append([]byte(nil), whole...)
 	flipped[14] ^= 1
@@ -67,15 +67,15 @@ func TestABrokenSCTPPacketIsRejected(t *testing.T) {
 }
 
 // If a response is lost, the client requests it again by repeating the chunk.
-func TestAServerRepliesToARepeatedChunkAgain(t *testing.T) {
-	town := newTown(t)
-	server := &rawServer{reply: (&Server{namespace: town.webA.Namespace}).reply, peers: map[netip.AddrPort]peerTags{}}
+func TestServerRepliesToRepeatedChunk(t *testing.T) {
+	tb := newTestbed(t)
+	server := &rawServer{reply: (&Server{namespace: tb.webA.Namespace}).reply, peers: map[netip.AddrPort]peerTags{}}
 	var client netip.AddrPort
-	theirs, replies := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)})
-	if theirs != 4 || len(replies) != 1 || replies[0].kind != chunkInitAck {
-		t.Fatalf("response to INIT: tag %d, %v", theirs, replies)
+	tag, replies := server.handleChunk(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)})
+	if tag != 4 || len(replies) != 1 || replies[0].kind != chunkInitAck {
+		t.Fatalf("response to INIT: tag %d, %v", tag, replies)
 	}
-	if _, again := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)}); !reflect.DeepEqual(again, replies) {
+	if _, again := server.handleChunk(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)}); !reflect.DeepEqual(again, replies) {
 		t.Errorf("response to a repeated INIT: %v, first %v", again, replies)
 	}
 	cookie := replies[0].value[initLength+chunkHeader:]
@@ -90,7 +90,7 @@ func TestAServerRepliesToARepeatedChunkAgain(t *testing.T) {
 		{sctpChunk{kind: chunkShutdown, value: make([]byte, 4)}, []chunkKind{chunkShutdownAck}},
 	} {
 		for range 2 {
-			_, replies := server.react(client, peer.ours, step.send)
+			_, replies := server.handleChunk(client, peer.server, step.send)
 			var got []chunkKind
 			for _, reply := range replies {
 				got = append(got, reply.kind)
@@ -99,7 +99,7 @@ func TestAServerRepliesToARepeatedChunkAgain(t *testing.T) {
 				t.Errorf("wrong response to chunk %d (-want +got):\n%s", step.send.kind, diff)
 			}
 		}
-		if _, replies := server.react(client, peer.ours+1, step.send); len(replies) != 0 {
+		if _, replies := server.handleChunk(client, peer.server+1, step.send); len(replies) != 0 {
 			t.Errorf("chunk %d with a wrong tag got a response", step.send.kind)
 		}
 	}

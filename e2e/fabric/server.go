@@ -72,14 +72,14 @@ func (s *Server) listenTCP(addr netip.AddrPort) error {
 		return err
 	}
 	// The timeout is long because tests open thousands of connections before they use the first.
-	server := &http.Server{Handler: s.greet(addr), ReadHeaderTimeout: 5 * time.Minute}
+	server := &http.Server{Handler: s.replyHandler(addr), ReadHeaderTimeout: 5 * time.Minute}
 	s.closers = append(s.closers, server, listenerOnly{listener})
 	s.serve(func() { _ = server.Serve(listener) }) // it returns when the server is closed
 	return nil
 }
 
-// greet returns a handler that responds with a Reply for the given server address.
-func (s *Server) greet(own netip.AddrPort) http.HandlerFunc {
+// replyHandler returns a handler that responds with a Reply for the given server address.
+func (s *Server) replyHandler(server netip.AddrPort) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		client, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil {
@@ -87,7 +87,7 @@ func (s *Server) greet(own netip.AddrPort) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(s.reply(own, client)) // ignore the error if the client no longer exists
+		_, _ = w.Write(s.reply(server, client)) // ignore the error if the client no longer exists
 	}
 }
 
@@ -97,35 +97,35 @@ func (s *Server) listenUDP(addr netip.AddrPort) error {
 		return err
 	}
 	s.closers = append(s.closers, conn)
-	s.serve(func() { s.echo(conn, addr) })
+	s.serve(func() { s.serveUDP(conn, addr) })
 	return nil
 }
 
-// echo responds to datagrams until the socket is closed. It ignores other errors, which concern single datagrams.
-func (s *Server) echo(conn net.PacketConn, own netip.AddrPort) {
-	question := make([]byte, maxMessage)
+// serveUDP responds to datagrams until the socket is closed. It ignores other errors, which concern single datagrams.
+func (s *Server) serveUDP(conn net.PacketConn, server netip.AddrPort) {
+	buffer := make([]byte, maxMessage)
 	for {
-		_, from, err := conn.ReadFrom(question)
+		_, from, err := conn.ReadFrom(buffer)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if client, ok := from.(*net.UDPAddr); ok {
-			_, _ = conn.WriteTo(s.reply(own, client.AddrPort()), client) // ignore the error if the client no longer exists
+			_, _ = conn.WriteTo(s.reply(server, client.AddrPort()), client) // ignore the error if the client no longer exists
 		}
 	}
 }
 
-func (s *Server) serve(loop func()) { s.namespace.fabric.services.Go(loop) }
+func (s *Server) serve(loop func()) { s.namespace.fabric.serving.Go(loop) }
 
-func (s *Server) reply(own, client netip.AddrPort) []byte {
-	reply := Reply{Pod: s.namespace.Name, Node: s.namespace.nodeName, Server: own, Client: plain(client)}
+func (s *Server) reply(server, client netip.AddrPort) []byte {
+	reply := Reply{Pod: s.namespace.Name, Node: s.namespace.nodeName, Server: server, Client: unmapped(client)}
 	// Marshal cannot fail for strings and addresses.
 	text, _ := json.Marshal(reply)
 	return append(text, '\n')
 }
 
-// plain returns an IPv4-mapped IPv6 address as an IPv4 address.
-func plain(addr netip.AddrPort) netip.AddrPort {
+// unmapped returns an IPv4-mapped IPv6 address as an IPv4 address.
+func unmapped(addr netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 }
 

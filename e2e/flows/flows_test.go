@@ -71,30 +71,30 @@ func TestKubeProxysPacketTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			hold(t, readSections(t, archive))
+			runSections(t, readSections(t, archive))
 		})
 	}
 }
 
-// hold sends all flows of a file.
-func hold(t *testing.T, sections []section) {
+// runSections sends all flows of a file.
+func runSections(t *testing.T, sections []section) {
 	t.Helper()
 	dir := t.TempDir()
 	manifests := manifests.NewManifests(dir, convert.View{Node: nodeName}, slog.New(slog.DiscardHandler))
 	var network *network
-	for number, part := range sections {
-		if part.kind == "objects" {
-			change := load(t, manifests, dir, part.text)
+	for number, current := range sections {
+		if current.kind == "objects" {
+			change := load(t, manifests, dir, current.text)
 			if network == nil {
 				network = newNetwork(t, flowsOf(sections), change)
 			}
 			network.apply(t, change)
 			continue
 		}
-		network.configure(t, part.settings)
-		t.Run(fmt.Sprintf("%d %s", number, strings.Join(part.settings, " ")), func(t *testing.T) {
-			for _, f := range part.flows {
-				if err := network.holds(f); err != nil {
+		network.configure(t, current.settings)
+		t.Run(fmt.Sprintf("%d %s", number, strings.Join(current.settings, " ")), func(t *testing.T) {
+			for _, f := range current.flows {
+				if err := network.check(f); err != nil {
 					t.Errorf("%s (%s over %s to %s): %v", f.title, f.from, f.network, f.to, err)
 				}
 			}
@@ -105,19 +105,19 @@ func hold(t *testing.T, sections []section) {
 // load replaces the objects in the folder. They must all be valid.
 func load(t *testing.T, manifests *manifests.Manifests, dir string, objects []byte) model.Change {
 	t.Helper()
-	text := bytes.Join([][]byte{[]byte(surroundings), objects}, []byte("---\n"))
+	text := bytes.Join([][]byte{[]byte(commonObjects), objects}, []byte("---\n"))
 	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	update, err := manifests.Load()
-	if err != nil || slices.ContainsFunc(update.Rejected, model.Finding.IsRejection) {
-		t.Fatalf("load the objects: %v, %v", err, update.Rejected)
+	if err != nil || slices.ContainsFunc(update.NewProblems, model.Finding.IsRejection) {
+		t.Fatalf("load the objects: %v, %v", err, update.NewProblems)
 	}
 	return update.Change
 }
 
-// surroundings are the objects that kube-proxy's tables have in common.
-const surroundings = `apiVersion: v1
+// commonObjects are the objects that kube-proxy's tables have in common.
+const commonObjects = `apiVersion: v1
 kind: Node
 metadata: {name: test-node}
 status: {addresses: [{type: InternalIP, address: 192.168.0.2}, {type: InternalIP, address: "2001:db8::1"}]}
@@ -175,8 +175,8 @@ func readSections(t *testing.T, archive *txtar.Archive) []section {
 
 func readFlow(t *testing.T, line string) flow {
 	t.Helper()
-	facts, title, _ := strings.Cut(strings.TrimSpace(line), " # ")
-	words := strings.Fields(facts)
+	fields, title, _ := strings.Cut(strings.TrimSpace(line), " # ")
+	words := strings.Fields(fields)
 	if len(words) < 4 || title == "" {
 		t.Fatalf("invalid flow: %q", line)
 	}
@@ -195,9 +195,9 @@ func readFlow(t *testing.T, line string) flow {
 	return f
 }
 
-func parse[T any](t *testing.T, how func(string) (T, error), text string) T {
+func parse[T any](t *testing.T, parser func(string) (T, error), text string) T {
 	t.Helper()
-	value, err := how(text)
+	value, err := parser(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,29 +213,29 @@ func flowsOf(sections []section) []flow {
 }
 
 const (
-	// shortly is long enough for a response to arrive, if there is one.
-	shortly = 250 * time.Millisecond
+	// dropTimeout is long enough for a response to arrive, if there is one.
+	dropTimeout = 250 * time.Millisecond
 	// If several endpoints respond, maxConnections reach all of them; one of three is missed once in 10^17 runs.
-	// fewestConnections are enough to detect an endpoint that should not respond, or a port that masquerading did not
+	// minConnections are enough to detect an endpoint that should not respond, or a port that masquerading did not
 	// change.
-	fewestConnections = 8
-	maxConnections    = 100
+	minConnections = 8
+	maxConnections = 100
 )
 
-// holds sends a flow repeatedly and returns the difference from its table.
-func (n *network) holds(f flow) error {
+// check sends a flow repeatedly and returns the difference from its table.
+func (n *network) check(f flow) error {
 	client := n.machines[f.from]
 	switch f.outcome {
 	case "reject":
 		return failsWith(syscall.ECONNREFUSED, client, f, fabric.Timeout)
 	case "drop":
-		return failsWith(os.ErrDeadlineExceeded, client, f, shortly)
+		return failsWith(os.ErrDeadlineExceeded, client, f, dropTimeout)
 	case "untouched":
 		f.endpoints = []netip.AddrPort{f.to}
 	}
-	seen, kept := map[netip.AddrPort]bool{}, 0
+	seen, unchanged := map[netip.AddrPort]bool{}, 0
 	number := 0
-	for number < fewestConnections || number < maxConnections && len(seen) < len(f.endpoints) {
+	for number < minConnections || number < maxConnections && len(seen) < len(f.endpoints) {
 		number++
 		reply, err := client.RequestFrom(f.network, f.from, f.to, fabric.Timeout)
 		if err == nil {
@@ -245,16 +245,16 @@ func (n *network) holds(f flow) error {
 			return fmt.Errorf("connection %d: %w", number, err)
 		}
 		seen[reply.Server] = true
-		if reply.Client == reply.Own {
-			kept++
+		if reply.Client == reply.Local {
+			unchanged++
 		}
 	}
 	if len(seen) < len(f.endpoints) {
 		return fmt.Errorf("want responses of %v, only %v responded", f.endpoints, slices.Collect(maps.Keys(seen)))
 	}
 	// Packets of the node have its address in any case, but masquerading picks another port.
-	if f.masquerade && kept == number || !f.masquerade && kept < number {
-		return fmt.Errorf("%d of %d connections kept address and port, want masquerading: %t", kept, number, f.masquerade)
+	if f.masquerade && unchanged == number || !f.masquerade && unchanged < number {
+		return fmt.Errorf("%d of %d connections kept address and port, want masquerading: %t", unchanged, number, f.masquerade)
 	}
 	return nil
 }

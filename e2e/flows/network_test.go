@@ -34,15 +34,15 @@ var (
 type network struct {
 	fabric      *fabric.Fabric
 	node, other *fabric.Node
-	elsewhere   *fabric.Host
+	outside     *fabric.Host
 	machines    map[netip.Addr]*fabric.Namespace // by address
 	served      map[netip.AddrPort]bool
 	local       []netip.Addr // addresses of the node's interfaces
 	conn        *nft.Conn
 
-	everything model.Change
-	settings   []string
-	proxy      *syncer.Proxy // nil until there are settings
+	objects  model.Change
+	settings []string
+	proxy    *syncer.Proxy // nil until there are settings
 }
 
 func newNetwork(t *testing.T, flows []flow, objects model.Change) *network {
@@ -62,7 +62,7 @@ func newNetwork(t *testing.T, flows []flow, objects model.Change) *network {
 	t.Cleanup(func() { _ = n.conn.Close() })
 	for _, f := range flows {
 		reply, err := n.machines[f.from].RequestFrom(f.network, f.from, f.to, fabric.Timeout)
-		if err != nil || reply.Server != f.to || reply.Client != reply.Own {
+		if err != nil || reply.Server != f.to || reply.Client != reply.Local {
 			t.Fatalf("without a proxy %s dials %s: %+v, %v", f.from, f.to, reply, err)
 		}
 	}
@@ -76,17 +76,17 @@ func (n *network) addNodes() (err error) {
 	if n.other, err = n.fabric.AddNode("other"); err != nil {
 		return err
 	}
-	if n.elsewhere, err = n.fabric.AddHost("elsewhere", n.node); err != nil {
+	if n.outside, err = n.fabric.AddHost("elsewhere", n.node); err != nil {
 		return err
 	}
 	for _, addr := range nodeAddrs {
-		err = errors.Join(err, n.own(addr, n.node.Namespace))
+		err = errors.Join(err, n.addAddr(addr, n.node.Namespace))
 	}
 	return err
 }
 
-// own adds an address to a machine. Routes to the address must already exist.
-func (n *network) own(addr netip.Addr, machine *fabric.Namespace) error {
+// addAddr adds an address to a machine. Routes to the address must already exist.
+func (n *network) addAddr(addr netip.Addr, machine *fabric.Namespace) error {
 	n.machines[addr] = machine
 	return machine.AddAddr(addr)
 }
@@ -128,24 +128,24 @@ func (n *network) addEndpoints(objects model.Change) error {
 }
 
 // serve serves all protocols at an address, on the machine that has it.
-func (n *network) serve(at netip.AddrPort) error {
-	if n.served[at] {
+func (n *network) serve(addr netip.AddrPort) error {
+	if n.served[addr] {
 		return nil
 	}
-	n.served[at] = true
-	_, err := n.machines[at.Addr()].Serve(at.Port(), at.Addr())
+	n.served[addr] = true
+	_, err := n.machines[addr.Addr()].Serve(addr.Port(), addr.Addr())
 	return err
 }
 
 // addClients adds the clients, and routes replies to them through the node. A client that is neither a pod nor outside
 // is the node.
 func (n *network) addClients(flows []flow) error {
-	answered := map[netip.Addr]bool{}
+	seen := map[netip.Addr]bool{}
 	for _, f := range flows {
-		if answered[f.from] {
+		if seen[f.from] {
 			continue
 		}
-		answered[f.from] = true
+		seen[f.from] = true
 		var err error
 		switch {
 		case n.machines[f.from] != nil:
@@ -154,10 +154,10 @@ func (n *network) addClients(flows []flow) error {
 		case isIn(outsidePrefixes, f.from):
 			err = n.addOutside(f.from)
 		default:
-			err = n.own(f.from, n.node.Namespace)
+			err = n.addAddr(f.from, n.node.Namespace)
 		}
-		for _, who := range []*fabric.Namespace{n.other.Namespace, n.elsewhere.Namespace} {
-			err = errors.Join(err, who.RouteVia(single(f.from), n.node.Namespace))
+		for _, machine := range []*fabric.Namespace{n.other.Namespace, n.outside.Namespace} {
+			err = errors.Join(err, machine.RouteVia(single(f.from), n.node.Namespace))
 		}
 		if err != nil {
 			return err
@@ -171,27 +171,27 @@ func (n *network) addOutside(addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(n.own(addr, host.Namespace), n.node.RouteVia(single(addr), host.Namespace))
+	return errors.Join(n.addAddr(addr, host.Namespace), n.node.RouteVia(single(addr), host.Namespace))
 }
 
 // addServers serves the dialled addresses, and routes them through the node for clients outside the cluster.
 func (n *network) addServers(flows []flow) error {
-	led := map[[2]netip.Addr]bool{}
+	routed := map[[2]netip.Addr]bool{}
 	for _, f := range flows {
 		addr := f.to.Addr()
 		if n.machines[addr] == nil {
-			if err := errors.Join(n.own(addr, n.elsewhere.Namespace), n.node.RouteVia(single(addr), n.elsewhere.Namespace)); err != nil {
+			if err := errors.Join(n.addAddr(addr, n.outside.Namespace), n.node.RouteVia(single(addr), n.outside.Namespace)); err != nil {
 				return err
 			}
 		}
 		if err := n.serve(f.to); err != nil {
 			return err
 		}
-		way := [2]netip.Addr{f.from, addr}
-		if led[way] || !isIn(outsidePrefixes, f.from) {
+		pair := [2]netip.Addr{f.from, addr}
+		if routed[pair] || !isIn(outsidePrefixes, f.from) {
 			continue
 		}
-		led[way] = true
+		routed[pair] = true
 		if err := n.machines[f.from].RouteVia(single(addr), n.node.Namespace); err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (n *network) dial() error {
 // apply applies a change to the proxy, and waits until it is in the kernel.
 func (n *network) apply(t *testing.T, change model.Change) {
 	t.Helper()
-	n.everything = n.everything.Merge(change)
+	n.objects = n.objects.Merge(change)
 	if n.proxy != nil {
 		n.proxy.Apply(change)
 		n.sync(t)
@@ -232,7 +232,7 @@ func (n *network) configure(t *testing.T, settings []string) {
 	}
 	n.settings = settings
 	n.proxy = syncer.New(nodeName, configOf(t, settings), n.conn)
-	n.proxy.Apply(n.everything.Merge(model.Change{LocalAddrs: n.local}))
+	n.proxy.Apply(n.objects.Merge(model.Change{LocalAddrs: n.local}))
 	n.sync(t)
 }
 

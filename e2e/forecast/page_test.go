@@ -121,7 +121,7 @@ func get[T any](b *browser, expression string) T {
 	return value
 }
 
-func (b *browser) want(what, expression string, want any) {
+func (b *browser) expect(what, expression string, want any) {
 	b.t.Helper()
 	if got := get[any](b, expression); fmt.Sprint(got) != fmt.Sprint(want) {
 		b.t.Errorf("%s: %v, want %v", what, got, want)
@@ -147,76 +147,76 @@ func (b *browser) screenshot(name string) []byte {
 
 const rows = `document.querySelectorAll("#services tbody tr")`
 
-func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
+func TestPageOfTenServicesByKeyboard(t *testing.T) {
 	shop, problems, err := manifests.Objects("shop")
 	must.Succeed(t, err)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	b := open(t, shop, 1400)
-	b.want("the settings", `document.querySelectorAll("#settings tbody tr").length`, 6)
-	b.want("the matrix", `[...document.querySelectorAll("#matrix td")].map((cell) => cell.textContent).join()`,
+	b.expect("the settings", `document.querySelectorAll("#settings tbody tr").length`, 6)
+	b.expect("the matrix", `[...document.querySelectorAll("#matrix td")].map((cell) => cell.textContent).join()`,
 		"27 %,4.5 %,2.0 %,5.3 %,26 %,2.0 %,5.3 %,4.5 %,20 %") // 3.3 % are refused
-	b.want("the current bar", `[...document.querySelector("#settings .bar").children].map((part) => part.style.background).join()`,
+	b.expect("the current bar", `[...document.querySelector("#settings .bar").children].map((part) => part.style.background).join()`,
 		"var(--node),var(--zone),var(--region),var(--over)")
-	b.want("the refused share", `document.querySelector("#settings .over").textContent`, "3.3 %")
-	b.want("the Services", rows+`.length`, 10)
-	b.want("the first Service, with the most refused connections", `[...`+rows+`[0].cells].slice(0, 4).map((cell) => cell.textContent).join()`,
+	b.expect("the refused share", `document.querySelector("#settings .over").textContent`, "3.3 %")
+	b.expect("the Services", rows+`.length`, 10)
+	b.expect("the first Service, with the most refused connections", `[...`+rows+`[0].cells].slice(0, 4).map((cell) => cell.textContent).join()`,
 		"shop/login,4,33 %,0 %")
-	b.want("in red", rows+`[0].cells[2].firstChild.className`, "over")
-	b.want("the next Service, with the most avoidable traffic to other zones", rows+`[1].cells[0].textContent`, "shop/api")
-	b.want("a Service that a setting does not affect", `[...`+rows+`]`+
+	b.expect("in red", rows+`[0].cells[2].firstChild.className`, "over")
+	b.expect("the next Service, with the most avoidable traffic to other zones", rows+`[1].cells[0].textContent`, "shop/api")
+	b.expect("a Service that a setting does not affect", `[...`+rows+`]`+
 		`.find((row) => row.cells[0].textContent === "ops/metrics").cells[6].textContent`, "=")
 
 	// From the heading of the first column: sort, move to the first row, select it, and view another setting.
 	b.do("focus", chromedp.Focus(`#services thead button`))
 	b.press(kb.Enter)
-	b.want("sorted by name", `document.querySelector("#services th[aria-sort=ascending]").textContent`, "Service ▲")
-	b.want("the first by name", rows+`[0].cells[0].textContent`, "ops/logs")
+	b.expect("sorted by name", `document.querySelector("#services th[aria-sort=ascending]").textContent`, "Service ▲")
+	b.expect("the first by name", rows+`[0].cells[0].textContent`, "ops/logs")
 	b.press(kb.Enter)
-	b.want("the first by name, backwards", rows+`[0].cells[0].textContent`, "shop/web")
+	b.expect("the first by name, backwards", rows+`[0].cells[0].textContent`, "shop/web")
 	for range 11 {
 		b.press(kb.Tab)
 	}
-	b.want("the focus", `document.activeElement.textContent`, "shop/web")
+	b.expect("the focus", `document.activeElement.textContent`, "shop/web")
 	for range 7 {
 		b.press(kb.ArrowDown)
 	}
 	b.press(kb.ArrowUp)
-	b.want("the focus, some rows on", `document.activeElement.textContent`, "shop/cart")
-	b.wantOpened("shop/cart", kb.Enter)
+	b.expect("the focus, some rows on", `document.activeElement.textContent`, "shop/cart")
+	b.expectOpened("shop/cart", kb.Enter)
 	b.press(kb.Tab, kb.Enter)
-	b.want("the focus after the panel is closed by its button", `document.activeElement.textContent`, "shop/cart")
-	b.want("the row after that", `document.activeElement.getAttribute("aria-expanded")`, "false")
-	b.wantOpened("shop/cart", " ")
+	b.expect("the focus after the panel is closed by its button", `document.activeElement.textContent`, "shop/cart")
+	b.expect("the row after that", `document.activeElement.getAttribute("aria-expanded")`, "false")
+	b.expectOpened("shop/cart", " ")
 	b.press(kb.Tab, kb.Escape)
-	b.want("the focus after Escape", `document.activeElement.textContent`, "shop/cart")
-	b.want("the panel after Escape", `document.getElementById("detail").hidden`, true)
+	b.expect("the focus after Escape", `document.activeElement.textContent`, "shop/cart")
+	b.expect("the panel after Escape", `document.getElementById("detail").hidden`, true)
 	b.press(kb.Enter)
-	b.want("the chosen Service", `document.querySelector("#detail h2").textContent`, "shop/cart")
-	b.want("the source of the demand",
+	b.expect("the chosen Service", `document.querySelector("#detail h2").textContent`, "shop/cart")
+	b.expect("the source of the demand",
 		`[...document.querySelectorAll("#detail p")].some((p) => p.textContent === "Who asks: each Node, as its labels say.")`, true)
-	b.want("its endpoints", `document.querySelectorAll("#detail .track").length`, 8)
-	b.want("the overloaded endpoints", `document.querySelectorAll("#detail .hot").length`, 2)
-	b.want("the suggested annotation", `document.querySelector("#detail pre").textContent`,
+	b.expect("its endpoints", `document.querySelectorAll("#detail .track").length`, 8)
+	b.expect("the overloaded endpoints", `document.querySelectorAll("#detail .hot").length`, 2)
+	b.expect("the suggested annotation", `document.querySelector("#detail pre").textContent`,
 		"metadata:\n  annotations:\n    vicinity.dev/max-load: \"120%\"\n")
 	b.do("focus", chromedp.Focus(`#detail .tools button:last-of-type`))
 	b.press(" ")
-	b.want("the overloaded endpoints with a bound", `document.querySelectorAll("#detail .hot").length`, 0)
+	b.expect("the overloaded endpoints with a bound", `document.querySelectorAll("#detail .hot").length`, 0)
 
 	b.do("choose a setting", chromedp.Focus("#setting"))
 	b.press(kb.ArrowDown, kb.ArrowDown)
-	b.want("from the first zone to the second with PreferSameZone", `document.querySelectorAll("#matrix td")[1].textContent`, "1.1 %")
+	b.expect("from the first zone to the second with PreferSameZone", `document.querySelectorAll("#matrix td")[1].textContent`, "1.1 %")
 	b.do("search", chromedp.SendKeys("#search", "CART"))
-	b.want("the number of results", rows+`.length`, 1)
+	b.expect("the number of results", rows+`.length`, 1)
 	b.press(kb.Escape)
-	b.want("the panel after Escape elsewhere", `document.getElementById("detail").hidden`, false)
+	b.expect("the panel after Escape elsewhere", `document.getElementById("detail").hidden`, false)
 	b.do("search again", chromedp.SendKeys("#search", "CART"))
 	b.do("search on", chromedp.SendKeys("#search", "x"))
-	b.want("the text without results", `document.getElementById("found").textContent`, "none found")
+	b.expect("the text without results", `document.getElementById("found").textContent`, "none found")
 	b.press(kb.Backspace, kb.Backspace, kb.Backspace, kb.Backspace, kb.Backspace)
 	b.do("show only what can improve", chromedp.Click("#better"))
-	b.want("the Services that can improve", rows+`.length`, 5)
+	b.expect("the Services that can improve", rows+`.length`, 5)
 	b.do("show all again", chromedp.Click("#better"))
 
 	image := b.screenshot("forecast.png")
@@ -228,39 +228,39 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	_, err = chromedp.Call(b.ctx, emulation.SetEmulatedMedia, dark)
 	must.Succeed(t, err)
 	b.screenshot("forecast-dark.png")
-	b.want("the page in light mode", `"`+light+`"`, "rgb(255, 255, 255)")
-	b.want("the page in dark mode", `getComputedStyle(document.body).backgroundColor`, "rgb(20, 24, 29)")
-	paper, err := chromedp.Run(b.ctx, chromedp.PrintToPDF())
+	b.expect("the page in light mode", `"`+light+`"`, "rgb(255, 255, 255)")
+	b.expect("the page in dark mode", `getComputedStyle(document.body).backgroundColor`, "rgb(20, 24, 29)")
+	pdf, err := chromedp.Run(b.ctx, chromedp.PrintToPDF())
 	must.Succeed(t, err)
-	if !bytes.HasPrefix(paper, []byte("%PDF")) || len(paper) < 20_000 {
-		t.Errorf("PDF of %d bytes", len(paper))
+	if !bytes.HasPrefix(pdf, []byte("%PDF")) || len(pdf) < 20_000 {
+		t.Errorf("PDF of %d bytes", len(pdf))
 	}
-	must.Succeed(t, os.WriteFile("../../bin/forecast.pdf", paper, 0o600))
-	sheet := emulation.SetDeviceMetricsOverrideParams{Width: 1040, Height: 700, DeviceScaleFactor: 1} // A4 or Letter, landscape
-	_, err = chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, sheet)
+	must.Succeed(t, os.WriteFile("../../bin/forecast.pdf", pdf, 0o600))
+	pageSize := emulation.SetDeviceMetricsOverrideParams{Width: 1040, Height: 700, DeviceScaleFactor: 1} // A4 or Letter, landscape
+	_, err = chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, pageSize)
 	must.Succeed(t, err)
 	_, err = chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
 	must.Succeed(t, err)
-	b.want("cells that do not fit on paper", `[...document.querySelectorAll("td")].filter((cell) =>
+	b.expect("cells that do not fit on paper", `[...document.querySelectorAll("td")].filter((cell) =>
 		cell.getBoundingClientRect().right > innerWidth || getComputedStyle(cell.closest(".scroll")).overflowX !== "visible").length`, 0)
 }
 
-// wantOpened opens the focused row. Then the panel must have the focus and be visible.
-func (b *browser) wantOpened(service, key string) {
+// expectOpened opens the focused row. Then the panel must have the focus and be visible.
+func (b *browser) expectOpened(service, key string) {
 	b.t.Helper()
-	b.want("the row", `document.activeElement.getAttribute("aria-expanded")`, "false")
+	b.expect("the row", `document.activeElement.getAttribute("aria-expanded")`, "false")
 	b.press(key)
-	b.want("the panel", `document.activeElement.id`, "detail")
-	b.want("its name", `document.getElementById(document.activeElement.getAttribute("aria-labelledby")).textContent`, service)
-	b.want("its place", `(({top}) => top >= 0 && top < innerHeight / 2 || scrollY + innerHeight >= document.body.scrollHeight - 1)`+
+	b.expect("the panel", `document.activeElement.id`, "detail")
+	b.expect("its name", `document.getElementById(document.activeElement.getAttribute("aria-labelledby")).textContent`, service)
+	b.expect("its place", `(({top}) => top >= 0 && top < innerHeight / 2 || scrollY + innerHeight >= document.body.scrollHeight - 1)`+
 		`(document.activeElement.getBoundingClientRect())`, true)
-	b.want("its row", `document.querySelector("#services [aria-expanded=true]").textContent`, service)
+	b.expect("its row", `document.querySelector("#services [aria-expanded=true]").textContent`, service)
 }
 
-// TestThePageShowsWhatOtherZonesCost uses a wide window and a narrow one. Without a price the page must not show any
+// TestPageShowsCosts uses a wide window and a narrow one. Without a price the page must not show any
 // costs.
-func TestThePageShowsWhatOtherZonesCost(t *testing.T) {
-	cluster := forecast.NewCluster(town(10, 3), convert.View{})
+func TestPageShowsCosts(t *testing.T) {
+	cluster := forecast.NewCluster(manyServices(10, 3), convert.View{})
 	options := forecast.Options{Now: time.Now(), Bounds: []uint64{policy.DefaultLoadBound}}
 	report, _ := forecast.Compute(cluster, options)
 	report.EstimateCost(forecast.Traffic{"": 1e9 / (30 * 24 * 3600)}, 2) // 1 GB per month
@@ -268,27 +268,27 @@ func TestThePageShowsWhatOtherZonesCost(t *testing.T) {
 		b := openReport(t, &report, width)
 		for i, total := range report.Settings {
 			row := fmt.Sprintf(`document.getElementById("settings").tBodies[0].rows[%d]`, i)
-			b.want("a setting", row+`.cells[0].textContent`, total.Setting)
-			b.want("bytes", row+`.cells[6].textContent`, fmt.Sprintf("%.2f GB", total.OtherZones))
-			b.want("money", row+`.cells[7].textContent`, fmt.Sprintf("%.2f", 2*total.OtherZones))
-			b.want("its column", row+`.cells[6].dataset.label`, "To other zones, a month")
+			b.expect("a setting", row+`.cells[0].textContent`, total.Setting)
+			b.expect("bytes", row+`.cells[6].textContent`, fmt.Sprintf("%.2f GB", total.OtherZones))
+			b.expect("money", row+`.cells[7].textContent`, fmt.Sprintf("%.2f", 2*total.OtherZones))
+			b.expect("its column", row+`.cells[6].dataset.label`, "To other zones, a month")
 		}
-		b.want("the price", `document.getElementById("price").textContent`,
+		b.expect("the price", `document.getElementById("price").textContent`,
 			"1.00 GB are moved in a month. What goes to other zones costs 2 for each GB.")
-		b.want("overflow of the window", `document.documentElement.scrollWidth - innerWidth`, 0)
+		b.expect("overflow of the window", `document.documentElement.scrollWidth - innerWidth`, 0)
 		b.screenshot(fmt.Sprintf("forecast-cost-%d.png", width))
 	}
 	report, _ = forecast.Compute(cluster, options)
 	b := openReport(t, &report, 1280)
-	b.want("columns without a price", `document.getElementById("settings").rows[0].cells.length`, 7)
-	b.want("the price", `document.getElementById("price").offsetHeight`, 0)
+	b.expect("columns without a price", `document.getElementById("settings").rows[0].cells.length`, 7)
+	b.expect("the price", `document.getElementById("price").offsetHeight`, 0)
 }
 
-// TestThePageFitsIntoEveryWindow checks that nothing is cut off outside of a scrollable box, that each Service's name
+// TestPageFitsIntoEveryWindow checks that nothing is cut off outside of a scrollable box, that each Service's name
 // and improvement are visible wherever the box is scrolled to, and that the page reports which zones it shows if there
 // are many.
-func TestThePageFitsIntoEveryWindow(t *testing.T) {
-	long := town(60, 40)
+func TestPageFitsIntoEveryWindow(t *testing.T) {
+	long := manyServices(60, 40)
 	for i := range long.Services {
 		long.Services[i].Name += "-of-a-name-as-long-as-helm-makes-them"
 	}
@@ -300,12 +300,12 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 			b := open(t, long, width, 140, 160, 200) // each is a column
 			fits := func(what string) {
 				t.Helper()
-				b.want(what+": overflow of the window", `document.scrollingElement.scrollWidth - innerWidth`, 0)
-				b.want(what+": elements cut off outside of a box", `[...document.querySelectorAll("body *")].filter((e) => !e.closest(".wide") &&
+				b.expect(what+": overflow of the window", `document.scrollingElement.scrollWidth - innerWidth`, 0)
+				b.expect(what+": elements cut off outside of a box", `[...document.querySelectorAll("body *")].filter((e) => !e.closest(".wide") &&
 					e.getBoundingClientRect().right > innerWidth).length`, 0)
-				b.want(what+": scrollable boxes without a hint", `[...document.querySelectorAll(".scroll")].filter((box) =>
+				b.expect(what+": scrollable boxes without a hint", `[...document.querySelectorAll(".scroll")].filter((box) =>
 					box.scrollWidth > box.clientWidth && !(box.previousElementSibling.matches(".hint") && box.tabIndex === 0)).length`, 0)
-				b.want(what+": Services with a cut name or improvement", `(() => {
+				b.expect(what+": Services with a cut name or improvement", `(() => {
 					const box = document.querySelector("#services").parentElement;
 					return [0, 1e6].flatMap((to) => {
 						box.scrollLeft = to;
@@ -319,38 +319,38 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 			fits("the page")
 			b.do("go to a Service", chromedp.Focus("#services tbody button"))
 			b.press(kb.Enter)
-			b.want("the panel", `document.activeElement.id`, "detail")
+			b.expect("the panel", `document.activeElement.id`, "detail")
 			fits("with a panel")
-			b.want("the zones", `document.getElementById("zones").textContent`,
+			b.expect("the zones", `document.getElementById("zones").textContent`,
 				"Shown are the 16 of 40 zones whose Nodes ask most; “other” is the remaining 24, and whatever has no zone: "+
 					"of what goes from other to other, some stays in its zone.")
-			b.want("the scrollable boxes", `[...document.querySelectorAll(".wide")].map((box) => box.id || box.firstChild.id).join()`,
+			b.expect("the scrollable boxes", `[...document.querySelectorAll(".wide")].map((box) => box.id || box.firstChild.id).join()`,
 				map[int64]string{1600: "matrix", 1280: "matrix,services", 390: "matrix"}[width])
 			b.screenshot(fmt.Sprintf("forecast-%d.png", width))
 		})
 	}
 }
 
-// TestThePageShowsWhyConnectionsAreRefused also checks that a missing label is not shown as a number.
-func TestThePageShowsWhyConnectionsAreRefused(t *testing.T) {
+// TestPageShowsWhyConnectionsAreRefused also checks that a missing label is not shown as a number.
+func TestPageShowsWhyConnectionsAreRefused(t *testing.T) {
 	shop, _, err := manifests.Objects("shop")
 	must.Succeed(t, err)
 	for _, node := range shop.Nodes {
 		delete(node.Labels, string(policy.Region))
 	}
 	b := open(t, shop, 1280)
-	b.want("the unknown region",
+	b.expect("the unknown region",
 		`[...document.querySelectorAll("#settings tbody tr")].map((row) => row.cells[4].textContent).join("")`, "------")
-	b.want("the remark on it", `document.getElementById("about").textContent.includes("so it is unknown what stays in a region")`, true)
-	b.want("the first is chosen", rows+`[0].click() === undefined`, true)
-	b.want("the Service with refused connections", `document.querySelector("#detail h2").textContent`, "shop/login")
-	b.want("the cause",
+	b.expect("the remark on it", `document.getElementById("about").textContent.includes("so it is unknown what stays in a region")`, true)
+	b.expect("the first is chosen", rows+`[0].click() === undefined`, true)
+	b.expect("the Service with refused connections", `document.querySelector("#detail h2").textContent`, "shop/login")
+	b.expect("the cause",
 		`document.querySelector("#detail .cause").textContent.startsWith("33 % of its connections are refused on 3 of 9 Nodes")`, true)
-	b.want("the bar of its connections", `document.querySelector("#detail .bar").lastChild.style.background`, "var(--over)")
+	b.expect("the bar of its connections", `document.querySelector("#detail .bar").lastChild.style.background`, "var(--over)")
 }
 
-// town returns a cluster of many Services, each with ten endpoints.
-func town(services, zones int) convert.Objects {
+// manyServices returns a cluster of many Services, each with ten endpoints.
+func manyServices(services, zones int) convert.Objects {
 	var state convert.Objects
 	zoneOf := func(node int) string { return fmt.Sprintf("zone-%02d", node%zones) }
 	const nodes = 200
@@ -378,17 +378,17 @@ func town(services, zones int) convert.Objects {
 	return state
 }
 
-func TestThePageOfFiveThousandServicesIsSearched(t *testing.T) {
-	b := open(t, town(5000, 5), 1400)
-	b.want("the first page", `document.getElementById("found").textContent`, "1 to 50 of 5000")
-	b.want("its rows", rows+`.length`, 50)
+func TestPageOfFiveThousandServices(t *testing.T) {
+	b := open(t, manyServices(5000, 5), 1400)
+	b.expect("the first page", `document.getElementById("found").textContent`, "1 to 50 of 5000")
+	b.expect("its rows", rows+`.length`, 50)
 	b.do("the next page", chromedp.Click("#next"))
-	b.want("the next page", `document.getElementById("found").textContent`, "51 to 100 of 5000")
+	b.expect("the next page", `document.getElementById("found").textContent`, "51 to 100 of 5000")
 	b.do("search", chromedp.SendKeys("#search", "web-4321"))
-	b.want("the number of results", rows+`.length`, 1)
+	b.expect("the number of results", rows+`.length`, 1)
 	b.do("choose it", chromedp.Focus("#services tbody button"))
 	b.press(kb.Enter)
-	b.want("its endpoints", `document.querySelectorAll("#detail .track").length`, 10)
-	b.want("the zones", `document.querySelectorAll("#matrix td").length`, 25)
+	b.expect("its endpoints", `document.querySelectorAll("#detail .track").length`, 10)
+	b.expect("the zones", `document.querySelectorAll("#matrix td").length`, 25)
 	b.screenshot("forecast-large.png")
 }

@@ -30,19 +30,19 @@ the headers of libseccomp (on Debian: gcc, libc6-dev and libseccomp-dev).`,
 	}
 }
 
-// own are this repository's programs that run in the cluster.
-var own = []string{"./e2e/lab/image/pause", "./e2e/lab/node/init", "./e2e/lab/node/mount", "./e2e/probe"}
+// ownPrograms are this repository's programs that run in the cluster.
+var ownPrograms = []string{"./e2e/lab/image/pause", "./e2e/lab/node/init", "./e2e/lab/node/mount", "./e2e/probe"}
 
-// buildOwn builds them statically, because the nodes have no shared libraries.
-func buildOwn(ctx context.Context, folder cluster.Folder) error {
-	if err := os.MkdirAll(folder.Own(), 0o755); err != nil {
+// buildOwnPrograms builds them statically, because the nodes have no shared libraries.
+func buildOwnPrograms(ctx context.Context, folder cluster.Folder) error {
+	if err := os.MkdirAll(folder.OwnPrograms(), 0o755); err != nil {
 		return fmt.Errorf("create folder: %w", err)
 	}
 	root, err := binaries.Root(ctx)
 	if err != nil {
 		return err
 	}
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", folder.Own() + string(filepath.Separator)}, own...)
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", folder.OwnPrograms() + string(filepath.Separator)}, ownPrograms...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -25,8 +25,8 @@ import (
 // The keeper is this program once more, in the background: it starts the cluster and is the parent of all its
 // processes. It runs in a session and a mount namespace of its own.
 
-// report is the file descriptor on which the keeper reports progress to its starter, one JSON object per line.
-const report = 3
+// reportFD is the file descriptor on which the keeper reports progress to its starter, one JSON object per line.
+const reportFD = 3
 
 // message is one line of the report.
 type message struct {
@@ -49,28 +49,28 @@ func startKeeper(ctx context.Context, progress io.Writer, options cluster.Option
 		return fmt.Errorf("open the keeper's log: %w", err)
 	}
 	defer log.Close() // the child has its own
-	from, to, err := os.Pipe()
+	reader, writer, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create pipe for the keeper's report: %w", err)
 	}
-	defer from.Close()
+	defer reader.Close()
 	cmd := exec.Command("/proc/self/exe", "keeper", string(text)) // `go run` deletes the executable while it runs
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{to}
+	cmd.ExtraFiles = []*os.File{writer}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: unix.CLONE_NEWNS}
-	if err := errors.Join(cmd.Start(), to.Close()); err != nil {
+	if err := errors.Join(cmd.Start(), writer.Close()); err != nil {
 		return fmt.Errorf("start the lab's keeper: %w", err)
 	}
 	// Ctrl-C does not reach another session.
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(unix.SIGTERM) })()
-	if follow(from, progress) {
+	if printProgress(reader, progress) {
 		return cmd.Process.Release()
 	}
 	return errors.Join(errors.New("failed to start the cluster"), cmd.Wait())
 }
 
-// follow prints the report until the cluster is ready or the keeper has ended.
-func follow(from io.Reader, progress io.Writer) (ready bool) {
+// printProgress prints the report until the cluster is ready or the keeper has ended.
+func printProgress(from io.Reader, progress io.Writer) (ready bool) {
 	for lines := bufio.NewScanner(from); lines.Scan(); {
 		var m message
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
@@ -98,9 +98,9 @@ func newKeeper() *cobra.Command {
 			if err := json.Unmarshal([]byte(args[0]), &options); err != nil {
 				return fmt.Errorf("read the lab's options: %w", err)
 			}
-			starter := json.NewEncoder(os.NewFile(report, "report"))
+			starter := json.NewEncoder(os.NewFile(reportFD, "report"))
 			send := func(m message) { _ = starter.Encode(m) } // if the starter has ended, no report is needed
-			err := keep(cmd.Context(), send, options)
+			err := runKeeper(cmd.Context(), send, options)
 			if err != nil && cmd.Context().Err() == nil { // a user who interrupted us needs no error
 				send(message{Error: err.Error()})
 			}
@@ -109,9 +109,9 @@ func newKeeper() *cobra.Command {
 	}
 }
 
-// keep runs a cluster until the context ends.
-func keep(ctx context.Context, send func(message), options cluster.Options) error {
-	if err := hold(options.Folder); err != nil {
+// runKeeper runs a cluster until the context ends.
+func runKeeper(ctx context.Context, send func(message), options cluster.Options) error {
+	if err := takeLock(options.Folder); err != nil {
 		return err
 	}
 	programs, err := binaries.Build(ctx, io.Discard, binaries.All...)

@@ -53,11 +53,11 @@ func inspect(t *testing.T) machine {
 func mountsOfLabs(mounts string) string {
 	var found strings.Builder
 	for line := range strings.Lines(mounts) {
-		place := strings.Fields(line)[1]
+		target := strings.Fields(line)[1]
 		for _, root := range []string{
 			os.TempDir(), "/proc", "/sys", "/dev", "/var/lib/kubelet", "/var/lib/containerd", "/run/containerd", "/run/netns/cni-", "/etc", "/opt",
 		} {
-			if strings.HasPrefix(place, root) {
+			if strings.HasPrefix(target, root) {
 				found.WriteString(line)
 				break
 			}

@@ -20,11 +20,11 @@ func lockFile(folder cluster.Folder) string { return filepath.Join(string(folder
 
 var wholeFile = unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 
-var errRuns = errors.New("a lab is already running")
+var errAlreadyRunning = errors.New("a lab is already running")
 
-// hold takes the lock for the rest of this process's life. The file must not be opened again, because closing it would
+// takeLock takes the lock for the rest of this process's life. The file must not be opened again, because closing it would
 // release the lock (fcntl(2)).
-func hold(folder cluster.Folder) error {
+func takeLock(folder cluster.Folder) error {
 	file, err := unix.Open(lockFile(folder), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", lockFile(folder), err)
@@ -32,7 +32,7 @@ func hold(folder cluster.Folder) error {
 	lock := wholeFile
 	err = unix.FcntlFlock(uintptr(file), unix.F_SETLK, &lock)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		return errRuns
+		return errAlreadyRunning
 	}
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", lockFile(folder), err)

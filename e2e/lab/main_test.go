@@ -14,12 +14,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
 )
 
-// asKeeper makes the test binary act as a keeper: a process that holds the lock of a folder until it is killed.
-const asKeeper = "VICINITY_TEST_KEEPER"
+// keeperEnv makes the test binary act as a keeper: a process that holds the lock of a folder until it is killed.
+const keeperEnv = "VICINITY_TEST_KEEPER"
 
 func TestMain(m *testing.M) {
-	if folder := os.Getenv(asKeeper); folder != "" {
-		if err := hold(cluster.Folder(folder)); err != nil {
+	if folder := os.Getenv(keeperEnv); folder != "" {
+		if err := takeLock(cluster.Folder(folder)); err != nil {
 			os.Exit(1)
 		}
 		fmt.Println("held")
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 func startHolder(t *testing.T, folder cluster.Folder) *exec.Cmd {
 	t.Helper()
 	holder := exec.Command(os.Args[0])
-	holder.Env = append(os.Environ(), asKeeper+"="+string(folder))
+	holder.Env = append(os.Environ(), keeperEnv+"="+string(folder))
 	output, err := holder.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +46,8 @@ func startHolder(t *testing.T, folder cluster.Folder) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = holder.Process.Kill() })
-	said := make([]byte, len("held\n"))
-	if _, err := output.Read(said); err != nil {
+	line := make([]byte, len("held\n"))
+	if _, err := output.Read(line); err != nil {
 		t.Fatal(err)
 	}
 	return holder
@@ -62,7 +62,7 @@ func keeperIn(t *testing.T, folder cluster.Folder) int {
 	return pid
 }
 
-func TestTheKernelShowsWhoKeepsALab(t *testing.T) {
+func TestTheLockReportsTheKeeper(t *testing.T) {
 	folder := cluster.Folder(t.TempDir())
 	if pid := keeperIn(t, folder); pid != 0 {
 		t.Errorf("keeper of a lab that was never started: process %d", pid)
@@ -71,11 +71,11 @@ func TestTheKernelShowsWhoKeepsALab(t *testing.T) {
 	if pid := keeperIn(t, folder); pid != holder.Process.Pid {
 		t.Errorf("keeper is process %d, want %d", pid, holder.Process.Pid)
 	}
-	if err := hold(folder); !errors.Is(err, errRuns) {
-		t.Errorf("a second keeper: %v, want %v", err, errRuns)
+	if err := takeLock(folder); !errors.Is(err, errAlreadyRunning) {
+		t.Errorf("a second keeper: %v, want %v", err, errAlreadyRunning)
 	}
-	if err := vacant(folder); !errors.Is(err, errRuns) {
-		t.Errorf("up next to a running lab: %v, want %v", err, errRuns)
+	if err := checkNoLab(folder); !errors.Is(err, errAlreadyRunning) {
+		t.Errorf("up next to a running lab: %v, want %v", err, errAlreadyRunning)
 	}
 	if err := holder.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestUpReportsErrorsBeforeAnythingIsStarted(t *testing.T) {
 		"no nodes":     {options: cluster.Options{}, want: "--nodes 0: want 1 to 20"},
 		"no manifests": {options: cluster.Options{Nodes: 1, Manifests: "/no/manifests"}, want: "--install: there is no /no/manifests"},
 		"missing webhook component": {
-			options: cluster.Options{Nodes: 1, Manifests: nothing, WebhookComponents: []string{filepath.Dir(dir), "/no/component"}},
+			options: cluster.Options{Nodes: 1, Manifests: noInstall, WebhookComponents: []string{filepath.Dir(dir), "/no/component"}},
 			want:    "--webhook-components: there is no /no/component",
 		},
 		"missing webhook manifests": {
@@ -146,16 +146,16 @@ func TestUpReportsErrorsBeforeAnythingIsStarted(t *testing.T) {
 		"nothing built": {options: cluster.Options{Nodes: 1, Manifests: filepath.Dir(dir), Proxy: "/no/proxy"}, want: "run `make build` first"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := complete(test.options, dir)
+			_, err := completeOptions(test.options, dir)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
 		})
 	}
 	without := cluster.Options{
-		Nodes: 1, Manifests: nothing, Proxy: "/no/proxy", WebhookManifests: "manifests/webhook", Webhook: "/no/webhook",
+		Nodes: 1, Manifests: noInstall, Proxy: "/no/proxy", WebhookManifests: "manifests/webhook", Webhook: "/no/webhook",
 	}
-	got, err := complete(without, dir)
+	got, err := completeOptions(without, dir)
 	if err != nil {
 		t.Errorf("a lab without Vicinity must not need its programs: %v", err)
 	}
@@ -177,7 +177,7 @@ func TestTheKeepersReportIsFollowedUntilItIsReadyOrEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var progress bytes.Buffer
-			if ready := follow(strings.NewReader(test.report), &progress); ready != test.ready {
+			if ready := printProgress(strings.NewReader(test.report), &progress); ready != test.ready {
 				t.Errorf("ready: %t", ready)
 			}
 			if progress.String() != test.want {

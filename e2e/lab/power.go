@@ -47,7 +47,7 @@ if their Nodes were deleted, without labels that users added. The command return
 }
 
 // newPower completes a command that requests something for each node and waits until it is done.
-func newPower(cmd *cobra.Command, ask func(cluster.Folder, string) error, done func(running bool) bool) *cobra.Command {
+func newPower(cmd *cobra.Command, request func(cluster.Folder, string) error, done func(running bool) bool) *cobra.Command {
 	var dir string
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, nodes []string) error {
@@ -69,7 +69,7 @@ func newPower(cmd *cobra.Command, ask func(cluster.Folder, string) error, done f
 			}
 		}
 		for _, node := range nodes {
-			if err := ask(folder, node); err != nil {
+			if err := request(folder, node); err != nil {
 				return err
 			}
 		}

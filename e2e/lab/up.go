@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
 )
 
-// nothing is the value of --install and --install-webhook that installs nothing.
-const nothing = "none"
+// noInstall is the value of --install and --install-webhook that installs nothing.
+const noInstall = "none"
 
 const maxNodes = 20
 
@@ -33,7 +33,7 @@ When the command returns, all nodes, cluster DNS, Vicinity and its admission web
 logs below --dir. After a failure only the logs remain.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := complete(options, dir)
+			options, err := completeOptions(options, dir)
 			if err != nil {
 				return err
 			}
@@ -64,8 +64,8 @@ logs below --dir. After a failure only the logs remain.`,
 	return cmd
 }
 
-// complete makes paths absolute, and returns an error for invalid options before anything is started.
-func complete(options cluster.Options, dir string) (cluster.Options, error) {
+// completeOptions makes paths absolute, and returns an error for invalid options before anything is started.
+func completeOptions(options cluster.Options, dir string) (cluster.Options, error) {
 	if os.Geteuid() != 0 {
 		return options, errors.New("the lab creates namespaces and needs root: run it with sudo")
 	}
@@ -78,35 +78,35 @@ func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	}
 	options.Folder = cluster.Folder(folder)
 	for i, archive := range options.Archives {
-		if options.Archives[i], err = existing("--images", archive); err != nil {
+		if options.Archives[i], err = existingPath("--images", archive); err != nil {
 			return options, err
 		}
 	}
-	if options.Manifests == nothing {
-		options.WebhookManifests = nothing
+	if options.Manifests == noInstall {
+		options.WebhookManifests = noInstall
 	}
-	options.Manifests, options.Proxy, err = part("--install", options.Manifests, "--proxy-binary", options.Proxy)
+	options.Manifests, options.Proxy, err = resolveComponent("--install", options.Manifests, "--proxy-binary", options.Proxy)
 	if err != nil {
 		return options, err
 	}
 	for i, component := range options.WebhookComponents {
-		if options.WebhookComponents[i], err = existing("--webhook-components", component); err != nil {
+		if options.WebhookComponents[i], err = existingPath("--webhook-components", component); err != nil {
 			return options, err
 		}
 	}
-	options.WebhookManifests, options.Webhook, err = part("--install-webhook", options.WebhookManifests, "--webhook-binary", options.Webhook)
+	options.WebhookManifests, options.Webhook, err = resolveComponent("--install-webhook", options.WebhookManifests, "--webhook-binary", options.Webhook)
 	return options, err
 }
 
-// part makes the paths of a component of Vicinity absolute. If the component is not to be installed, the manifests are
+// resolveComponent makes the paths of a component of Vicinity absolute. If the component is not to be installed, the manifests are
 // empty, and the image is still built if the program exists.
-func part(installFlag, manifests, programFlag, program string) (folder, file string, err error) {
-	if manifests != nothing {
-		if folder, err = existing(installFlag, manifests); err != nil {
+func resolveComponent(installFlag, manifests, programFlag, program string) (folder, file string, err error) {
+	if manifests != noInstall {
+		if folder, err = existingPath(installFlag, manifests); err != nil {
 			return "", "", err
 		}
 	}
-	file, err = existing(programFlag, program)
+	file, err = existingPath(programFlag, program)
 	if err != nil && folder != "" {
 		return "", "", fmt.Errorf("%w: run `make build` first", err)
 	}
@@ -125,7 +125,7 @@ func absolute(path string) (string, error) {
 	return path, nil
 }
 
-func existing(flag, path string) (string, error) {
+func existingPath(flag, path string) (string, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%s: there is no %s", flag, path)
@@ -138,28 +138,28 @@ func existing(flag, path string) (string, error) {
 
 func up(ctx context.Context, stdout, stderr io.Writer, options cluster.Options) error {
 	start := time.Now()
-	if err := vacant(options.Folder); err != nil {
+	if err := checkNoLab(options.Folder); err != nil {
 		return err
 	}
 	if err := cleanUp(options.Folder); err != nil { // leftovers of a killed lab
 		return err
 	}
 	if err := launch(ctx, stderr, options); err != nil {
-		return errors.Join(err, retreat(ctx, options.Folder))
+		return errors.Join(err, cleanUpFailedStart(ctx, options.Folder))
 	}
 	fmt.Fprintf(stdout, "The cluster is up after %s.\n\n  export KUBECONFIG=%s\n\n",
 		time.Since(start).Round(time.Second/10), options.Folder.Kubeconfig())
 	return nil
 }
 
-// vacant returns an error if a lab runs in the folder.
-func vacant(folder cluster.Folder) error {
+// checkNoLab returns an error if a lab runs in the folder.
+func checkNoLab(folder cluster.Folder) error {
 	keeper, err := keeperOf(folder)
 	if err != nil {
 		return err
 	}
 	if keeper != 0 {
-		return fmt.Errorf("%w in %s (process %d): stop it with `lab down`, or choose another --dir", errRuns, folder, keeper)
+		return fmt.Errorf("%w in %s (process %d): stop it with `lab down`, or choose another --dir", errAlreadyRunning, folder, keeper)
 	}
 	return nil
 }
@@ -168,16 +168,16 @@ func launch(ctx context.Context, stderr io.Writer, options cluster.Options) erro
 	if _, err := binaries.Build(ctx, stderr, binaries.All...); err != nil {
 		return err
 	}
-	if err := buildOwn(ctx, options.Folder); err != nil {
+	if err := buildOwnPrograms(ctx, options.Folder); err != nil {
 		return err
 	}
 	return startKeeper(ctx, stderr, options)
 }
 
-// retreat removes what a lab that failed to start left behind. It keeps the logs, unless the user interrupted the
+// cleanUpFailedStart removes what a lab that failed to start left behind. It keeps the logs, unless the user interrupted the
 // start. It removes nothing if another lab has started in the folder by then.
-func retreat(ctx context.Context, folder cluster.Folder) error {
-	if err := vacant(folder); err != nil {
+func cleanUpFailedStart(ctx context.Context, folder cluster.Folder) error {
+	if err := checkNoLab(folder); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {

@@ -33,7 +33,7 @@ var allowed = []string{
 	"watch networking.k8s.io/servicecidrs",
 }
 
-func TestTheRoleIsWhatTheProxyDoes(t *testing.T) {
+func TestTheRoleAllowsExactlyWhatTheProxyDoes(t *testing.T) {
 	var got []string
 	for _, rule := range only(t, plain(t, folder).ClusterRoles).Rules {
 		if len(rule.NonResourceURLs)+len(rule.ResourceNames) > 0 {
@@ -72,7 +72,7 @@ func TestARealAPIServerTakesTheManifests(t *testing.T) {
 			{[]string{"apply", "-f", folder + "/"}, map[string]int{"created": 6}},
 			{[]string{"apply", "-f", folder + "/"}, map[string]int{"unchanged": 6}},
 			{[]string{"apply", "-k", folder}, map[string]int{"unchanged": 6}},
-			{[]string{"apply", "-k", beside}, map[string]int{"unchanged": 4, "configured": 2}},
+			{[]string{"apply", "-k", besideKubeProxy}, map[string]int{"unchanged": 4, "configured": 2}},
 			{[]string{"apply", "-k", folder}, map[string]int{"unchanged": 4, "configured": 2}},
 		} {
 			if diff := cmp.Diff(test.want, outcomes(api.Kubectl(t, test.how...))); diff != "" {
@@ -119,13 +119,13 @@ func rights(t *testing.T, api *site.Site, name string) map[string]bool {
 	client, err := kubernetes.NewForConfig(api.Account(t, "kube-system", name))
 	must.Succeed(t, err)
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "kube-system"}}
-	answer, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	result, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
 	must.Succeed(t, err)
-	if answer.Status.Incomplete {
-		t.Fatalf("the review is incomplete: %s", answer.Status.EvaluationError)
+	if result.Status.Incomplete {
+		t.Fatalf("the review is incomplete: %s", result.Status.EvaluationError)
 	}
 	rights := map[string]bool{}
-	for _, rule := range answer.Status.ResourceRules {
+	for _, rule := range result.Status.ResourceRules {
 		for _, permission := range permissions(rule.Verbs, rule.APIGroups, rule.Resources) {
 			rights[permission] = true
 		}
@@ -133,19 +133,19 @@ func rights(t *testing.T, api *site.Site, name string) map[string]bool {
 	return rights
 }
 
-// TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured also covers the one Lease that shows whether the demand is
+// TestTheDemandComponentLetsProxiesReadServiceDemands also covers the one Lease that shows whether the demand is
 // current.
-func TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured(t *testing.T) {
+func TestTheDemandComponentLetsProxiesReadServiceDemands(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(folder, "webhook", "components", "demand", "proxies.yaml"))
 	must.Succeed(t, err)
-	var everywhere rbacv1.ClusterRole
-	var there rbacv1.Role
-	var bound rbacv1.ClusterRoleBinding
-	var boundThere rbacv1.RoleBinding
+	var clusterRole rbacv1.ClusterRole
+	var role rbacv1.Role
+	var clusterRoleBinding rbacv1.ClusterRoleBinding
+	var roleBinding rbacv1.RoleBinding
 	for kind, into := range map[string]any{
-		"ClusterRole": &everywhere, "Role": &there, "ClusterRoleBinding": &bound, "RoleBinding": &boundThere,
+		"ClusterRole": &clusterRole, "Role": &role, "ClusterRoleBinding": &clusterRoleBinding, "RoleBinding": &roleBinding,
 	} {
-		theOnly(t, string(text), kind, into)
+		parseOnly(t, string(text), kind, into)
 	}
 	list := rbacv1.PolicyRule{
 		Verbs: []string{"list", "watch"}, APIGroups: []string{servicedemand.Group.Group}, Resources: []string{servicedemand.Resource},
@@ -154,15 +154,15 @@ func TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured(t *testing.T) {
 		Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 		ResourceNames: []string{servicedemand.LeaseName},
 	}
-	if diff := cmp.Diff([][]rbacv1.PolicyRule{{list}, {get}}, [][]rbacv1.PolicyRule{everywhere.Rules, there.Rules}); diff != "" {
+	if diff := cmp.Diff([][]rbacv1.PolicyRule{{list}, {get}}, [][]rbacv1.PolicyRule{clusterRole.Rules, role.Rules}); diff != "" {
 		t.Errorf("rules of the ClusterRole and the Role (-want +got):\n%s", diff)
 	}
 	proxies := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: "vicinity-proxy"}}
-	if diff := cmp.Diff([][]rbacv1.Subject{proxies, proxies}, [][]rbacv1.Subject{bound.Subjects, boundThere.Subjects}); diff != "" {
+	if diff := cmp.Diff([][]rbacv1.Subject{proxies, proxies}, [][]rbacv1.Subject{clusterRoleBinding.Subjects, roleBinding.Subjects}); diff != "" {
 		t.Errorf("subjects (-want +got):\n%s", diff)
 	}
-	names := []string{bound.RoleRef.Name, boundThere.RoleRef.Name, there.Namespace, boundThere.Namespace}
-	if diff := cmp.Diff([]string{everywhere.Name, there.Name, "vicinity-system", "vicinity-system"}, names); diff != "" {
+	names := []string{clusterRoleBinding.RoleRef.Name, roleBinding.RoleRef.Name, role.Namespace, roleBinding.Namespace}
+	if diff := cmp.Diff([]string{clusterRole.Name, role.Name, "vicinity-system", "vicinity-system"}, names); diff != "" {
 		t.Errorf("role references and namespaces (-want +got):\n%s", diff)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestEachNewServiceIsGivenToVicinity applies all-services. It must not change Services that need no proxy, and those
+// TestNewServicesGetTheServiceProxyName applies all-services. It must not change Services that need no proxy, and those
 // that opt out or already have a proxy's name.
-func TestEachNewServiceIsGivenToVicinity(t *testing.T) {
+func TestNewServicesGetTheServiceProxyName(t *testing.T) {
 	api := site.New(t, site.Config{})
-	api.Kubectl(t, "apply", "-k", filepath.Join(beside, "all-services"))
+	api.Kubectl(t, "apply", "-k", filepath.Join(besideKubeProxy, "all-services"))
 	create := func(namespace string, change func(*corev1.Service)) *corev1.Service {
 		t.Helper()
 		service := &corev1.Service{
@@ -32,8 +32,8 @@ func TestEachNewServiceIsGivenToVicinity(t *testing.T) {
 		return created
 	}
 	optedOut := map[string]string{policy.AdmissionLabel: policy.AdmissionDisabled}
-	left := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "opted-out", Labels: optedOut}}
-	_, err := api.Admin.CoreV1().Namespaces().Create(t.Context(), left, metav1.CreateOptions{})
+	optedOutNamespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "opted-out", Labels: optedOut}}
+	_, err := api.Admin.CoreV1().Namespaces().Create(t.Context(), optedOutNamespace, metav1.CreateOptions{})
 	must.Succeed(t, err)
 	wait.Success(t, "the policy is active", func() error {
 		if create("default", func(*corev1.Service) {}).Labels[policy.ServiceProxyNameLabel] != "vicinity" {

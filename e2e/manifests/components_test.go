@@ -35,9 +35,9 @@ var overlays = map[string]mark{
 	"default-on-update": {"- UPDATE\n", 2, 3},
 }
 
-// TestTheWebhooksComponentsGoTogether builds a kustomization of each overlay and selection of components, as in the
+// TestTheWebhooksComponentsCanBeCombined builds a kustomization of each overlay and selection of components, as in the
 // README, and of enforce with the README's patch for both overlays.
-func TestTheWebhooksComponentsGoTogether(t *testing.T) {
+func TestTheWebhooksComponentsCanBeCombined(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(folder, "webhook", "components"))
 	if err != nil {
 		t.Fatal(err)
@@ -108,19 +108,19 @@ func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 	var policy networkingv1.NetworkPolicy
 	var deployed appsv1.Deployment
 	text := kubectl(t, "kustomize", filepath.Join(folder, "webhook"))
-	theOnly(t, text, "NetworkPolicy", &policy)
-	theOnly(t, text, "Deployment", &deployed)
-	named := map[string]bool{}
+	parseOnly(t, text, "NetworkPolicy", &policy)
+	parseOnly(t, text, "Deployment", &deployed)
+	isOpen := map[string]bool{}
 	for _, rule := range policy.Spec.Ingress {
 		for _, port := range rule.Ports {
-			named[port.Port.StrVal] = len(rule.From) == 0 // true if open to all clients
+			isOpen[port.Port.StrVal] = len(rule.From) == 0 // true if open to all clients
 		}
 	}
 	want := map[string]bool{}
 	for _, port := range deployed.Spec.Template.Spec.Containers[0].Ports {
 		want[port.Name] = port.Name != "metrics"
 	}
-	if diff := cmp.Diff(want, named); diff != "" {
+	if diff := cmp.Diff(want, isOpen); diff != "" {
 		t.Errorf("open ports, true if open to all clients (-want +got):\n%s", diff)
 	}
 	chosen := policy.Spec.PodSelector.MatchLabels
@@ -134,8 +134,8 @@ func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 	}
 }
 
-// theOnly parses the only object of a kind, strictly.
-func theOnly(t *testing.T, text, kind string, into any) {
+// parseOnly parses the only object of a kind, strictly.
+func parseOnly(t *testing.T, text, kind string, into any) {
 	t.Helper()
 	found := 0
 	for document := range strings.SplitSeq(text, "\n---\n") {

@@ -56,7 +56,7 @@ func TestTheConfiguration(t *testing.T) {
 		},
 		// The ports differ from kube-proxy's 10256 and 10249, and the API server is reached through the Service that
 		// kube-proxy serves.
-		"beside kube-proxy": {kustomized(t, beside), "", "0.0.0.0:10456", "127.0.0.1:10349"},
+		"beside kube-proxy": {kustomized(t, besideKubeProxy), "", "0.0.0.0:10456", "127.0.0.1:10349"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			configMap := only(t, test.objects.ConfigMaps)
@@ -98,18 +98,18 @@ func testMount(t *testing.T, pod corev1.PodSpec, configMap *corev1.ConfigMap, ku
 	if diff := cmp.Diff([]corev1.Volume{volume}, pod.Volumes); diff != "" {
 		t.Errorf("volumes (-want +got):\n%s", diff)
 	}
-	const at = "/var/lib/vicinity"
-	mounts := []corev1.VolumeMount{{Name: "config", ReadOnly: true, MountPath: at}}
+	const mountPath = "/var/lib/vicinity"
+	mounts := []corev1.VolumeMount{{Name: "config", ReadOnly: true, MountPath: mountPath}}
 	if diff := cmp.Diff(mounts, pod.Containers[0].VolumeMounts); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
-	arguments := []string{"run", "--config=" + at + "/" + configFile, "--node=$(NODE_NAME)"}
+	arguments := []string{"run", "--config=" + mountPath + "/" + configFile, "--node=$(NODE_NAME)"}
 	if got := pod.Containers[0].Args; len(got) < 3 || !slices.Equal(got[:3], arguments) {
 		t.Errorf("arguments %q, want them to begin with %q", got, arguments)
 	}
-	_, isThere := configMap.Data["kubeconfig.conf"]
-	if wants := kubeconfig != ""; isThere != wants {
-		t.Errorf("there is a kubeconfig: %t, want %t", isThere, wants)
+	_, exists := configMap.Data["kubeconfig.conf"]
+	if wants := kubeconfig != ""; exists != wants {
+		t.Errorf("there is a kubeconfig: %t, want %t", exists, wants)
 	}
 }
 

@@ -22,7 +22,7 @@ var images = map[string]struct {
 	pods             func(*testing.T) map[string]corev1.PodSpec
 }{
 	// Root, for its one capability, which Kubernetes grants to no other user.
-	"proxy":   {"Dockerfile.proxy", "0:0", ourPods},
+	"proxy":   {"Dockerfile.proxy", "0:0", vicinityPods},
 	"webhook": {"Dockerfile.webhook", "65532:65532", webhookPods},
 }
 
@@ -32,7 +32,7 @@ func webhookPods(t *testing.T) map[string]corev1.PodSpec {
 	pods := map[string]corev1.PodSpec{}
 	for _, name := range []string{"base", "enforce", "certificate-files", "default-on-update", "topology-slices"} {
 		var deployment appsv1.Deployment
-		theOnly(t, kubectl(t, "kustomize", filepath.Join(folder, "webhook", name)), "Deployment", &deployment)
+		parseOnly(t, kubectl(t, "kustomize", filepath.Join(folder, "webhook", name)), "Deployment", &deployment)
 		pods[name] = deployment.Spec.Template.Spec
 	}
 	return pods
@@ -78,7 +78,7 @@ func TestAnImageIsTheBinaryAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheGoOfTheImagesIsTheOneOfTheModule(t *testing.T) {
+func TestTheImagesUseTheModulesGoVersion(t *testing.T) {
 	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
 		t.Fatal(err)
@@ -114,20 +114,20 @@ func TestADockerfileBuildsAStaticBinaryThatTakesTheManifestsArguments(t *testing
 				t.Errorf("it reports version %q, want v9.8.7", got)
 			}
 			for where, pod := range image.pods(t) {
-				expectUnderstood(t, program, where, pod.Containers[0].Args)
+				expectAccepted(t, program, where, pod.Containers[0].Args)
 			}
 		})
 	}
 }
 
-// expectUnderstood makes a program parse its arguments: with --help a command does nothing else, and an unknown
+// expectAccepted makes a program parse its arguments: with --help a command does nothing else, and an unknown
 // argument is an error.
-func expectUnderstood(t *testing.T, program, where string, arguments []string) {
+func expectAccepted(t *testing.T, program, file string, arguments []string) {
 	t.Helper()
 	output(t, program, append(slices.Clone(arguments), "--help")...)
 	unknown := append(slices.Clone(arguments), "--unknown", "--help")
 	if err := exec.CommandContext(t.Context(), program, unknown...).Run(); err == nil {
-		t.Errorf("%s: an unknown flag is accepted, so this test proves nothing", where)
+		t.Errorf("%s: an unknown flag is accepted, so this test proves nothing", file)
 	}
 }
 
@@ -151,12 +151,12 @@ func expectStatic(t *testing.T, program string) {
 // expectBuiltWith checks the build settings that Go records in a program.
 func expectBuiltWith(t *testing.T, program string, wants ...string) {
 	t.Helper()
-	noted, err := buildinfo.ReadFile(program)
+	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var settings []string
-	for _, setting := range noted.Settings {
+	for _, setting := range info.Settings {
 		settings = append(settings, setting.Key+"="+setting.Value)
 	}
 	for _, want := range wants {
@@ -206,10 +206,10 @@ func copyWithoutIgnored(t *testing.T, name, to string) {
 		if err != nil {
 			return err
 		}
-		switch isNeedless := slices.ContainsFunc(ignored, func(line string) bool { return matchesSubstring(line, entry.Name()) }); {
-		case isNeedless && entry.IsDir():
+		switch isExcluded := slices.ContainsFunc(ignored, func(line string) bool { return matchesSubstring(line, entry.Name()) }); {
+		case isExcluded && entry.IsDir():
 			return filepath.SkipDir
-		case isNeedless:
+		case isExcluded:
 			return nil
 		case entry.IsDir():
 			return os.MkdirAll(filepath.Join(to, relative), 0o755)

@@ -31,97 +31,97 @@ const (
 
 // commandRunner is the test that runs a command, or the reason why there is none.
 type commandRunner struct {
-	by  runner
-	why string
+	runner runner
+	reason string
 }
 
 // runner is the name of a test that runs commands.
 type runner string
 
 const (
-	onFiles      runner = "TestCommandsAboutFiles"
-	onNode       runner = "TestCommandsAboutAFolderOfManifests"
-	inLab        runner = "TestTheReadmeReplacesKubeProxy"
-	onNeighbours runner = "the tests of e2e/neighbours"
+	filesTest      runner = "TestCommandsAboutFiles"
+	nodeTest       runner = "TestCommandsAboutAFolderOfManifests"
+	labTest        runner = "TestTheReadmeReplacesKubeProxy"
+	neighboursTest runner = "the tests of e2e/neighbours"
 )
 
 // chapters map each chapter to the test that runs the commands in its blocks, all of them in their order.
 var chapters = map[string]commandRunner{
-	topReadme + ": Install":                                        {by: onNode},
-	manifestsReadme + ": Before you install":                       {by: inLab},
-	manifestsReadme + ": Replace kube-proxy":                       {by: inLab},
-	manifestsReadme + ": Go back to kube-proxy":                    {by: inLab},
-	coexistence + ": Other programs":                               {by: onNeighbours},
-	topReadme + ": Forecast the effect":                            {by: inLab},
-	manifestsReadme + ": Change the configuration":                 {by: inLab},
-	manifestsReadme + ": Install on a cluster without kube-proxy":  {by: inLab},
-	nodeCondition + ": Remove it":                                  {by: inLab},
-	manifestsReadme + ": Explaining a decision":                    {by: inLab},
-	manifestsReadme + ": Beside kube-proxy, one Service at a time": {by: inLab},
-	manifestsReadme + ": Upgrade":                                  {by: inLab},
+	topReadme + ": Install":                                        {runner: nodeTest},
+	manifestsReadme + ": Before you install":                       {runner: labTest},
+	manifestsReadme + ": Replace kube-proxy":                       {runner: labTest},
+	manifestsReadme + ": Go back to kube-proxy":                    {runner: labTest},
+	coexistence + ": Other programs":                               {runner: neighboursTest},
+	topReadme + ": Forecast the effect":                            {runner: labTest},
+	manifestsReadme + ": Change the configuration":                 {runner: labTest},
+	manifestsReadme + ": Install on a cluster without kube-proxy":  {runner: labTest},
+	nodeCondition + ": Remove it":                                  {runner: labTest},
+	manifestsReadme + ": Explaining a decision":                    {runner: labTest},
+	manifestsReadme + ": Beside kube-proxy, one Service at a time": {runner: labTest},
+	manifestsReadme + ": Upgrade":                                  {runner: labTest},
 }
 
 // kubectlGet writes a cluster's files, which other commands read.
 const kubectlGet = "mkdir -p state && kubectl get services,endpointslices,nodes -A -o yaml > state/cluster.yaml      # any folder will do"
 
-// apart are the commands in sentences, and those that are not run with their chapter.
-var apart = map[string]commandRunner{
-	"make demo    # watch it: six nodes in three zones, on this machine, nothing installed": {why: "TestTheDemo of e2e/demo runs it"},
+// separateCommands are the commands in sentences, and those that are not run with their chapter.
+var separateCommands = map[string]commandRunner{
+	"make demo    # watch it: six nodes in three zones, on this machine, nothing installed": {reason: "TestTheDemo of e2e/demo runs it"},
 
-	"make test    # run every test": {why: "it runs this test"},
-	"make test":                     {why: "it runs this test"},
-	"make build":                    {why: "CI runs it before the tests"},
-	"make build-proxy":              {why: "CI runs it before the tests, with make build"},
-	"make help":                     {why: "it prints the Makefile's targets"},
-	"make lab":                      {why: "CI runs the lab with make e2e, and the tests of e2e/lab do"},
-	"make release VERSION=v0.1.0":   {why: "the tests of ./release run the program that it runs"},
-	"make bench":                    {why: "it takes an hour, and asserts nothing"},
+	"make test    # run every test": {reason: "it runs this test"},
+	"make test":                     {reason: "it runs this test"},
+	"make build":                    {reason: "CI runs it before the tests"},
+	"make build-proxy":              {reason: "CI runs it before the tests, with make build"},
+	"make help":                     {reason: "it prints the Makefile's targets"},
+	"make lab":                      {reason: "CI runs the lab with make e2e, and the tests of e2e/lab do"},
+	"make release VERSION=v0.1.0":   {reason: "the tests of ./release run the program that it runs"},
+	"make bench":                    {reason: "it takes an hour, and asserts nothing"},
 
-	"bin/proxy forecast --manifests e2e/forecast/shop    # of nine Nodes and ten Services in this repository": {by: onFiles},
+	"bin/proxy forecast --manifests e2e/forecast/shop    # of nine Nodes and ten Services in this repository": {runner: filesTest},
 
-	"--evacuate zone-b":                                 {by: onFiles},
-	"--scale shop/web=zone-a:6":                         {by: onFiles},
-	"--annotate 'shop/cart vicinity.dev/max-load=120%'": {by: onFiles},
-	"--max-load 150% --min-in-zone 80% --max-refused 0": {by: onFiles},
-	"--without-nodes SELECTOR":                          {why: "SELECTOR is a placeholder"},
-	"--own-tables never":                                {why: "a flag of proxy run, with which the tests of cmd/proxy run it"},
-	"kubectl vicinity forecast":                         {why: "TestThePluginFindsTheClusterAsKubectlDoes of cmd/proxy"},
-	"proxy run --check --config FILE":                   {why: "FILE is a placeholder; the tests of cmd/proxy check such files"},
+	"--evacuate zone-b":                                 {runner: filesTest},
+	"--scale shop/web=zone-a:6":                         {runner: filesTest},
+	"--annotate 'shop/cart vicinity.dev/max-load=120%'": {runner: filesTest},
+	"--max-load 150% --min-in-zone 80% --max-refused 0": {runner: filesTest},
+	"--without-nodes SELECTOR":                          {reason: "SELECTOR is a placeholder"},
+	"--own-tables never":                                {reason: "a flag of proxy run, with which the tests of cmd/proxy run it"},
+	"kubectl vicinity forecast":                         {reason: "TestThePluginFindsTheClusterAsKubectlDoes of cmd/proxy"},
+	"proxy run --check --config FILE":                   {reason: "FILE is a placeholder; the tests of cmd/proxy check such files"},
 
-	kubectlGet: {by: inLab},
+	kubectlGet: {runner: labTest},
 
-	"kubectl get servicecidrs -o yaml > state/servicecidrs.yaml": {by: inLab},
-	"nft list ruleset":                                        {by: onNode},
-	"kubectl apply -f manifests/":                             {why: "TestARealAPIServerTakesTheManifests does that"},
-	"kubectl apply -k manifests":                              {why: "TestARealAPIServerTakesTheManifests does that"},
-	"kubectl apply -k manifests/beside-kube-proxy":            {why: "TestARealAPIServerTakesTheManifests does that"},
-	"kubectl apply -k manifests/webhook":                      {why: "the tests of e2e/webhook/installation do that"},
-	"kubectl -n kube-system get configmap kube-proxy -o yaml": {by: inLab},
-	"kubectl -n default get endpointslices kubernetes":        {by: inLab},
+	"kubectl get servicecidrs -o yaml > state/servicecidrs.yaml": {runner: labTest},
+	"nft list ruleset":                                        {runner: nodeTest},
+	"kubectl apply -f manifests/":                             {reason: "TestARealAPIServerTakesTheManifests does that"},
+	"kubectl apply -k manifests":                              {reason: "TestARealAPIServerTakesTheManifests does that"},
+	"kubectl apply -k manifests/beside-kube-proxy":            {reason: "TestARealAPIServerTakesTheManifests does that"},
+	"kubectl apply -k manifests/webhook":                      {reason: "the tests of e2e/webhook/installation do that"},
+	"kubectl -n kube-system get configmap kube-proxy -o yaml": {runner: labTest},
+	"kubectl -n default get endpointslices kubernetes":        {runner: labTest},
 
-	"kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'":     {by: inLab},
-	"kubectl -n kube-system describe pod -l app.kubernetes.io/name=vicinity-proxy": {by: inLab},
+	"kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'":     {runner: labTest},
+	"kubectl -n kube-system describe pod -l app.kubernetes.io/name=vicinity-proxy": {runner: labTest},
 
-	"kubectl -n kube-system exec daemonset/vicinity-proxy -- /proxy status": {why: "the suites run /proxy status in a pod of the lab"},
+	"kubectl -n kube-system exec daemonset/vicinity-proxy -- /proxy status": {reason: "the suites run /proxy status in a pod of the lab"},
 
-	"kubectl create token":                           {why: "a command name without arguments; e2e/nodecondition tests the description"},
-	"kubectl delete -k":                              {why: "a name without its folder, which is that of the command above it"},
-	"nft list table ip vicinity | grep CLUSTER-IP":   {why: "CLUSTER-IP is a placeholder"},
-	"nft list table ip kube-proxy | grep CLUSTER-IP": {why: "CLUSTER-IP is a placeholder"},
-	"nft delete table ip kube-proxy":                 {why: "the Jobs before it do the same, in the lab"},
-	"nft delete table ip6 kube-proxy":                {why: "the Jobs before it do the same, in the lab"},
-	"ufw deny 30010":                                 {why: "documented as ineffective, which TestUFWAsShipped of e2e/neighbours checks"},
+	"kubectl create token":                           {reason: "a command name without arguments; e2e/nodecondition tests the description"},
+	"kubectl delete -k":                              {reason: "a name without its folder, which is that of the command above it"},
+	"nft list table ip vicinity | grep CLUSTER-IP":   {reason: "CLUSTER-IP is a placeholder"},
+	"nft list table ip kube-proxy | grep CLUSTER-IP": {reason: "CLUSTER-IP is a placeholder"},
+	"nft delete table ip kube-proxy":                 {reason: "the Jobs before it do the same, in the lab"},
+	"nft delete table ip6 kube-proxy":                {reason: "the Jobs before it do the same, in the lab"},
+	"ufw deny 30010":                                 {reason: "documented as ineffective, which TestUFWAsShipped of e2e/neighbours checks"},
 
 	"docker buildx build -f Dockerfile.proxy --platform linux/amd64,linux/arm64 --build-arg VERSION=v1.0.0 " +
-		"--tag images.example/vicinity-proxy:v1.0.0 --push .": {why: "it needs docker; dockerfile_test.go runs the file's commands"},
-	"docker buildx build": {why: "the document says that it is untested"},
+		"--tag images.example/vicinity-proxy:v1.0.0 --push .": {reason: "it needs docker; dockerfile_test.go runs the file's commands"},
+	"docker buildx build": {reason: "the document says that it is untested"},
 }
 
 // TestEveryCommandHasARunner checks that each command which no test runs is in the list with a reason, and that the
 // list has no other.
 func TestEveryCommandHasARunner(t *testing.T) {
 	unused, empty := map[string]bool{}, map[string]bool{}
-	for text := range apart {
+	for text := range separateCommands {
 		unused[text] = true
 	}
 	for chapter := range chapters {
@@ -130,12 +130,12 @@ func TestEveryCommandHasARunner(t *testing.T) {
 	for _, document := range []string{topReadme, manifestsReadme, coexistence, nodeCondition} {
 		for _, command := range shown.Commands(t, document) {
 			chapter := document + ": " + command.Chapter
-			_, isApart := apart[command.Text]
+			_, isSeparate := separateCommands[command.Text]
 			delete(unused, command.Text)
 			if !command.Inline {
 				delete(empty, chapter)
 			}
-			if !isApart && (command.Inline || chapters[chapter] == commandRunner{}) {
+			if !isSeparate && (command.Inline || chapters[chapter] == commandRunner{}) {
 				t.Errorf("%s: no test runs this; add it to documents_test.go with its test, or with a reason:\n%s", chapter, command.Text)
 			}
 		}
@@ -152,17 +152,17 @@ func TestEveryCommandHasARunner(t *testing.T) {
 func script(t *testing.T, document, chapter string) string {
 	t.Helper()
 	var without []string
-	for text := range apart {
+	for text := range separateCommands {
 		without = append(without, text)
 	}
 	return shown.Script(t, document, chapter, without...)
 }
 
-// alone returns the commands that a test runs one by one.
-func alone(by runner) []string {
+// commandsOf returns the commands that a test runs one by one.
+func commandsOf(test runner) []string {
 	var all []string
-	for text, runner := range apart {
-		if runner.by == by {
+	for text, runner := range separateCommands {
+		if runner.runner == test {
 			all = append(all, text)
 		}
 	}
@@ -170,16 +170,16 @@ func alone(by runner) []string {
 	return all
 }
 
-// reader runs a document's commands in a folder that looks like the repository's root.
-type reader struct {
+// docShell runs a document's commands in a folder that looks like the repository's root.
+type docShell struct {
 	dir string
 	env []string
 }
 
-// newReader creates the folder, with the programs that were built.
-func newReader(t *testing.T, env ...string) *reader {
+// newDocShell creates the folder, with the programs that were built.
+func newDocShell(t *testing.T, env ...string) *docShell {
 	t.Helper()
-	r := &reader{dir: t.TempDir(), env: append(os.Environ(), env...)}
+	r := &docShell{dir: t.TempDir(), env: append(os.Environ(), env...)}
 	absolute, err := filepath.Abs(root)
 	must.Succeed(t, err)
 	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, "bin"), 0o755))
@@ -192,25 +192,25 @@ func newReader(t *testing.T, env ...string) *reader {
 	return r
 }
 
-// newClient returns a reader with the lab's kubectl and cluster-admin rights.
-func newClient(t *testing.T, kubeconfig string) *reader {
+// newClientShell returns a reader with the lab's kubectl and cluster-admin rights.
+func newClientShell(t *testing.T, kubeconfig string) *docShell {
 	t.Helper()
-	return newReader(t, "KUBECONFIG="+kubeconfig, "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH"))
+	return newDocShell(t, "KUBECONFIG="+kubeconfig, "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH"))
 }
 
 // command returns a command of a document. It runs as root, so sudo does nothing and may be missing.
-func (r *reader) command(text string) *exec.Cmd {
+func (s *docShell) command(text string) *exec.Cmd {
 	command := exec.Command("sh", "-euc", `sudo() { "$@"; }; `+text)
-	command.Dir, command.Env = r.dir, r.env
+	command.Dir, command.Env = s.dir, s.env
 	return command
 }
 
-// types runs a command that must end with this exit status, and returns its output.
-func (r *reader) types(t *testing.T, text string, status int) (stdout, stderr string) {
+// runCommand runs a command that must end with this exit status, and returns its output.
+func (s *docShell) runCommand(t *testing.T, text string, status int) (stdout, stderr string) {
 	t.Helper()
-	command := r.command(text)
-	var out, complaints bytes.Buffer
-	command.Stdout, command.Stderr = &out, &complaints
+	command := s.command(text)
+	var out, errOut bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errOut
 	err := command.Run()
 	if ended, is := errors.AsType[*exec.ExitError](err); is && ended.ExitCode() == status {
 		err = nil
@@ -218,17 +218,17 @@ func (r *reader) types(t *testing.T, text string, status int) (stdout, stderr st
 		err = fmt.Errorf("exit status 0, want %d", status)
 	}
 	if err != nil {
-		t.Errorf("%s\n%v\n%s\n%s", text, err, complaints.String(), out.String())
+		t.Errorf("%s\n%v\n%s\n%s", text, err, errOut.String(), out.String())
 	}
-	return out.String(), complaints.String()
+	return out.String(), errOut.String()
 }
 
 // TestCommandsAboutFiles runs the commands that need no cluster. Additional flags of a forecast are added to the
 // forecast of the sample.
 func TestCommandsAboutFiles(t *testing.T) {
-	r := newReader(t)
+	r := newDocShell(t)
 	const forecast = "bin/proxy forecast --manifests e2e/forecast/shop "
-	for _, text := range alone(onFiles) {
+	for _, text := range commandsOf(filesTest) {
 		status := 0
 		if strings.HasPrefix(text, "--max-load") { // a gate, which the sample does not pass
 			status = 1
@@ -236,7 +236,7 @@ func TestCommandsAboutFiles(t *testing.T) {
 		if strings.HasPrefix(text, "--") {
 			text = forecast + text
 		}
-		if stdout, _ := r.types(t, text, status); !strings.Contains(stdout, "shop/") {
+		if stdout, _ := r.runCommand(t, text, status); !strings.Contains(stdout, "shop/") {
 			t.Errorf("%s\nprints no Service:\n%s", text, stdout)
 		}
 	}
@@ -252,7 +252,7 @@ func TestTheReadmesExampleOfAMistakeIsTheWebhooksMessage(t *testing.T) {
 	if !found {
 		t.Fatal("the README shows no session")
 	}
-	r := newReader(t)
+	r := newDocShell(t)
 	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, "deploy"), 0o755))
 	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "deploy", "web.yaml"), []byte(`apiVersion: v1
 kind: Service
@@ -264,7 +264,7 @@ metadata:
     service.kubernetes.io/topology-mode: AUTO
 spec: {selector: {app: web}, ports: [{port: 80}]}
 `), 0o600))
-	stdout, stderr := r.types(t, command, 1)
+	stdout, stderr := r.runCommand(t, command, 1)
 	if diff := cmp.Diff(want, strings.TrimSpace(stdout+stderr)); diff != "" {
 		t.Errorf("printed (-README +got):\n%s", diff)
 	}
@@ -304,7 +304,7 @@ endpoints:
 // TestCommandsAboutAFolderOfManifests first runs the commands for any machine, and then, on a node, those that need
 // root.
 func TestCommandsAboutAFolderOfManifests(t *testing.T) {
-	r := newReader(t)
+	r := newDocShell(t)
 	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, "state"), 0o755))
 	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "state", "cluster.yaml"), []byte(shopCluster), 0o600))
 	network, err := fabric.New()
@@ -320,7 +320,7 @@ func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 		t.Fatalf("want `proxy run`, and then `proxy cleanup`, in:\n%s", strings.Join(lines, "\n"))
 	}
 	for _, line := range lines[:run] {
-		if stdout, _ := r.types(t, line, 0); !strings.Contains(line, ">") && !strings.Contains(stdout, "shop/web") {
+		if stdout, _ := r.runCommand(t, line, 0); !strings.Contains(line, ">") && !strings.Contains(stdout, "shop/web") {
 			t.Errorf("%s\ndoes not print shop/web:\n%s", line, stdout)
 		}
 	}
@@ -337,7 +337,7 @@ func TestCommandsAboutAFolderOfManifests(t *testing.T) {
 	for _, line := range lines[run+1 : cleanup] {
 		types(line)
 	}
-	for _, text := range alone(onNode) {
+	for _, text := range commandsOf(nodeTest) {
 		if printed := types(text); !strings.Contains(printed, "shop/web") {
 			t.Errorf("%s\ndoes not print shop/web:\n%s", text, printed)
 		}

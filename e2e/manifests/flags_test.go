@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 )
 
-// flagsOfOthers are the flags of other programs that our texts contain, by program.
-var flagsOfOthers = map[string]string{
+// otherProgramsFlags are the flags of other programs that our texts contain, by program.
+var otherProgramsFlags = map[string]string{
 	"az":             "labels zones",
 	"docker build":   "build-arg platform push tag",
 	"firewall-cmd":   "add-port add-source permanent reload zone",
@@ -49,47 +49,47 @@ var (
 // TestEachFlagThatATextNamesExists checks the help, log messages and errors of both programs, the documents and the
 // manifests. CHANGELOG.md is excluded, because it describes the past.
 func TestEachFlagThatATextNamesExists(t *testing.T) {
-	exists, named := map[string]bool{}, map[string][]string{}
+	known, mentions := map[string]bool{}, map[string][]string{}
 	for _, program := range []string{"proxy", "webhook"} {
-		for _, flag := range ourFlags(t, program) {
-			exists[flag] = true
+		for _, flag := range vicinityFlags(t, program) {
+			known[flag] = true
 		}
 	}
-	for _, flag := range kubeProxysFlags(t) {
-		exists[flag] = true
+	for _, flag := range kubeProxyFlags(t) {
+		known[flag] = true
 	}
-	see := func(file, text string) {
+	record := func(file, text string) {
 		for _, word := range flagPattern.FindAllStringSubmatch(text, -1) {
-			named[word[1]] = append(named[word[1]], file)
+			mentions[word[1]] = append(mentions[word[1]], file)
 		}
 	}
 	for file, text := range texts(t) {
-		see(file, text)
+		record(file, text)
 	}
-	if len(named) < 100 || len(exists) < 100 {
-		t.Fatalf("found %d mentioned and %d existing flags, want at least 100 of each", len(named), len(exists))
+	if len(mentions) < 100 || len(known) < 100 {
+		t.Fatalf("found %d mentioned and %d existing flags, want at least 100 of each", len(mentions), len(known))
 	}
-	ofOthers := map[string]bool{}
-	for program, list := range flagsOfOthers {
+	foreign := map[string]bool{}
+	for program, list := range otherProgramsFlags {
 		for flag := range strings.FieldsSeq(list) {
-			if ofOthers[flag] = true; named[flag] == nil {
+			if foreign[flag] = true; mentions[flag] == nil {
 				t.Errorf("no text mentions --%s of %s any more", flag, program)
 			}
-			if exists[flag] && program != "kubectl" {
+			if known[flag] && program != "kubectl" {
 				t.Errorf("--%s is also a flag of Vicinity", flag)
 			}
 		}
 	}
-	for _, flag := range slices.Sorted(maps.Keys(named)) {
+	for _, flag := range slices.Sorted(maps.Keys(mentions)) {
 		begins := func(other string) bool { return strings.HasSuffix(flag, "-") && strings.HasPrefix(other, flag) } // "--conntrack-..."
-		if !exists[flag] && !ofOthers[flag] && !slices.ContainsFunc(slices.Collect(maps.Keys(exists)), begins) {
-			t.Errorf("no program has --%s, which is mentioned in %q", flag, slices.Compact(named[flag]))
+		if !known[flag] && !foreign[flag] && !slices.ContainsFunc(slices.Collect(maps.Keys(known)), begins) {
+			t.Errorf("no program has --%s, which is mentioned in %q", flag, slices.Compact(mentions[flag]))
 		}
 	}
 }
 
-// ourFlags returns the flags in the help of all commands of a program.
-func ourFlags(t *testing.T, program string) []string {
+// vicinityFlags returns the flags in the help of all commands of a program.
+func vicinityFlags(t *testing.T, program string) []string {
 	t.Helper()
 	path := site.Program(t, program)
 	help := func(args ...string) string {
@@ -115,9 +115,9 @@ func ourFlags(t *testing.T, program string) []string {
 	return flags
 }
 
-// kubeProxysFlags returns kube-proxy's flags that the proxy accepts and hides. A test of cmd/proxy compares them with
+// kubeProxyFlags returns kube-proxy's flags that the proxy accepts and hides. A test of cmd/proxy compares them with
 // the tables.
-func kubeProxysFlags(t *testing.T) []string {
+func kubeProxyFlags(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(root + "/cmd/proxy/README.md")
 	if err != nil {

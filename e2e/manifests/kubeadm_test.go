@@ -27,7 +27,7 @@ type kubeadm struct {
 	program, version string
 }
 
-const beforeTheUpgrade = "v1.30.0"
+const oldVersion = "v1.30.0"
 
 // TestKubeadmUpgradesObeyTheSwitch checks that `kubeadm upgrade node` on the last of two control plane nodes installs
 // kube-proxy unless the steps in manifests/distributions.md were followed. The variable KUBEADM names a kubeadm of
@@ -90,7 +90,7 @@ func newKubeadm(t *testing.T, setting string) *kubeadm {
 					"kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint": fmt.Sprintf("192.0.2.%d:6443", i+1),
 				},
 			},
-			Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "kube-apiserver", Image: image(beforeTheUpgrade)}}},
+			Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "kube-apiserver", Image: image(oldVersion)}}},
 		})
 	}
 	return k

@@ -15,7 +15,7 @@ func TestPlainAndKustomizedAreTheSame(t *testing.T) {
 
 // The overlay contains the differences that are necessary next to kube-proxy, and no others.
 func TestBesideKubeProxyDiffersInAFewFields(t *testing.T) {
-	full, overlaid := kustomized(t, folder), kustomized(t, beside)
+	full, overlaid := kustomized(t, folder), kustomized(t, besideKubeProxy)
 	want := only(t, full.DaemonSets).DeepCopy()
 	container := &want.Spec.Template.Spec.Containers[0]
 	container.Args = append(container.Args, "--service-proxy-name=vicinity")

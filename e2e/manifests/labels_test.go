@@ -35,8 +35,8 @@ func kustomizations(t *testing.T) []string {
 // TestEveryObjectHasTheRecommendedLabels also checks that no pod gets environment variables for the Services of its
 // namespace.
 func TestEveryObjectHasTheRecommendedLabels(t *testing.T) {
-	for _, way := range kustomizations(t) {
-		for text := range strings.SplitSeq(kubectl(t, "kustomize", way), "\n---\n") {
+	for _, dir := range kustomizations(t) {
+		for text := range strings.SplitSeq(kubectl(t, "kustomize", dir), "\n---\n") {
 			var object unstructured.Unstructured
 			if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 				t.Fatal(err)
@@ -44,7 +44,7 @@ func TestEveryObjectHasTheRecommendedLabels(t *testing.T) {
 			if object.Object == nil {
 				continue // a component that only changes other objects
 			}
-			what := way + ": " + object.GetKind() + " " + object.GetName()
+			what := dir + ": " + object.GetKind() + " " + object.GetName()
 			checkLabels(t, what, &object)
 			template, found, err := unstructured.NestedMap(object.Object, "spec", "template")
 			if err != nil || !found {

@@ -26,12 +26,12 @@ import (
 
 // The folders, relative to this package.
 const (
-	root       = "../.."
-	folder     = root + "/manifests"
-	beside     = folder + "/beside-kube-proxy"
-	cleanup    = folder + "/cleanup"
-	inCluster  = "/var/run/secrets/kubernetes.io/serviceaccount"
-	configFile = "config.conf"
+	root            = "../.."
+	folder          = root + "/manifests"
+	besideKubeProxy = folder + "/beside-kube-proxy"
+	cleanup         = folder + "/cleanup"
+	inCluster       = "/var/run/secrets/kubernetes.io/serviceaccount"
+	configFile      = "config.conf"
 )
 
 // documents are the objects in some manifests, by kind and name.
@@ -104,12 +104,12 @@ func put[T any, P interface {
 }
 
 // only returns the only value of a map.
-func only[T any](t *testing.T, of map[string]T) T {
+func only[T any](t *testing.T, m map[string]T) T {
 	t.Helper()
-	if len(of) != 1 {
-		t.Fatalf("there are %d, want one: %v", len(of), of)
+	if len(m) != 1 {
+		t.Fatalf("there are %d, want one: %v", len(m), m)
 	}
-	for _, value := range of {
+	for _, value := range m {
 		return value
 	}
 	panic("unreachable")
@@ -153,11 +153,11 @@ func programs(t *testing.T) binaries.Programs {
 func kubectl(t *testing.T, arguments ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), programs(t).Path(binaries.Kubernetes, "kubectl"), arguments...)
-	var complaints strings.Builder
-	cmd.Stderr = &complaints
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	output, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, complaints.String())
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, stderr.String())
 	}
 	return string(output)
 }

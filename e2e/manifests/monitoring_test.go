@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// watched are the monitored programs, and the folders that they are installed from.
-var watched = map[string]struct{ name, namespace, folder string }{
+// monitored are the monitored programs, and the folders that they are installed from.
+var monitored = map[string]struct{ name, namespace, folder string }{
 	"proxy":   {"vicinity-proxy", "kube-system", folder},
 	"webhook": {"vicinity-webhook", "vicinity-system", folder + "/webhook"},
 }
@@ -44,32 +44,32 @@ spec:
 }
 
 func TestAPrometheusRuleHasTheRulesOfTheFileForPrometheus(t *testing.T) {
-	for part, of := range watched {
-		beside := filepath.Join(folder, "monitoring", part)
-		rules, err := os.ReadFile(filepath.Join(beside, "prometheus-rules.yaml"))
+	for program, target := range monitored {
+		dir := filepath.Join(folder, "monitoring", program)
+		rules, err := os.ReadFile(filepath.Join(dir, "prometheus-rules.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden.File(t, filepath.Join(beside, "prometheusrule.yaml"), prometheusRule(of.name, of.namespace, string(rules)))
+		golden.File(t, filepath.Join(dir, "prometheusrule.yaml"), prometheusRule(target.name, target.namespace, string(rules)))
 	}
 }
 
 // TestMonitoringIsAComponent parses the added objects strictly with the Prometheus operator's own types.
 func TestMonitoringIsAComponent(t *testing.T) {
-	for part, of := range watched {
-		text := kubectl(t, "kustomize", withComponent(t, of.folder, filepath.Join(folder, "monitoring", part)))
+	for program, target := range monitored {
+		text := kubectl(t, "kustomize", withComponent(t, target.folder, filepath.Join(folder, "monitoring", program)))
 		var monitor monitoringv1.PodMonitor
 		var rule monitoringv1.PrometheusRule
-		theOnly(t, text, monitoringv1.PodMonitorsKind, &monitor)
-		theOnly(t, text, monitoringv1.PrometheusRuleKind, &rule)
+		parseOnly(t, text, monitoringv1.PodMonitorsKind, &monitor)
+		parseOnly(t, text, monitoringv1.PrometheusRuleKind, &rule)
 		if len(rule.Spec.Groups) == 0 || len(rule.Spec.Groups[0].Rules) < 10 {
-			t.Errorf("%s: the rules are %+v", part, rule.Spec)
+			t.Errorf("%s: the rules are %+v", program, rule.Spec)
 		}
-		if got := monitor.Spec.Selector.MatchLabels["app.kubernetes.io/name"]; got != of.name || monitor.Namespace != of.namespace {
-			t.Errorf("%s: the PodMonitor in %s selects %s", part, monitor.Namespace, got)
+		if got := monitor.Spec.Selector.MatchLabels["app.kubernetes.io/name"]; got != target.name || monitor.Namespace != target.namespace {
+			t.Errorf("%s: the PodMonitor in %s selects %s", program, monitor.Namespace, got)
 		}
-		if part == "proxy" && !monitor.Spec.PodMetricsEndpoints[0].HonorLabels {
-			t.Errorf("%s: honorLabels is not set: the pods' namespace would replace that of Services", part)
+		if program == "proxy" && !monitor.Spec.PodMetricsEndpoints[0].HonorLabels {
+			t.Errorf("%s: honorLabels is not set: the pods' namespace would replace that of Services", program)
 		}
 		relabelings := map[string]string{}
 		for _, rule := range monitor.Spec.PodMetricsEndpoints[0].RelabelConfigs {
@@ -79,11 +79,11 @@ func TestMonitoringIsAComponent(t *testing.T) {
 				relabelings[rule.TargetLabel] = *rule.Replacement
 			}
 		}
-		if relabelings["job"] != of.name || !strings.HasPrefix(relabelings["instance"], "__meta_kubernetes_pod_") {
-			t.Errorf("%s: target labels %v; alerts require the job %s", part, relabelings, of.name)
+		if relabelings["job"] != target.name || !strings.HasPrefix(relabelings["instance"], "__meta_kubernetes_pod_") {
+			t.Errorf("%s: target labels %v; alerts require the job %s", program, relabelings, target.name)
 		}
-		if !strings.Contains(text, "grafana_dashboard: \"1\"") || !strings.Contains(text, of.name+".json: |") {
-			t.Errorf("%s: no dashboard", part)
+		if !strings.Contains(text, "grafana_dashboard: \"1\"") || !strings.Contains(text, target.name+".json: |") {
+			t.Errorf("%s: no dashboard", program)
 		}
 	}
 }

@@ -7,12 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ourPods returns the pods that run our image, by the file that defines them.
-func ourPods(t *testing.T) map[string]corev1.PodSpec {
+// vicinityPods returns the pods that run our image, by the file that defines them.
+func vicinityPods(t *testing.T) map[string]corev1.PodSpec {
 	t.Helper()
 	return map[string]corev1.PodSpec{
 		"full":              only(t, plain(t, folder).DaemonSets).Spec.Template.Spec,
-		"beside kube-proxy": only(t, kustomized(t, beside).DaemonSets).Spec.Template.Spec,
+		"beside kube-proxy": only(t, kustomized(t, besideKubeProxy).DaemonSets).Spec.Template.Spec,
 		"cleanup":           plain(t, cleanup).Jobs["vicinity-cleanup-"].Spec.Template.Spec,
 	}
 }
@@ -27,7 +27,7 @@ func TestOurPodsMayProgramTheNetworkAndNothingElse(t *testing.T) {
 		ReadOnlyRootFilesystem:   &yes,
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}},
 	}
-	for name, pod := range ourPods(t) {
+	for name, pod := range vicinityPods(t) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(wantPod, pod.SecurityContext); diff != "" {
 				t.Errorf("the pod (-want +got):\n%s", diff)
@@ -51,7 +51,7 @@ func TestOurPodsMayProgramTheNetworkAndNothingElse(t *testing.T) {
 }
 
 func TestOurPodsAreOnEveryNodeAndInItsNetwork(t *testing.T) {
-	for name, pod := range ourPods(t) {
+	for name, pod := range vicinityPods(t) {
 		t.Run(name, func(t *testing.T) {
 			if !pod.HostNetwork || pod.PriorityClassName != "system-node-critical" {
 				t.Errorf("hostNetwork %t, priority %q", pod.HostNetwork, pod.PriorityClassName)
@@ -64,7 +64,7 @@ func TestOurPodsAreOnEveryNodeAndInItsNetwork(t *testing.T) {
 }
 
 func TestTheContainersHaveNoLimits(t *testing.T) {
-	for name, pod := range ourPods(t) {
+	for name, pod := range vicinityPods(t) {
 		if limits := pod.Containers[0].Resources.Limits; len(limits) > 0 {
 			t.Errorf("%s: limits %v", name, limits)
 		}
@@ -72,7 +72,7 @@ func TestTheContainersHaveNoLimits(t *testing.T) {
 }
 
 func TestTheImageIsNamedOnceForAll(t *testing.T) {
-	pods := ourPods(t)
+	pods := vicinityPods(t)
 	for _, name := range []string{"full", "beside kube-proxy"} {
 		container := pods[name].Containers[0]
 		if container.Image != "vicinity-proxy:VERSION" || len(container.Command) > 0 {
@@ -84,7 +84,7 @@ func TestTheImageIsNamedOnceForAll(t *testing.T) {
 
 // kubectl describe must show the reason, so that users need not search the log of a container that has ended.
 func TestDescribingAPodShowsWhyItDidNotStart(t *testing.T) {
-	pods := ourPods(t)
+	pods := vicinityPods(t)
 	for _, name := range []string{"full", "beside kube-proxy"} {
 		if got := pods[name].Containers[0].TerminationMessagePolicy; got != corev1.TerminationMessageFallbackToLogsOnError {
 			t.Errorf("%s: terminationMessagePolicy %q, want %q", name, got, corev1.TerminationMessageFallbackToLogsOnError)
@@ -92,9 +92,9 @@ func TestDescribingAPodShowsWhyItDidNotStart(t *testing.T) {
 	}
 }
 
-// TestTheServiceIsOverTheProxiesAlone checks that --proxy-service matches its name, and that clients cannot dial it.
-func TestTheServiceIsOverTheProxiesAlone(t *testing.T) {
-	for name, all := range map[string]documents{"plain": plain(t, folder), "beside kube-proxy": kustomized(t, beside)} {
+// TestTheServiceSelectsExactlyTheProxies checks that --proxy-service matches its name, and that clients cannot dial it.
+func TestTheServiceSelectsExactlyTheProxies(t *testing.T) {
+	for name, all := range map[string]documents{"plain": plain(t, folder), "beside kube-proxy": kustomized(t, besideKubeProxy)} {
 		service, proxies := only(t, all.Services), only(t, all.DaemonSets)
 		if service.Namespace+"/"+service.Name != "kube-system/vicinity-proxy" {
 			t.Errorf("%s: the Service is %s/%s", name, service.Namespace, service.Name)

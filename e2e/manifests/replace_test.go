@@ -20,7 +20,7 @@ import (
 
 // realCluster is a lab with a user who follows the documents.
 type realCluster struct {
-	*reader
+	*docShell
 	lab    string // the program's path
 	labDir string
 }
@@ -33,9 +33,9 @@ func startCluster(t *testing.T) *realCluster {
 	t.Helper()
 	lab := filepath.Join(t.TempDir(), "lab")
 	c := &realCluster{
-		reader: newClient(t, filepath.Join(lab, "kubeconfig")),
-		lab:    site.Program(t, "lab"),
-		labDir: lab,
+		docShell: newClientShell(t, filepath.Join(lab, "kubeconfig")),
+		lab:      site.Program(t, "lab"),
+		labDir:   lab,
 	}
 	t.Cleanup(func() {
 		// t.Context has ended by now.
@@ -67,9 +67,9 @@ func (c *realCluster) run(t *testing.T, dir, name string, arguments ...string) s
 	return string(output)
 }
 
-// follow runs the commands of a chapter of manifests/README.md. It stops at the first command that fails, and returns
+// runChapter runs the commands of a chapter of manifests/README.md. It stops at the first command that fails, and returns
 // the output.
-func (c *realCluster) follow(t *testing.T, chapter string) string {
+func (c *realCluster) runChapter(t *testing.T, chapter string) string {
 	t.Helper()
 	return c.run(t, c.dir, "sh", "-euxc", script(t, manifestsReadme, chapter))
 }
@@ -92,20 +92,20 @@ func (c *realCluster) edit(t *testing.T, file string, texts ...string) {
 // prepare creates my-cluster with this cluster's values.
 func (c *realCluster) prepare(t *testing.T) {
 	t.Helper()
-	c.follow(t, "Before you install")
+	c.runChapter(t, "Before you install")
 	c.edit(t, "kustomization.yaml", "newName: images.example/vicinity-proxy", "newName: vicinity-proxy", "newTag: v1.0.0", "newTag: lab")
-	c.edit(t, "configmap.yaml", "server: https://control-plane.example:6443", c.kubeProxys(t, "server: "),
-		`clusterCIDR: ""`, c.kubeProxys(t, "clusterCIDR: "))
+	c.edit(t, "configmap.yaml", "server: https://control-plane.example:6443", c.kubeProxySetting(t, "server: "),
+		`clusterCIDR: ""`, c.kubeProxySetting(t, "clusterCIDR: "))
 }
 
-// kubeProxys returns a line of kube-proxy's ConfigMap.
-func (c *realCluster) kubeProxys(t *testing.T, word string) string {
+// kubeProxySetting returns a line of kube-proxy's ConfigMap.
+func (c *realCluster) kubeProxySetting(t *testing.T, word string) string {
 	t.Helper()
-	return line(t, c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "yaml"), word)
+	return lineWith(t, c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "yaml"), word)
 }
 
-// line returns the first line that begins with a word, without its indentation.
-func line(t *testing.T, text, word string) string {
+// lineWith returns the first line that begins with a word, without its indentation.
+func lineWith(t *testing.T, text, word string) string {
 	t.Helper()
 	for candidate := range strings.Lines(text) {
 		if trimmed := strings.TrimSpace(candidate); strings.HasPrefix(trimmed, word) {
@@ -117,12 +117,12 @@ func line(t *testing.T, text, word string) string {
 }
 
 // expectServedBy checks the tables of every node, and dials a Service from there.
-func (c *realCluster) expectServedBy(t *testing.T, ours, others string) {
+func (c *realCluster) expectServedBy(t *testing.T, want, unwanted string) {
 	t.Helper()
 	for _, node := range realNodes {
 		tables := strings.Fields(c.exec(t, node, "nft", "list", "tables"))
-		if !slices.Contains(tables, ours) || slices.Contains(tables, others) {
-			t.Errorf("%s has the tables %q; want those of %s, and none of %s", node, tables, ours, others)
+		if !slices.Contains(tables, want) || slices.Contains(tables, unwanted) {
+			t.Errorf("%s has the tables %q; want those of %s, and none of %s", node, tables, want, unwanted)
 		}
 		address := strings.ReplaceAll(net.JoinHostPort(controlplane.DNS.String(), "53"), ":", "/")
 		c.exec(t, node, "timeout", "10", "bash", "-c", "exec 3<>/dev/tcp/"+address)
@@ -168,18 +168,18 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	c := startCluster(t)
 	c.expectServedBy(t, "kube-proxy", "vicinity")
 	c.apply(t, shopNamespace+shopWeb+readinessRules)
-	c.readsTheCluster(t)
+	c.runReadCommands(t)
 	c.prepare(t)
 
 	c.besideKubeProxy(t)
 
 	c.prepare(t)
-	c.follow(t, "Replace kube-proxy")
+	c.runChapter(t, "Replace kube-proxy")
 	c.expectServedBy(t, "vicinity", "kube-proxy")
-	for _, text := range alone(inLab) {
-		c.types(t, text, 0)
+	for _, text := range commandsOf(labTest) {
+		c.runCommand(t, text, 0)
 	}
-	if explained := c.follow(t, "Explaining a decision"); !strings.Contains(explained, "10.244.1.7:8080") {
+	if explained := c.runChapter(t, "Explaining a decision"); !strings.Contains(explained, "10.244.1.7:8080") {
 		t.Errorf("explain does not name the endpoint of shop/web:\n%s", explained)
 	}
 
@@ -188,33 +188,33 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 
 	c.waitForServices(t)
 	c.edit(t, "kustomization.yaml", "newName: vicinity-proxy", "newName: docker.io/library/vicinity-proxy") // the same image
-	if upgraded := c.follow(t, "Upgrade"); !strings.Contains(upgraded, "rolled back") {
+	if upgraded := c.runChapter(t, "Upgrade"); !strings.Contains(upgraded, "rolled back") {
 		t.Errorf("the Upgrade chapter rolled nothing back:\n%s", upgraded)
 	}
 	c.expectServedBy(t, "vicinity", "kube-proxy")
 
 	c.run(t, c.dir, "kubectl", "delete", "-k", "my-cluster")
-	c.follow(t, "Install on a cluster without kube-proxy")
+	c.runChapter(t, "Install on a cluster without kube-proxy")
 	c.expectServedBy(t, "vicinity", "kube-proxy")
 
-	c.follow(t, "Go back to kube-proxy")
+	c.runChapter(t, "Go back to kube-proxy")
 	c.expectServedBy(t, "kube-proxy", "vicinity")
-	if left := c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "jobs,pods", "-o", "name"); strings.Contains(left, "cleanup") ||
-		strings.Contains(left, "vicinity") {
-		t.Errorf("leftover objects:\n%s", left)
+	if leftovers := c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "jobs,pods", "-o", "name"); strings.Contains(leftovers, "cleanup") ||
+		strings.Contains(leftovers, "vicinity") {
+		t.Errorf("leftover objects:\n%s", leftovers)
 	}
 }
 
-// readsTheCluster runs the commands that read the cluster, and those that read the files which kubectl writes of it.
-func (r *reader) readsTheCluster(t *testing.T) {
+// runReadCommands runs the commands that read the cluster, and those that read the files which kubectl writes of it.
+func (s *docShell) runReadCommands(t *testing.T) {
 	t.Helper()
-	r.types(t, script(t, topReadme, "Forecast the effect"), 0)
-	if page, err := os.ReadFile(filepath.Join(r.dir, "forecast.html")); err != nil || !strings.Contains(string(page), "shop/web") {
+	s.runCommand(t, script(t, topReadme, "Forecast the effect"), 0)
+	if page, err := os.ReadFile(filepath.Join(s.dir, "forecast.html")); err != nil || !strings.Contains(string(page), "shop/web") {
 		t.Errorf("forecast page: %v, %d bytes; want shop/web in it", err, len(page))
 	}
-	r.types(t, kubectlGet, 0)
+	s.runCommand(t, kubectlGet, 0)
 	for _, command := range []string{"explain --node node-1", "forecast"} {
-		if stdout, _ := r.types(t, "bin/proxy "+command+" --manifests state", 0); !strings.Contains(stdout, "shop/web") {
+		if stdout, _ := s.runCommand(t, "bin/proxy "+command+" --manifests state", 0); !strings.Contains(stdout, "shop/web") {
 			t.Errorf("%s of the folder does not name shop/web:\n%s", command, stdout)
 		}
 	}
@@ -225,9 +225,9 @@ func (c *realCluster) besideKubeProxy(t *testing.T) {
 	t.Helper()
 	c.edit(t, "kustomization.yaml", "- ../manifests ", "- ../manifests/beside-kube-proxy ")
 	copies, rest, _ := strings.Cut(script(t, manifestsReadme, "Beside kube-proxy, one Service at a time"), "\n")
-	c.types(t, copies, 0)
-	c.edit(t, "configmap.yaml", `clusterCIDR: ""`, c.kubeProxys(t, "clusterCIDR: "))
-	c.types(t, rest, 0)
+	c.runCommand(t, copies, 0)
+	c.edit(t, "configmap.yaml", `clusterCIDR: ""`, c.kubeProxySetting(t, "clusterCIDR: "))
+	c.runCommand(t, rest, 0)
 	address := c.run(t, c.dir, "kubectl", "-n", "shop", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
 	for _, node := range realNodes {
 		wait.Until(t, "Vicinity serves shop/web on "+node, func() bool {
@@ -252,8 +252,8 @@ func (c *realCluster) waitForServices(t *testing.T) {
 	}
 	must.Succeed(t, os.WriteFile(path, without, 0o600))
 	c.run(t, c.dir, "sh", "-euxc", script(t, nodeCondition, "Remove it"))
-	if left := c.run(t, c.dir, "kubectl", "get", "nodes,validatingadmissionpolicies", "-o", "yaml"); strings.Contains(left, "ServicesReady") {
-		t.Errorf("the condition still exists:\n%s", left)
+	if leftovers := c.run(t, c.dir, "kubectl", "get", "nodes,validatingadmissionpolicies", "-o", "yaml"); strings.Contains(leftovers, "ServicesReady") {
+		t.Errorf("the condition still exists:\n%s", leftovers)
 	}
 }
 
@@ -280,7 +280,7 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 	change := func(old, new string) {
 		t.Helper()
 		c.edit(t, "configmap.yaml", old, new)
-		c.follow(t, "Change the configuration")
+		c.runChapter(t, "Change the configuration")
 		// kubelet updates a mounted file when it next syncs the pod, within a minute or two. A change of the pod makes it
 		// sync now.
 		c.run(t, c.dir, "kubectl", "-n", "kube-system", "annotate", "pod", "-l", "app.kubernetes.io/name=vicinity-proxy", "--overwrite",
@@ -288,8 +288,8 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 	}
 	change("current-context: default", "current-context: missing")
 	wait.Within(t, kubeletTimeout, "all proxies log that the kubeconfig is invalid", func() bool {
-		const refused = "an updated configuration file cannot be used; keeping the last good one"
-		return strings.Count(c.logs(t), refused) == len(realNodes)
+		const rejected = "an updated configuration file cannot be used; keeping the last good one"
+		return strings.Count(c.logs(t), rejected) == len(realNodes)
 	})
 	if restarts := c.restarts(t); restarts != "0 0" {
 		t.Errorf("restarts of the proxies after an invalid kubeconfig: %s, want 0 0", restarts)

@@ -89,17 +89,17 @@ func testRequests(t *testing.T, api *site.Site) {
 	client, err := kubernetes.NewForConfig(config)
 	must.Succeed(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	followed, err := apiserver.New(config, apiserver.Options{View: convert.View{Node: "node-1"}, Log: log})
+	source, err := apiserver.New(config, apiserver.Options{View: convert.View{Node: "node-1"}, Log: log})
 	must.Succeed(t, err)
 	// Run watches. It lists only if the API server cannot start a watch with the existing objects. Load lists.
-	if _, err := followed.Load(t.Context(), apiserver.AllNodes); err != nil {
+	if _, err := source.Load(t.Context(), apiserver.AllNodes); err != nil {
 		t.Errorf("list the cluster's objects: %v", err)
 	}
 	recorder := events.New(client.EventsV1(), "node-1", log)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := followed.Run(ctx, func(convert.Update) {}); err != nil && ctx.Err() == nil {
+		if err := source.Run(ctx, func(convert.Update) {}); err != nil && ctx.Err() == nil {
 			t.Errorf("watch the cluster: %v", err)
 		}
 	})

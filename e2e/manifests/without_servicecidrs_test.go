@@ -80,11 +80,11 @@ func TestTheReadmesCommandsNeedNoServiceCIDRs(t *testing.T) {
 contexts: [{name: old, context: {cluster: old, user: nobody}}],
 users: [{name: nobody, user: {}}],
 clusters: [{name: old, cluster: {server: %q}}]}`, old.URL), 0o600))
-	r := newClient(t, kubeconfig)
+	r := newClientShell(t, kubeconfig)
 	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "cluster.yaml"), []byte(shopNamespace+shopCluster), 0o600))
-	r.types(t, "kubectl apply -f cluster.yaml", 0)
-	if _, stderr := r.types(t, "kubectl get servicecidrs", 1); !strings.Contains(stderr, `doesn't have a resource type "servicecidrs"`) {
+	r.runCommand(t, "kubectl apply -f cluster.yaml", 0)
+	if _, stderr := r.runCommand(t, "kubectl get servicecidrs", 1); !strings.Contains(stderr, `doesn't have a resource type "servicecidrs"`) {
 		t.Errorf("kubectl knows ServiceCIDRs: %s", stderr)
 	}
-	r.readsTheCluster(t)
+	r.runReadCommands(t)
 }

@@ -21,7 +21,7 @@ type debian struct {
 
 // newDebian creates the mount namespace of a node.
 func newDebian(m *machine) *debian {
-	t := m.town.t
+	t := m.testbed.t
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	must.Succeed(t, err)
@@ -43,7 +43,7 @@ func newDebian(m *machine) *debian {
 
 // inDebian returns the mount namespace for the node's Debian programs, and creates it if necessary.
 func (m *machine) inDebian() *debian {
-	m.town.t.Helper()
+	m.testbed.t.Helper()
 	if m.debian == nil {
 		m.debian = newDebian(m)
 	}
@@ -58,31 +58,31 @@ func (d *debian) command(name string, args ...string) *exec.Cmd {
 
 // run runs a program until it exits, and returns its output.
 func (d *debian) run(name string, args ...string) string {
-	d.machine.town.t.Helper()
+	d.machine.testbed.t.Helper()
 	output, err := d.machine.Run(d.command(name, args...))
-	must.Succeed(d.machine.town.t, err)
+	must.Succeed(d.machine.testbed.t, err)
 	return output
 }
 
-// follow runs the commands that manifests/coexistence.md has for a program.
-func (d *debian) follow(program string) {
-	d.machine.town.t.Helper()
-	for _, line := range documents.Lines(d.machine.town.t, "manifests/coexistence.md", "Other programs", program) {
+// runDocumented runs the commands that manifests/coexistence.md has for a program.
+func (d *debian) runDocumented(program string) {
+	d.machine.testbed.t.Helper()
+	for _, line := range documents.Lines(d.machine.testbed.t, "manifests/coexistence.md", "Other programs", program) {
 		d.run("sh", "-euc", line)
 	}
 }
 
 // start starts a daemon, and waits until a step succeeds.
 func (d *debian) start(what string, step func() error, name string, args ...string) *site.Process {
-	t := d.machine.town.t
+	t := d.machine.testbed.t
 	t.Helper()
 	process := site.Start(t, d.machine.Namespace, d.command(name, args...))
 	process.WaitFor(t, what, step)
 	return process
 }
 
-// try runs a program that may fail.
-func (d *debian) try(name string, args ...string) error {
+// tryRun runs a program that may fail.
+func (d *debian) tryRun(name string, args ...string) error {
 	_, err := d.machine.Run(d.command(name, args...))
 	return err
 }

@@ -9,41 +9,41 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// isClosed checks that the firewall blocks a port of the node for clients outside the cluster.
-func (s *town) isClosed(port uint16) {
-	s.t.Helper()
-	first := s.nodes[0]
+// expectClosed checks that the firewall blocks a port of the node for clients outside the cluster.
+func (tb *testbed) expectClosed(port uint16) {
+	tb.t.Helper()
+	first := tb.nodes[0]
 	if first.listener == nil {
 		server, err := first.Serve(port)
-		must.Succeed(s.t, err)
+		must.Succeed(tb.t, err)
 		first.listener = server
 	}
-	for _, to := range at(port, first.IPv4, first.IPv6) {
-		if reply, err := s.outside.Request("tcp", to, shortly); err == nil {
-			s.t.Errorf("%s replied at %s: the firewall is open", reply.Pod, to)
+	for _, to := range addrPorts(port, first.IPv4, first.IPv6) {
+		if reply, err := tb.outside.Request("tcp", to, briefTimeout); err == nil {
+			tb.t.Errorf("%s replied at %s: the firewall is open", reply.Pod, to)
 		}
 	}
 }
 
-// isHealthy checks that clients outside the cluster reach the node's health check.
-func (s *town) isHealthy() {
-	s.t.Helper()
-	for _, to := range at(healthPort, s.nodes[0].IPv4, s.nodes[0].IPv6) {
-		if _, err := site.Page(s.outside, to.String(), "/healthz"); err != nil {
-			s.t.Error(err)
+// expectHealthy checks that clients outside the cluster reach the node's health check.
+func (tb *testbed) expectHealthy() {
+	tb.t.Helper()
+	for _, to := range addrPorts(healthPort, tb.nodes[0].IPv4, tb.nodes[0].IPv6) {
+		if _, err := site.Page(tb.outside, to.String(), "/healthz"); err != nil {
+			tb.t.Error(err)
 		}
 	}
 }
 
-// shortly is long enough for a response to arrive, if there is one.
-const shortly = 500 * time.Millisecond
+// briefTimeout is long enough for a response to arrive, if there is one.
+const briefTimeout = 500 * time.Millisecond
 
-// stopped checks that connections fail: they time out or are rejected.
-func (s *town) stopped(what string, from *fabric.Namespace, to ...netip.AddrPort) {
-	s.t.Helper()
+// expectBlocked checks that connections fail: they time out or are rejected.
+func (tb *testbed) expectBlocked(what string, from *fabric.Namespace, to ...netip.AddrPort) {
+	tb.t.Helper()
 	for _, addr := range to {
-		if reply, err := from.Request("tcp", addr, shortly); err == nil {
-			s.t.Errorf("%s: %s reaches %s at %s, want it blocked", what, from.Name, reply.Pod, addr)
+		if reply, err := from.Request("tcp", addr, briefTimeout); err == nil {
+			tb.t.Errorf("%s: %s reaches %s at %s, want it blocked", what, from.Name, reply.Pod, addr)
 		}
 	}
 }

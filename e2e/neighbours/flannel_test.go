@@ -29,7 +29,7 @@ type overlay struct {
 // subnets is flannel's store of the pod addresses of each node.
 type subnets interface {
 	// configure writes the configuration that the flannel of each node reads when it starts.
-	configure(here *town, config []byte)
+	configure(here *testbed, config []byte)
 	// arguments returns the arguments of a node's flannel.
 	arguments(m *machine) []string
 }
@@ -41,10 +41,10 @@ const flannelReady = "127.0.0.1:8081"
 type inEtcd struct{ address string }
 
 // newEtcd starts etcd on its own machine.
-func newEtcd(here *town) subnets {
-	t := here.t
+func newEtcd(tb *testbed) subnets {
+	t := tb.t
 	t.Helper()
-	store, err := here.fabric.AddHost("etcd", here.nodes[0].Node)
+	store, err := tb.fabric.AddHost("etcd", tb.nodes[0].Node)
 	must.Succeed(t, err)
 	address := store.IPv4.String() + ":2379"
 	etcd := site.Start(t, store.Namespace, exec.Command(programs.Path(binaries.Etcd, "etcd"), "--data-dir", t.TempDir(),
@@ -56,13 +56,13 @@ func newEtcd(here *town) subnets {
 	return inEtcd{address}
 }
 
-func (e inEtcd) configure(here *town, config []byte) {
-	t := here.t
+func (e inEtcd) configure(tb *testbed, config []byte) {
+	t := tb.t
 	t.Helper()
 	put, err := json.Marshal(map[string][]byte{"key": []byte("/coreos.com/network/config"), "value": config})
 	must.Succeed(t, err)
-	asking := site.Client(here.nodes[0].Namespace)
-	response, err := asking.Post("http://"+e.address+"/v3/kv/put", "application/json", strings.NewReader(string(put)))
+	httpClient := site.Client(tb.nodes[0].Namespace)
+	response, err := httpClient.Post("http://"+e.address+"/v3/kv/put", "application/json", strings.NewReader(string(put)))
 	must.Succeed(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -77,21 +77,21 @@ func (e inEtcd) arguments(*machine) []string { return []string{"--etcd-endpoints
 type inNodes struct{ kubeconfig, config string }
 
 // newNodes starts an API server, on its own machine, that has the two nodes.
-func newNodes(here *town) subnets {
-	t := here.t
+func newNodes(tb *testbed) subnets {
+	t := tb.t
 	t.Helper()
-	server, err := here.fabric.AddHost("api", here.nodes[0].Node)
+	server, err := tb.fabric.AddHost("api", tb.nodes[0].Node)
 	must.Succeed(t, err)
 	api := site.New(t, site.Config{On: server.Namespace})
-	for _, node := range here.nodes {
-		here.createNode(api, node)
+	for _, node := range tb.nodes {
+		tb.createNode(api, node)
 	}
 	return inNodes{site.Kubeconfig(t, api.AdminConfig()), filepath.Join(t.TempDir(), "net-conf.json")}
 }
 
-func (n inNodes) configure(here *town, config []byte) {
-	here.t.Helper()
-	must.Succeed(here.t, os.WriteFile(n.config, config, 0o600))
+func (n inNodes) configure(tb *testbed, config []byte) {
+	tb.t.Helper()
+	must.Succeed(tb.t, os.WriteFile(n.config, config, 0o600))
 }
 
 func (n inNodes) arguments(*machine) []string {
@@ -99,19 +99,19 @@ func (n inNodes) arguments(*machine) []string {
 }
 
 // masqueradeBy sets whether flannel masquerades by iptables or by nftables after its next start.
-func (o *overlay) masqueradeBy(here *town, nftables bool) {
-	here.t.Helper()
+func (o *overlay) masqueradeBy(tb *testbed, nftables bool) {
+	tb.t.Helper()
 	config, err := json.Marshal(map[string]any{
 		"EnableIPv6": true, "EnableNFTables": nftables, "Backend": map[string]string{"Type": "vxlan"},
 		"Network": fabric.PodsIPv4, "IPv6Network": fabric.PodsIPv6, "IPv6SubnetLen": 64,
 	})
-	must.Succeed(here.t, err)
-	o.configure(here, config)
+	must.Succeed(tb.t, err)
+	o.configure(tb, config)
 }
 
 // start starts flannel on a node, with the addresses of its pods.
 func (o *overlay) start(m *machine) {
-	t := m.town.t
+	t := m.testbed.t
 	t.Helper()
 	file := filepath.Join(o.files, m.Name)
 	if _, err := os.Stat(file); err != nil {
@@ -134,11 +134,11 @@ func (o *overlay) start(m *machine) {
 
 // disablePodHandling removes the fabric's own routes to the pods of other nodes, because flannel adds its own.
 func (m *machine) disablePodHandling() {
-	m.town.t.Helper()
-	must.Succeed(m.town.t, m.Do(func() error {
+	m.testbed.t.Helper()
+	must.Succeed(m.testbed.t, m.Do(func() error {
 		routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
 		for _, route := range routes {
-			for _, other := range m.town.nodes {
+			for _, other := range m.testbed.nodes {
 				if route.Gw.Equal(other.IPv4.AsSlice()) || route.Gw.Equal(other.IPv6.AsSlice()) {
 					err = errors.Join(err, netlink.RouteDel(&route))
 				}
@@ -153,7 +153,7 @@ func TestFlannel(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		nftables bool
-		subnets  func(*town) subnets
+		subnets  func(*testbed) subnets
 	}{
 		"iptables":                   {false, newEtcd},
 		"nftables":                   {true, newEtcd},
@@ -163,40 +163,40 @@ func TestFlannel(t *testing.T) {
 			t.Parallel()
 			restart := func(m *machine) {
 				m.stop()
-				m.town.overlay.start(m)
+				m.testbed.overlay.start(m)
 			}
-			beside(t, neighbour{
+			testNeighbour(t, neighbour{
 				start: func(m *machine) {
-					here := m.town
-					if here.overlay == nil {
-						here.overlay = &overlay{here.t.TempDir(), test.subnets(here)}
-						here.overlay.masqueradeBy(here, test.nftables)
-						_, err := here.outside.Serve(servicePort)
+					tb := m.testbed
+					if tb.overlay == nil {
+						tb.overlay = &overlay{tb.t.TempDir(), test.subnets(tb)}
+						tb.overlay.masqueradeBy(tb, test.nftables)
+						_, err := tb.outside.Serve(servicePort)
 						must.Succeed(t, err)
 					}
-					here.overlay.start(m)
+					tb.overlay.start(m)
 				},
 				update: func(m *machine) {
-					m.town.overlay.masqueradeBy(m.town, !test.nftables)
+					m.testbed.overlay.masqueradeBy(m.testbed, !test.nftables)
 					restart(m)
 				},
 				restart: restart,
-				promise: (*town).hasOverlay,
+				check:   (*testbed).expectOverlay,
 			})
 		})
 	}
 }
 
-// hasOverlay checks that pods of different nodes reach each other through flannel's link, and that packets to other
+// expectOverlay checks that pods of different nodes reach each other through flannel's link, and that packets to other
 // destinations have their node's address.
-func (s *town) hasOverlay() {
-	s.t.Helper()
-	first := s.nodes[0]
+func (tb *testbed) expectOverlay() {
+	tb.t.Helper()
+	first := tb.nodes[0]
 	for _, link := range []string{"flannel.1", "flannel-v6.1"} {
 		before := first.sent(link)
-		wait.Success(s.t, "packets pass "+link, func() error { // routes are added shortly after the rules
-			for _, to := range at(podPort, s.far.IPv4, s.far.IPv6) {
-				if _, err := s.client.Get(to); err != nil {
+		wait.Success(tb.t, "packets pass "+link, func() error { // routes are added shortly after the rules
+			for _, to := range addrPorts(podPort, tb.far.IPv4, tb.far.IPv6) {
+				if _, err := tb.client.Get(to); err != nil {
 					return err
 				}
 			}
@@ -206,13 +206,13 @@ func (s *town) hasOverlay() {
 			return nil
 		})
 	}
-	for _, to := range at(servicePort, s.outside.IPv4, s.outside.IPv6) {
-		s.expect("outside of the overlay", check{s.client.Namespace, to, cell{[]string{s.outside.Name}, node}})
+	for _, to := range addrPorts(servicePort, tb.outside.IPv4, tb.outside.IPv6) {
+		tb.expect("outside of the overlay", check{tb.client.Namespace, to, cell{[]string{tb.outside.Name}, node}})
 	}
 }
 
 // sent returns the number of packets that a link of the node has sent.
 func (m *machine) sent(link string) string {
-	m.town.t.Helper()
+	m.testbed.t.Helper()
 	return strings.TrimSpace(m.inDebian().run("cat", "/sys/class/net/"+link+"/statistics/tx_packets"))
 }

@@ -29,33 +29,33 @@ const podLabel = "app"
 
 // newPolicies starts an API server on its own machine. Its one policy allows connections to near and far only from the
 // pod client, the nodes, whose addresses masqueraded connections have, and the machine outside.
-func newPolicies(here *town) *policies {
-	t := here.t
+func newPolicies(tb *testbed) *policies {
+	t := tb.t
 	t.Helper()
-	server, err := here.fabric.AddHost("api", here.nodes[0].Node)
+	server, err := tb.fabric.AddHost("api", tb.nodes[0].Node)
 	must.Succeed(t, err)
-	p := &policies{api: site.New(t, site.Config{On: server.Namespace}), stranger: here.addServer(here.nodes[0], "stranger")}
+	p := &policies{api: site.New(t, site.Config{On: server.Namespace}), stranger: tb.addServer(tb.nodes[0], "stranger")}
 	p.kubeconfig = site.Kubeconfig(t, p.api.AdminConfig())
-	for _, node := range here.nodes {
-		here.createNode(p.api, node)
+	for _, node := range tb.nodes {
+		tb.createNode(p.api, node)
 	}
 	p.api.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}})
-	for _, pod := range []*fabric.Pod{here.near, here.far, here.client, p.stranger} {
-		p.createPod(here, pod)
+	for _, pod := range []*fabric.Pod{tb.near, tb.far, tb.client, p.stranger} {
+		p.createPod(tb, pod)
 	}
 	allowed := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{podLabel: "client"}}}}
-	for _, machine := range []*fabric.Namespace{here.nodes[0].Namespace, here.nodes[1].Namespace, here.outside} {
+	for _, machine := range []*fabric.Namespace{tb.nodes[0].Namespace, tb.nodes[1].Namespace, tb.outside} {
 		allowed = append(allowed,
 			networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: machine.IPv4.String() + "/32"}},
 			networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: machine.IPv6.String() + "/128"}})
 	}
-	p.allow(here, allowed, both...)
+	p.allow(tb, allowed, both...)
 	return p
 }
 
 // createNode creates a Node at an API server.
-func (s *town) createNode(api *site.Site, node *machine) {
-	s.t.Helper()
+func (tb *testbed) createNode(api *site.Site, node *machine) {
+	tb.t.Helper()
 	ipv4, ipv6 := node.PodCIDRs()
 	object := &corev1.Node{
 		// flannel requires annotations; kubelet adds this one.
@@ -64,35 +64,35 @@ func (s *town) createNode(api *site.Site, node *machine) {
 		}},
 		Spec: corev1.NodeSpec{PodCIDR: ipv4.String(), PodCIDRs: []string{ipv4.String(), ipv6.String()}},
 	}
-	api.Create(s.t, object)
+	api.Create(tb.t, object)
 	object.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: node.IPv4.String()}, {Type: corev1.NodeInternalIP, Address: node.IPv6.String()},
 	}
-	_, err := api.Admin.CoreV1().Nodes().UpdateStatus(s.t.Context(), object, metav1.UpdateOptions{})
-	must.Succeed(s.t, err)
+	_, err := api.Admin.CoreV1().Nodes().UpdateStatus(tb.t.Context(), object, metav1.UpdateOptions{})
+	must.Succeed(tb.t, err)
 }
 
-func (p *policies) createPod(here *town, pod *fabric.Pod) {
-	here.t.Helper()
+func (p *policies) createPod(tb *testbed, pod *fabric.Pod) {
+	tb.t.Helper()
 	object := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: pod.Name, Labels: map[string]string{podLabel: pod.Name},
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Node.Name, Containers: []corev1.Container{{Name: "server", Image: "none"}}},
 	}
-	p.api.Create(here.t, object)
+	p.api.Create(tb.t, object)
 	object.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, HostIP: pod.Node.IPv4.String(),
 		HostIPs: []corev1.HostIP{{IP: pod.Node.IPv4.String()}, {IP: pod.Node.IPv6.String()}},
 		PodIP:   pod.IPv4.String(), PodIPs: []corev1.PodIP{{IP: pod.IPv4.String()}, {IP: pod.IPv6.String()}},
 	}
-	_, err := p.api.Admin.CoreV1().Pods(object.Namespace).UpdateStatus(here.t.Context(), object, metav1.UpdateOptions{})
-	must.Succeed(here.t, err)
+	_, err := p.api.Admin.CoreV1().Pods(object.Namespace).UpdateStatus(tb.t.Context(), object, metav1.UpdateOptions{})
+	must.Succeed(tb.t, err)
 }
 
 // allow creates a policy that allows only the given peers to dial the named pods.
-func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods ...string) *networkingv1.NetworkPolicy {
-	here.t.Helper()
+func (p *policies) allow(tb *testbed, from []networkingv1.NetworkPolicyPeer, pods ...string) *networkingv1.NetworkPolicy {
+	tb.t.Helper()
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "allow-"},
 		Spec: networkingv1.NetworkPolicySpec{
@@ -103,15 +103,15 @@ func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		},
 	}
-	p.api.Create(here.t, policy)
+	p.api.Create(tb.t, policy)
 	return policy
 }
 
 // startKubeRouter starts kube-router, and waits until the rules of the node's pods exist.
 func (m *machine) startKubeRouter() {
-	m.town.t.Helper()
+	m.testbed.t.Helper()
 	m.runKubeRouter()
-	m.service.WaitFor(m.town.t, "rules of pods", func() error {
+	m.service.WaitFor(m.testbed.t, "rules of pods", func() error {
 		if !strings.Contains(m.inDebian().run("iptables-save"), "KUBE-POD-FW-") {
 			return errNoRules
 		}
@@ -121,13 +121,13 @@ func (m *machine) startKubeRouter() {
 
 // runKubeRouter starts kube-router.
 func (m *machine) runKubeRouter(flags ...string) {
-	here := m.town
-	here.t.Helper()
-	if here.policies == nil {
-		here.policies = newPolicies(here)
+	tb := m.testbed
+	tb.t.Helper()
+	if tb.policies == nil {
+		tb.policies = newPolicies(tb)
 	}
-	m.service = site.Start(here.t, m.Namespace, m.inDebian().command(programs.Path(binaries.KubeRouter, "kube-router"), append([]string{
-		"--run-firewall", "--run-router=false", "--run-service-proxy=false", "--kubeconfig=" + here.policies.kubeconfig,
+	m.service = site.Start(tb.t, m.Namespace, m.inDebian().command(programs.Path(binaries.KubeRouter, "kube-router"), append([]string{
+		"--run-firewall", "--run-router=false", "--run-service-proxy=false", "--kubeconfig=" + tb.policies.kubeconfig,
 		"--hostname-override=" + m.Name, "--service-cluster-ip-range=" + fabric.ClusterIPv4.String(),
 	}, flags...)...))
 }
@@ -138,49 +138,49 @@ var errNoRules = errors.New("iptables-save prints no rules of pods")
 // TestKubeRouterOverIPv6.
 func TestKubeRouter(t *testing.T) {
 	t.Parallel()
-	beside(t, neighbour{
+	testNeighbour(t, neighbour{
 		start:   (*machine).startKubeRouter,
-		update:  func(m *machine) { m.town.policies.allow(m.town, nil, "stranger") },
+		update:  func(m *machine) { m.testbed.policies.allow(m.testbed, nil, "stranger") },
 		restart: func(m *machine) { m.stop(); m.startKubeRouter() },
-		promise: func(here *town) {
-			stranger, first := here.policies.stranger.Namespace, here.nodes[0]
-			here.stopped("no policy allows it", stranger, at(podPort, here.near.IPv4, here.far.IPv4)...)
-			here.stopped("no policy allows it", stranger, (spec{app: nearApp, internal: true}).overIPv4(first)...)
-			here.stopped("no policy allows it", stranger, (spec{app: nearApp}).overIPv4(first)...)
-			here.stopped("no policy allows it", stranger, (spec{app: farApp, internal: true}).overIPv4(first)...)
+		check: func(tb *testbed) {
+			stranger, first := tb.policies.stranger.Namespace, tb.nodes[0]
+			tb.expectBlocked("no policy allows it", stranger, addrPorts(podPort, tb.near.IPv4, tb.far.IPv4)...)
+			tb.expectBlocked("no policy allows it", stranger, (spec{app: nearApp, internal: true}).ipv4Frontends(first)...)
+			tb.expectBlocked("no policy allows it", stranger, (spec{app: nearApp}).ipv4Frontends(first)...)
+			tb.expectBlocked("no policy allows it", stranger, (spec{app: farApp, internal: true}).ipv4Frontends(first)...)
 			// Here the policy's node sees the address of the dialled node, which is allowed.
-			for _, to := range (spec{app: farApp}).overIPv4(first) {
-				here.expect("masqueraded on another node", check{stranger, to, cell{onlyFar, node}})
+			for _, to := range (spec{app: farApp}).ipv4Frontends(first) {
+				tb.expect("masqueraded on another node", check{stranger, to, cell{onlyFar, node}})
 			}
 		},
 	})
 }
 
-// TestAChangeOfAPolicyHolds checks changes of a policy through a Service's ClusterIP. Open connections continue.
-func TestAChangeOfAPolicyHolds(t *testing.T) {
+// TestPolicyChangesApplyThroughAClusterIP checks changes of a policy through a Service's ClusterIP. Open connections continue.
+func TestPolicyChangesApplyThroughAClusterIP(t *testing.T) {
 	t.Parallel()
-	here := newTown(t)
-	first := here.nodes[0]
+	tb := newTestbed(t)
+	first := tb.nodes[0]
 	first.startProxy()
 	first.startKubeRouter()
-	stranger, to := here.policies.stranger, (spec{app: nearApp, internal: true}).overIPv4(first)
-	here.stopped("no policy allows it", stranger.Namespace, to...)
+	stranger, to := tb.policies.stranger, (spec{app: nearApp, internal: true}).ipv4Frontends(first)
+	tb.expectBlocked("no policy allows it", stranger.Namespace, to...)
 	peer := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{podLabel: stranger.Name}}}
-	policy := here.policies.allow(here, []networkingv1.NetworkPolicyPeer{peer}, here.near.Name)
+	policy := tb.policies.allow(tb, []networkingv1.NetworkPolicyPeer{peer}, tb.near.Name)
 	wait.Success(t, "the policy allows it", func() error {
-		_, err := stranger.Request("tcp", to[0], shortly)
+		_, err := stranger.Request("tcp", to[0], briefTimeout)
 		return err
 	})
 	open, err := stranger.Open("tcp", to[0])
 	must.Succeed(t, err)
 	defer open.Close()
-	policies := here.policies.api.Admin.NetworkingV1().NetworkPolicies(policy.Namespace)
+	policies := tb.policies.api.Admin.NetworkingV1().NetworkPolicies(policy.Namespace)
 	must.Succeed(t, policies.Delete(t.Context(), policy.Name, metav1.DeleteOptions{}))
 	wait.Until(t, "no policy allows it any more", func() bool {
-		_, err := stranger.Request("tcp", to[0], shortly)
+		_, err := stranger.Request("tcp", to[0], briefTimeout)
 		return err != nil
 	})
-	if _, err := open.Request(slowest); err != nil {
+	if _, err := open.Request(requestTimeout); err != nil {
 		t.Errorf("an open connection: %v", err)
 	}
 }
@@ -196,24 +196,24 @@ func TestKubeRouterOverIPv6(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			here := newTown(t)
-			first := here.nodes[0]
+			tb := newTestbed(t)
+			first := tb.nodes[0]
 			if flags == nil {
 				first.startKubeRouter()
 			} else {
 				first.runKubeRouter(flags...)
-				first.service.WaitFor(t, "rules that are rejected", first.refusedByIP6Tables)
+				first.service.WaitFor(t, "rules that are rejected", first.checkRejectedByIP6Tables)
 			}
-			stranger := here.policies.stranger.Namespace
+			stranger := tb.policies.stranger.Namespace
 			reaches := func(to netip.AddrPort) check { return check{stranger, to, cell{onlyNear, client}} }
-			here.expect("a pod that no policy allows", reaches(netip.AddrPortFrom(here.near.IPv6, podPort)))
+			tb.expect("a pod that no policy allows", reaches(netip.AddrPortFrom(tb.near.IPv6, podPort)))
 			first.startProxy()
-			here.expect("a pod that no policy allows", reaches(netip.AddrPortFrom(nearApp.clusterIPs()[1], servicePort)))
+			tb.expect("a pod that no policy allows", reaches(netip.AddrPortFrom(nearApp.clusterIPs()[1], servicePort)))
 		})
 	}
 }
 
-func (m *machine) refusedByIP6Tables() error {
+func (m *machine) checkRejectedByIP6Tables() error {
 	if !m.service.Log.Has("failed to call ip6tables-restore") {
 		return errors.New("ip6tables-restore has not rejected its rules")
 	}

@@ -30,17 +30,17 @@ type balancers struct {
 }
 
 // balancerRanges contain the addresses of load balancers.
-var balancerRanges = served[2:]
+var balancerRanges = servedPrefixes[2:]
 
 const metallbNamespace = "metallb-system"
 
 // newBalancers starts an API server on its own machine.
-func newBalancers(here *town) *balancers {
-	t := here.t
+func newBalancers(tb *testbed) *balancers {
+	t := tb.t
 	t.Helper()
-	server, err := here.fabric.AddHost("api", here.nodes[0].Node)
+	server, err := tb.fabric.AddHost("api", tb.nodes[0].Node)
 	must.Succeed(t, err)
-	lan, err := here.fabric.AddHost("lan", here.nodes[0].Node)
+	lan, err := tb.fabric.AddHost("lan", tb.nodes[0].Node)
 	must.Succeed(t, err)
 	for _, prefix := range balancerRanges {
 		_, err := lan.Run(exec.Command("ip", "route", "add", prefix.String(), "dev", "eth0"))
@@ -53,8 +53,8 @@ func newBalancers(here *town) *balancers {
 	b.api.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metallbNamespace}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metallbNamespace, Name: "default"}})
 	b.apply(t, metallbKinds())
-	for _, node := range here.nodes {
-		here.createNode(b.api, node)
+	for _, node := range tb.nodes {
+		tb.createNode(b.api, node)
 		b.createSpeaker(t, node)
 	}
 	wait.Success(t, "a pool of addresses", func() error {
@@ -62,7 +62,7 @@ func newBalancers(here *town) *balancers {
 		return err
 	})
 	for _, a := range apps {
-		b.add(here, a)
+		b.add(tb, a)
 	}
 	return b
 }
@@ -142,20 +142,20 @@ func (b *balancers) createSpeaker(t *testing.T, node *machine) {
 }
 
 // add creates a Service at the API server as the proxies have it, with its load balancer addresses.
-func (b *balancers) add(here *town, a app) {
-	here.t.Helper()
-	b.api.Kubectl(here.t, "apply", "-f", filepath.Join(here.manifests, a.name+".yaml"))
+func (b *balancers) add(tb *testbed, a app) {
+	tb.t.Helper()
+	b.api.Kubectl(tb.t, "apply", "-f", filepath.Join(tb.manifests, a.name+".yaml"))
 	addrs := a.balancer()
-	b.api.Kubectl(here.t, "patch", "service", a.name, "--subresource=status", "--type=merge",
+	b.api.Kubectl(tb.t, "patch", "service", a.name, "--subresource=status", "--type=merge",
 		"--patch", fmt.Sprintf(statusPatch, addrs[0], addrs[1]))
 }
 
 // startSpeaker starts MetalLB's speaker, and waits until it watches the API server.
 func (m *machine) startSpeaker() {
-	here := m.town
-	here.t.Helper()
-	if here.balancers == nil {
-		here.balancers = newBalancers(here)
+	tb := m.testbed
+	tb.t.Helper()
+	if tb.balancers == nil {
+		tb.balancers = newBalancers(tb)
 	}
 	const health = "127.0.0.1:17472"
 	m.service = m.inDebian().start("speaker", func() error {
@@ -164,7 +164,7 @@ func (m *machine) startSpeaker() {
 			err = errors.New(page)
 		}
 		return err
-	}, programs.Path(binaries.MetalLB, "speaker"), "--kubeconfig="+here.balancers.kubeconfig, "--namespace="+metallbNamespace,
+	}, programs.Path(binaries.MetalLB, "speaker"), "--kubeconfig="+tb.balancers.kubeconfig, "--namespace="+metallbNamespace,
 		"--node-name="+m.Name, "--pod-name=speaker-"+m.Name, "--ml-bindaddr="+m.IPv4.String(), "--ml-labels=component=speaker")
 }
 
@@ -175,21 +175,21 @@ var announced = []struct {
 	sees    source
 }{{nearApp, onlyNear, node}, {farApp, onlyFar, node}, {bothApp, both, node}, {localApp, both, client}}
 
-// balanced waits until the machine on the link reaches all Services at the addresses that speakers announce. The
+// expectAnnounced waits until the machine on the link reaches all Services at the addresses that speakers announce. The
 // announcing node masquerades. With externalTrafficPolicy Local it has the endpoint, which sees the client.
-func (s *town) balanced(when string) {
-	s.t.Helper()
+func (tb *testbed) expectAnnounced(when string) {
+	tb.t.Helper()
 	for _, one := range announced {
-		for _, to := range at(servicePort, one.app.balancer()...) {
-			wait.Success(s.t, fmt.Sprintf("%s: %s reaches %s", when, s.balancers.lan.Name, to), func() error {
-				reply, err := s.balancers.lan.Request("tcp", to, shortly)
+		for _, to := range addrPorts(servicePort, one.app.balancer()...) {
+			wait.Success(tb.t, fmt.Sprintf("%s: %s reaches %s", when, tb.balancers.lan.Name, to), func() error {
+				reply, err := tb.balancers.lan.Request("tcp", to, briefTimeout)
 				switch {
 				case err != nil:
 					return err
 				case !slices.Contains(one.answers, reply.Pod):
 					return fmt.Errorf("%s replied, want one of %v", reply.Pod, one.answers)
-				case (reply.Client.Addr() == reply.Own.Addr()) != (one.sees == client):
-					return fmt.Errorf("%s sees %s, want %s (%s)", reply.Pod, reply.Client.Addr(), one.sees, reply.Own.Addr())
+				case (reply.Client.Addr() == reply.Local.Addr()) != (one.sees == client):
+					return fmt.Errorf("%s sees %s, want %s (%s)", reply.Pod, reply.Client.Addr(), one.sees, reply.Local.Addr())
 				}
 				return nil
 			})
@@ -200,34 +200,34 @@ func (s *town) balanced(when string) {
 // TestMetalLB runs speakers in L2 mode.
 func TestMetalLB(t *testing.T) {
 	t.Parallel()
-	beside(t, neighbour{
+	testNeighbour(t, neighbour{
 		start: (*machine).startSpeaker,
 		update: func(m *machine) {
-			m.town.balancers.api.Kubectl(m.town.t, "annotate", "--overwrite", "-n", metallbNamespace, "l2advertisement", "all", "touched="+m.Name)
+			m.testbed.balancers.api.Kubectl(m.testbed.t, "annotate", "--overwrite", "-n", metallbNamespace, "l2advertisement", "all", "touched="+m.Name)
 		},
 		restart: func(m *machine) { m.stop(); m.startSpeaker() },
-		promise: func(here *town) { here.balanced("announced") },
+		check:   func(tb *testbed) { tb.expectAnnounced("announced") },
 	})
 }
 
 // TestTheNodeThatAnnouncesLosesPower checks that another node announces the addresses, and serves them.
 func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
 	t.Parallel()
-	here := newTown(t)
-	here.each((*machine).startProxy)
-	here.each((*machine).startSpeaker)
-	here.balanced("at first")
-	to := at(servicePort, localApp.balancer()...)
-	reply, err := here.balancers.lan.Request("tcp", to[0], slowest)
+	tb := newTestbed(t)
+	tb.forEachNode((*machine).startProxy)
+	tb.forEachNode((*machine).startSpeaker)
+	tb.expectAnnounced("at first")
+	to := addrPorts(servicePort, localApp.balancer()...)
+	reply, err := tb.balancers.lan.Request("tcp", to[0], requestTimeout)
 	must.Succeed(t, err)
-	lost := here.nodes[slices.IndexFunc(here.nodes, func(m *machine) bool { return m.Name == reply.Node })]
-	must.Succeed(t, lost.PowerOff(func() error {
-		return errors.Join(lost.service.Kill(), lost.proxy.Kill())
+	announcer := tb.nodes[slices.IndexFunc(tb.nodes, func(m *machine) bool { return m.Name == reply.Node })]
+	must.Succeed(t, announcer.PowerOff(func() error {
+		return errors.Join(announcer.service.Kill(), announcer.proxy.Kill())
 	}))
 	for _, addr := range to {
 		wait.Success(t, "another node replies at "+addr.String(), func() error {
-			got, err := here.balancers.lan.Request("tcp", addr, shortly)
-			if err == nil && (got.Node == lost.Name || got.Client.Addr() != got.Own.Addr()) {
+			got, err := tb.balancers.lan.Request("tcp", addr, briefTimeout)
+			if err == nil && (got.Node == announcer.Name || got.Client.Addr() != got.Local.Addr()) {
 				err = fmt.Errorf("%s on %s replied, and sees %s", got.Pod, got.Node, got.Client.Addr())
 			}
 			return err
@@ -239,57 +239,57 @@ func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
 // with ipMode Proxy they announce addresses that the proxy does not serve.
 func TestMetalLBAndTheAnnotationsOfAService(t *testing.T) {
 	t.Parallel()
-	here := newTown(t)
-	here.each((*machine).startProxy)
-	here.each((*machine).startSpeaker)
-	lan := here.balancers.lan
+	tb := newTestbed(t)
+	tb.forEachNode((*machine).startProxy)
+	tb.forEachNode((*machine).startSpeaker)
+	lan := tb.balancers.lan
 	ranged, foreign := app{"ranged", 30, "Cluster", both}, app{"foreign", 31, "Cluster", both}
 	edit := func(a app, old, replacement string) {
 		t.Helper()
-		here.write(a)
-		file := filepath.Join(here.manifests, a.name+".yaml")
+		tb.write(a)
+		file := filepath.Join(tb.manifests, a.name+".yaml")
 		text, err := os.ReadFile(file)
 		must.Succeed(t, err)
 		if !strings.Contains(string(text), old) {
 			t.Fatalf("%s has no %q", file, old)
 		}
-		here.replace(a.name+".yaml", strings.ReplaceAll(string(text), old, replacement))
+		tb.replace(a.name+".yaml", strings.ReplaceAll(string(text), old, replacement))
 	}
 	allowed := fmt.Sprintf(`loadBalancerSourceRanges: ["%s/32", "%s/128"]`, lan.IPv4, lan.IPv6)
 	edit(ranged, "  externalIPs:", "  "+allowed+"\n  externalIPs:")
 	edit(foreign, "{ip: ", "{ipMode: Proxy, ip: ")
 	for _, a := range []app{ranged, foreign} {
-		here.balancers.add(here, a)
+		tb.balancers.add(tb, a)
 	}
-	reached := func(from *fabric.Namespace, to netip.AddrPort) {
+	expectReached := func(from *fabric.Namespace, to netip.AddrPort) {
 		t.Helper()
 		wait.Success(t, fmt.Sprintf("%s reaches %s", from.Name, to), func() error {
-			_, err := from.Request("tcp", to, shortly)
+			_, err := from.Request("tcp", to, briefTimeout)
 			return err
 		})
 	}
-	for _, to := range at(servicePort, ranged.balancer()...) {
-		reached(lan, to)
-		here.stopped("another client of a Service with source ranges", here.outside, to)
+	for _, to := range addrPorts(servicePort, ranged.balancer()...) {
+		expectReached(lan, to)
+		tb.expectBlocked("another client of a Service with source ranges", tb.outside, to)
 	}
-	for _, to := range at(servicePort, foreign.balancer()...) {
-		wait.Success(t, "a node announces "+to.String(), func() error { return here.isAnnounced(to.Addr()) })
-		here.stopped("ipMode Proxy", lan, to)
-		here.stopped("ipMode Proxy", here.client.Namespace, to)
+	for _, to := range addrPorts(servicePort, foreign.balancer()...) {
+		wait.Success(t, "a node announces "+to.String(), func() error { return tb.isAnnounced(to.Addr()) })
+		tb.expectBlocked("ipMode Proxy", lan, to)
+		tb.expectBlocked("ipMode Proxy", tb.client.Namespace, to)
 	}
 	edit(foreign, "{ip: ", "{ipMode: VIP, ip: ")
-	for _, to := range at(servicePort, foreign.balancer()...) {
-		reached(lan, to)
-		reached(here.client.Namespace, to)
+	for _, to := range addrPorts(servicePort, foreign.balancer()...) {
+		expectReached(lan, to)
+		expectReached(tb.client.Namespace, to)
 	}
 }
 
 // isAnnounced returns nil if the machine on the link can resolve an address.
-func (s *town) isAnnounced(addr netip.Addr) error {
-	_, _ = s.balancers.lan.Request("tcp", netip.AddrPortFrom(addr, servicePort), shortly)
-	known, err := s.balancers.lan.Run(exec.Command("ip", "neigh", "show", addr.String()))
-	if err == nil && !strings.Contains(known, "lladdr") {
-		err = fmt.Errorf("ip neigh printed %q", known)
+func (tb *testbed) isAnnounced(addr netip.Addr) error {
+	_, _ = tb.balancers.lan.Request("tcp", netip.AddrPortFrom(addr, servicePort), briefTimeout)
+	route, err := tb.balancers.lan.Run(exec.Command("ip", "neigh", "show", addr.String()))
+	if err == nil && !strings.Contains(route, "lladdr") {
+		err = fmt.Errorf("ip neigh printed %q", route)
 	}
 	return err
 }

@@ -36,21 +36,21 @@ func TestNFTablesService(t *testing.T) {
 	start := func(m *machine) { m.inDebian().run("nft", "-f", file) }
 	t.Run("a flush while no proxy runs removes its rules until one starts", func(t *testing.T) {
 		t.Parallel()
-		here := newTown(t)
-		here.each((*machine).startProxy)
-		first := here.nodes[0]
+		tb := newTestbed(t)
+		tb.forEachNode((*machine).startProxy)
+		first := tb.nodes[0]
 		must.Succeed(t, first.proxy.Stop(wait.Timeout))
-		here.holds("the rules of a proxy that has ended")
+		tb.expectAllServed("the rules of a proxy that has ended")
 		start(first)
 		for _, to := range (spec{app: nearApp}).frontends(first) {
-			if reply, err := here.outside.Request("tcp", to, shortly); err == nil {
+			if reply, err := tb.outside.Request("tcp", to, briefTimeout); err == nil {
 				t.Errorf("%s replied at %s after the flush", reply.Pod, to)
 			}
 		}
 		first.startProxy()
-		here.holds("after the proxy was started again")
+		tb.expectAllServed("after the proxy was started again")
 	})
-	beside(t, neighbour{
+	testNeighbour(t, neighbour{
 		start:  start,
 		update: start,
 		restart: func(m *machine) {

@@ -39,7 +39,7 @@ func notrack(addr netip.Addr, network string) [][]string {
 
 // nodeCacheRules inserts or deletes the rules of a node's DNS cache.
 func (m *machine) nodeCacheRules(operation string) {
-	m.town.t.Helper()
+	m.testbed.t.Helper()
 	for _, addr := range dnsApp.clusterIPs() {
 		program := "iptables"
 		if addr.Is6() {
@@ -56,7 +56,7 @@ func (m *machine) nodeCacheRules(operation string) {
 // startNodeCache starts a cache that has the addresses of the Service on its node, as in clusters in which pods query
 // those addresses.
 func (m *machine) startNodeCache() {
-	t := m.town.t
+	t := m.testbed.t
 	t.Helper()
 	must.Succeed(t, m.Do(func() error {
 		// The program adds a dummy link, which not every kernel has.
@@ -76,7 +76,7 @@ func (m *machine) startNodeCache() {
 
 // stopNodeCache removes all of it.
 func (m *machine) stopNodeCache() {
-	t := m.town.t
+	t := m.testbed.t
 	t.Helper()
 	must.Succeed(t, m.listener.Close())
 	m.nodeCacheRules("-D")
@@ -86,11 +86,11 @@ func (m *machine) stopNodeCache() {
 }
 
 // toDNS returns checks of connections from a pod and the node to cluster DNS.
-func (s *town) toDNS(answers []string) []check {
+func (tb *testbed) toDNS(servers []string) []check {
 	var checks []check
-	for _, to := range at(servicePort, dnsApp.clusterIPs()...) {
-		checks = append(checks, check{s.client.Namespace, to, cell{answers, client}},
-			check{s.nodes[0].Namespace, to, cell{answers, node}})
+	for _, to := range addrPorts(servicePort, dnsApp.clusterIPs()...) {
+		checks = append(checks, check{tb.client.Namespace, to, cell{servers, client}},
+			check{tb.nodes[0].Namespace, to, cell{servers, node}})
 	}
 	return checks
 }
@@ -99,7 +99,7 @@ func (s *town) toDNS(answers []string) []check {
 // cache.
 func TestNodeLocalDNSCache(t *testing.T) {
 	t.Parallel()
-	beside(t, neighbour{
+	testNeighbour(t, neighbour{
 		start: (*machine).startNodeCache,
 		update: func(m *machine) {
 			m.nodeCacheRules("-D")
@@ -109,34 +109,34 @@ func TestNodeLocalDNSCache(t *testing.T) {
 			m.stopNodeCache()
 			m.startNodeCache()
 		},
-		promise: func(here *town) {
-			here.t.Helper()
-			byCache := []string{here.nodes[0].Name}
-			here.expectOver(untracked, "at the cache", here.toDNS(byCache)...)
-			if entries := here.nodes[0].tracked(dnsApp.clusterIPs()...); len(entries) > 0 {
-				here.t.Errorf("conntrack has entries of queries to the cache: %v", entries)
+		check: func(tb *testbed) {
+			tb.t.Helper()
+			byCache := []string{tb.nodes[0].Name}
+			tb.expectOver(untracked, "at the cache", tb.toDNS(byCache)...)
+			if entries := tb.nodes[0].tracked(dnsApp.clusterIPs()...); len(entries) > 0 {
+				tb.t.Errorf("conntrack has entries of queries to the cache: %v", entries)
 			}
 		},
 	})
 }
 
-// TestANodeLocalDNSCacheThatGoes checks that the Service serves cluster DNS before the cache starts and after it stops.
-func TestANodeLocalDNSCacheThatGoes(t *testing.T) {
+// TestTheServiceServesDNSBeforeAndAfterANodeCache checks that the Service serves cluster DNS before the cache starts and after it stops.
+func TestTheServiceServesDNSBeforeAndAfterANodeCache(t *testing.T) {
 	t.Parallel()
-	here := newTown(t)
-	first := here.nodes[0]
+	tb := newTestbed(t)
+	first := tb.nodes[0]
 	first.startProxy()
-	here.expectOver(untracked, "before the cache", here.toDNS(onlyNear)...)
+	tb.expectOver(untracked, "before the cache", tb.toDNS(onlyNear)...)
 	first.startNodeCache()
-	here.expectOver(untracked, "at the cache", here.toDNS([]string{first.Name})...)
+	tb.expectOver(untracked, "at the cache", tb.toDNS([]string{first.Name})...)
 	first.stopNodeCache()
-	here.expectOver(untracked, "after the cache", here.toDNS(onlyNear)...)
+	tb.expectOver(untracked, "after the cache", tb.toDNS(onlyNear)...)
 }
 
 // tracked returns the conntrack entries of connections to which the given addresses themselves reply.
 func (m *machine) tracked(addrs ...netip.Addr) (found []string) {
-	m.town.t.Helper()
-	must.Succeed(m.town.t, m.Do(func() error {
+	m.testbed.t.Helper()
+	must.Succeed(m.testbed.t, m.Do(func() error {
 		for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
 			flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, family)
 			if err != nil {

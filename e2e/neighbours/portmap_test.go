@@ -18,7 +18,7 @@ type portmap struct{ backend string }
 // call calls the plugin for a pod that serves on a host port, as a container runtime does after the plugin that created
 // the pod's link.
 func (p portmap) call(m *machine, operation string, pod *fabric.Pod, port uint16) {
-	t := m.town.t
+	t := m.testbed.t
 	t.Helper()
 	type mapping struct {
 		HostPort      uint16 `json:"hostPort"`
@@ -57,19 +57,19 @@ func TestPortmap(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			plugin := portmap{backend}
-			beside(t, neighbour{
+			testNeighbour(t, neighbour{
 				flags: []string{"--nodeport-addresses", "all"},
 				start: func(m *machine) {
-					m.hosted = m.town.addServer(m, "hosted-on-"+m.Name)
+					m.hosted = m.testbed.addServer(m, "hosted-on-"+m.Name)
 					plugin.call(m, "ADD", m.hosted, servicePort)
 				},
-				update: func(m *machine) { plugin.call(m, "ADD", m.town.addServer(m, "another-on-"+m.Name), servicePort+1) },
+				update: func(m *machine) { plugin.call(m, "ADD", m.testbed.addServer(m, "another-on-"+m.Name), servicePort+1) },
 				restart: func(m *machine) {
 					plugin.call(m, "DEL", m.hosted, servicePort)
 					plugin.call(m, "ADD", m.hosted, servicePort)
 				},
-				promise: func(here *town) {
-					here.expect("a host port", here.toHostPort(servicePort, "hosted-on-node-1", sees)...)
+				check: func(tb *testbed) {
+					tb.expect("a host port", tb.toHostPort(servicePort, "hosted-on-node-1", sees)...)
 				},
 			})
 		})
@@ -78,11 +78,11 @@ func TestPortmap(t *testing.T) {
 
 // toHostPort returns checks of connections to a host port of the first node. pod is the source that the server sees for
 // a pod of the node.
-func (s *town) toHostPort(port uint16, answers string, pod source) []check {
+func (tb *testbed) toHostPort(port uint16, server string, pod source) []check {
 	var checks []check
-	for _, to := range at(port, s.nodes[0].IPv4, s.nodes[0].IPv6) {
-		checks = append(checks, check{s.client.Namespace, to, cell{[]string{answers}, pod}},
-			check{s.outside, to, cell{[]string{answers}, client}}, check{s.nodes[0].Namespace, to, cell{[]string{answers}, node}})
+	for _, to := range addrPorts(port, tb.nodes[0].IPv4, tb.nodes[0].IPv6) {
+		checks = append(checks, check{tb.client.Namespace, to, cell{[]string{server}, pod}},
+			check{tb.outside, to, cell{[]string{server}, client}}, check{tb.nodes[0].Namespace, to, cell{[]string{server}, node}})
 	}
 	return checks
 }
@@ -95,10 +95,10 @@ func TestAHostPortThatIsANodePortToo(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			plugin := portmap{backend}
-			nodePort := func(here *town) []check {
+			nodePort := func(tb *testbed) []check {
 				var checks []check
-				for _, to := range at(nearApp.nodePort(), here.nodes[0].IPv4, here.nodes[0].IPv6) {
-					for _, from := range []*fabric.Namespace{here.client.Namespace, here.outside, here.nodes[0].Namespace} {
+				for _, to := range addrPorts(nearApp.nodePort(), tb.nodes[0].IPv4, tb.nodes[0].IPv6) {
+					for _, from := range []*fabric.Namespace{tb.client.Namespace, tb.outside, tb.nodes[0].Namespace} {
 						checks = append(checks, check{from, to, cell{onlyNear, node}})
 					}
 				}
@@ -106,30 +106,30 @@ func TestAHostPortThatIsANodePortToo(t *testing.T) {
 			}
 			t.Run("the proxy started last", func(t *testing.T) {
 				t.Parallel()
-				here := newTown(t, "--nodeport-addresses", "all")
-				first := here.nodes[0]
-				hosted := here.addServer(first, "hosted")
+				tb := newTestbed(t, "--nodeport-addresses", "all")
+				first := tb.nodes[0]
+				hosted := tb.addServer(first, "hosted")
 				plugin.call(first, "ADD", hosted, nearApp.nodePort())
 				first.startProxy()
-				here.expect("at first", nodePort(here)...)
+				tb.expect("at first", nodePort(tb)...)
 				plugin.call(first, "DEL", hosted, nearApp.nodePort())
 				plugin.call(first, "ADD", hosted, nearApp.nodePort())
-				here.expect("after the pod was recreated", nodePort(here)...)
+				tb.expect("after the pod was recreated", nodePort(tb)...)
 				first.restartProxy()
-				here.expect("after a restart of the proxy", nodePort(here)...)
+				tb.expect("after a restart of the proxy", nodePort(tb)...)
 			})
 			t.Run("the host port was added last", func(t *testing.T) {
 				t.Parallel()
-				here := newTown(t, "--nodeport-addresses", "all")
-				first := here.nodes[0]
-				hosted := here.addServer(first, "hosted")
+				tb := newTestbed(t, "--nodeport-addresses", "all")
+				first := tb.nodes[0]
+				hosted := tb.addServer(first, "hosted")
 				first.startProxy()
 				plugin.call(first, "ADD", hosted, nearApp.nodePort())
-				here.expect("at first", here.toHostPort(nearApp.nodePort(), "hosted", sees)...)
+				tb.expect("at first", tb.toHostPort(nearApp.nodePort(), "hosted", sees)...)
 				first.restartProxy()
-				here.expect("after a restart of the proxy", here.toHostPort(nearApp.nodePort(), "hosted", sees)...)
+				tb.expect("after a restart of the proxy", tb.toHostPort(nearApp.nodePort(), "hosted", sees)...)
 				plugin.call(first, "DEL", hosted, nearApp.nodePort())
-				here.expect("after the pod was removed", nodePort(here)...)
+				tb.expect("after the pod was removed", nodePort(tb)...)
 			})
 		})
 	}

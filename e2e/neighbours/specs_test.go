@@ -53,18 +53,18 @@ var (
 // frontends returns the addresses of the spec's Service.
 func (s spec) frontends(on *machine) []netip.AddrPort {
 	if s.internal {
-		return at(servicePort, s.app.clusterIPs()...)
+		return addrPorts(servicePort, s.app.clusterIPs()...)
 	}
-	return slices.Concat(at(servicePort, s.app.externalIPs()...), at(servicePort, s.app.balancer()...),
-		at(s.app.nodePort(), on.IPv4, on.IPv6))
+	return slices.Concat(addrPorts(servicePort, s.app.externalIPs()...), addrPorts(servicePort, s.app.balancer()...),
+		addrPorts(s.app.nodePort(), on.IPv4, on.IPv6))
 }
 
-// overIPv4 returns those of frontends that are IPv4 addresses.
-func (s spec) overIPv4(on *machine) []netip.AddrPort {
+// ipv4Frontends returns those of frontends that are IPv4 addresses.
+func (s spec) ipv4Frontends(on *machine) []netip.AddrPort {
 	return slices.DeleteFunc(s.frontends(on), func(addr netip.AddrPort) bool { return addr.Addr().Is6() })
 }
 
-func at(port uint16, addrs ...netip.Addr) []netip.AddrPort {
+func addrPorts(port uint16, addrs ...netip.Addr) []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, addr := range addrs {
 		all = append(all, netip.AddrPortFrom(addr, port))
@@ -72,30 +72,30 @@ func at(port uint16, addrs ...netip.Addr) []netip.AddrPort {
 	return all
 }
 
-// holds checks everything that a neighbour must not change.
-func (s *town) holds(why string) {
-	s.t.Helper()
-	first := s.nodes[0]
+// expectAllServed checks everything that a neighbour must not change.
+func (tb *testbed) expectAllServed(desc string) {
+	tb.t.Helper()
+	first := tb.nodes[0]
 	var checks []check
 	for _, spec := range specs {
 		for _, to := range spec.frontends(first) {
-			checks = append(checks, check{s.client.Namespace, to, spec.pod}, check{first.Namespace, to, spec.node},
-				check{s.outside, to, spec.outside})
+			checks = append(checks, check{tb.client.Namespace, to, spec.pod}, check{first.Namespace, to, spec.node},
+				check{tb.outside, to, spec.outside})
 		}
 	}
 	// A pod that dials itself through its Service would drop packets with its own source address.
 	for _, internal := range []bool{true, false} {
 		for _, to := range (spec{app: nearApp, internal: internal}).frontends(first) {
-			checks = append(checks, check{s.near.Namespace, to, cell{onlyNear, node}})
+			checks = append(checks, check{tb.near.Namespace, to, cell{onlyNear, node}})
 		}
 	}
-	for _, server := range []*fabric.Pod{s.near, s.far} {
-		for _, to := range at(podPort, server.IPv4, server.IPv6) {
-			checks = append(checks, check{s.client.Namespace, to, cell{[]string{server.Name}, client}},
+	for _, server := range []*fabric.Pod{tb.near, tb.far} {
+		for _, to := range addrPorts(podPort, server.IPv4, server.IPv6) {
+			checks = append(checks, check{tb.client.Namespace, to, cell{[]string{server.Name}, client}},
 				check{first.Namespace, to, cell{[]string{server.Name}, node}})
 		}
 	}
-	s.expect(why, checks...)
+	tb.expect(desc, checks...)
 }
 
 // check describes connections from a machine or pod to an address, over all protocols.
@@ -108,14 +108,14 @@ type check struct {
 var networks = []string{"tcp", "udp", "sctp"}
 
 // expect makes the connections of the checks.
-func (s *town) expect(why string, checks ...check) {
-	s.t.Helper()
-	s.expectOver(networks, why, checks...)
+func (tb *testbed) expect(desc string, checks ...check) {
+	tb.t.Helper()
+	tb.expectOver(networks, desc, checks...)
 }
 
 // expectOver makes the connections of the checks over some protocols, several at a time.
-func (s *town) expectOver(networks []string, why string, checks ...check) {
-	s.t.Helper()
+func (tb *testbed) expectOver(networks []string, desc string, checks ...check) {
+	tb.t.Helper()
 	var mu sync.Mutex
 	var failures []string
 	var dialling sync.WaitGroup
@@ -125,7 +125,7 @@ func (s *town) expectOver(networks []string, why string, checks ...check) {
 			free <- struct{}{}
 			dialling.Go(func() {
 				defer func() { <-free }()
-				if err := s.request(check, network); err != nil {
+				if err := tb.request(check, network); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					failures = append(failures, fmt.Sprintf("%s dials %s over %s: %v", check.from.Name, check.to, network, err))
@@ -136,12 +136,12 @@ func (s *town) expectOver(networks []string, why string, checks ...check) {
 	dialling.Wait()
 	slices.Sort(failures)
 	if len(failures) > 0 {
-		s.t.Errorf("%s: %d of %d connections failed:\n%s", why, len(failures), len(checks)*len(networks), strings.Join(failures, "\n"))
+		tb.t.Errorf("%s: %d of %d connections failed:\n%s", desc, len(failures), len(checks)*len(networks), strings.Join(failures, "\n"))
 	}
 }
 
-func (s *town) request(c check, network string) error {
-	reply, err := c.from.Request(network, c.to, slowest)
+func (tb *testbed) request(c check, network string) error {
+	reply, err := c.from.Request(network, c.to, requestTimeout)
 	if err != nil {
 		return err
 	}
@@ -149,15 +149,15 @@ func (s *town) request(c check, network string) error {
 		return fmt.Errorf("%s replied, want one of %v", reply.Pod, c.want.servers)
 	}
 	sees := client
-	if reply.Client.Addr() != reply.Own.Addr() || c.from == s.nodes[0].Namespace {
+	if reply.Client.Addr() != reply.Local.Addr() || c.from == tb.nodes[0].Namespace {
 		sees = node
 	}
-	addrs, err := addrsOf(s.nodes[0].Namespace)
+	addrs, err := addrsOf(tb.nodes[0].Namespace)
 	if err != nil {
 		return err
 	}
 	if sees != c.want.sees || sees == node && !slices.Contains(addrs, reply.Client.Addr()) {
-		return fmt.Errorf("%s sees %s, want %s (%s)", reply.Pod, reply.Client.Addr(), c.want.sees, reply.Own.Addr())
+		return fmt.Errorf("%s sees %s, want %s (%s)", reply.Pod, reply.Client.Addr(), c.want.sees, reply.Local.Addr())
 	}
 	return nil
 }
@@ -167,33 +167,33 @@ func addrsOf(n *fabric.Namespace) (addrs []netip.Addr, err error) {
 	err = n.Do(func() error {
 		all, err := net.InterfaceAddrs()
 		for _, addr := range all {
-			prefix, failed := netip.ParsePrefix(addr.String())
-			addrs, err = append(addrs, prefix.Addr()), errors.Join(err, failed)
+			prefix, parseErr := netip.ParsePrefix(addr.String())
+			addrs, err = append(addrs, prefix.Addr()), errors.Join(err, parseErr)
 		}
 		return err
 	})
 	return addrs, err
 }
 
-// evacuates checks that the endpoints of a node are removed while it is evacuated.
-func (s *town) evacuates() {
-	s.t.Helper()
+// expectEvacuation checks that the endpoints of a node are removed while it is evacuated.
+func (tb *testbed) expectEvacuation() {
+	tb.t.Helper()
 	evacuated := func(names ...string) {
-		s.t.Helper()
-		s.writeNodes(names...)
-		answering := slices.DeleteFunc(slices.Clone(both), func(name string) bool {
+		tb.t.Helper()
+		tb.writeNodes(names...)
+		servers := slices.DeleteFunc(slices.Clone(both), func(name string) bool {
 			return len(names) > 0 && name == "far"
 		})
-		wait.Success(s.t, fmt.Sprintf("only %v reply", answering), func() error {
+		wait.Success(tb.t, fmt.Sprintf("only %v reply", servers), func() error {
 			seen := map[string]bool{}
 			for range 32 { // by chance, one of two is missed once in 2^31 runs
-				reply, err := s.outside.Get(at(bothApp.nodePort(), s.nodes[0].IPv4)[0])
+				reply, err := tb.outside.Get(addrPorts(bothApp.nodePort(), tb.nodes[0].IPv4)[0])
 				if err != nil {
 					return err
 				}
 				seen[reply.Pod] = true
 			}
-			if len(seen) != len(answering) || !seen["near"] {
+			if len(seen) != len(servers) || !seen["near"] {
 				return fmt.Errorf("%v replied", seen)
 			}
 			return nil
@@ -203,25 +203,25 @@ func (s *town) evacuates() {
 	evacuated()
 }
 
-// during makes connections while the given function runs: new ones, and on some that stay open. None may fail.
-func (s *town) during(what string, happens func()) {
-	s.t.Helper()
-	s.t.Logf("%s, under traffic", what)
+// underTraffic makes connections while the given function runs: new ones, and on some that stay open. None may fail.
+func (tb *testbed) underTraffic(what string, do func()) {
+	tb.t.Helper()
+	tb.t.Logf("%s, under traffic", what)
 	ended := make(chan struct{})
 	var begun, clients sync.WaitGroup
 	defer clients.Wait()
 	defer close(ended) // in any case: a client that outlives the test would hide why the test ended
 	for _, c := range []check{
-		{s.client.Namespace, at(servicePort, farApp.clusterIPs()...)[0], cell{}},
-		{s.client.Namespace, at(servicePort, nearApp.clusterIPs()...)[1], cell{}},
-		{s.outside, at(farApp.nodePort(), s.nodes[0].IPv4)[0], cell{}},
-		{s.outside, at(servicePort, localApp.balancer()...)[1], cell{}},
+		{tb.client.Namespace, addrPorts(servicePort, farApp.clusterIPs()...)[0], cell{}},
+		{tb.client.Namespace, addrPorts(servicePort, nearApp.clusterIPs()...)[1], cell{}},
+		{tb.outside, addrPorts(farApp.nodePort(), tb.nodes[0].IPv4)[0], cell{}},
+		{tb.outside, addrPorts(servicePort, localApp.balancer()...)[1], cell{}},
 	} {
-		stays, err := c.from.Open("tcp", c.to)
-		must.Succeed(s.t, err)
+		conn, err := c.from.Open("tcp", c.to)
+		must.Succeed(tb.t, err)
 		begun.Add(1)
 		clients.Go(func() {
-			defer stays.Close()
+			defer conn.Close()
 			begins := sync.OnceFunc(begun.Done)
 			defer begins()
 			for count := 0; ; count++ {
@@ -230,10 +230,10 @@ func (s *town) during(what string, happens func()) {
 					return
 				default:
 				}
-				_, dialled := c.from.Request("tcp", c.to, slowest)
-				_, asked := stays.Request(slowest)
-				if err := errors.Join(dialled, asked); err != nil {
-					s.t.Errorf("%s, connection %d of %s to %s: %v", what, count, c.from.Name, c.to, err)
+				_, dialErr := c.from.Request("tcp", c.to, requestTimeout)
+				_, requestErr := conn.Request(requestTimeout)
+				if err := errors.Join(dialErr, requestErr); err != nil {
+					tb.t.Errorf("%s, connection %d of %s to %s: %v", what, count, c.from.Name, c.to, err)
 					return
 				}
 				begins()
@@ -242,11 +242,11 @@ func (s *town) during(what string, happens func()) {
 		})
 	}
 	begun.Wait() // under load a client may take longer than the given function
-	happens()
+	do()
 }
 
-// slowest bounds the time of a connection or response. TCP retransmits packets that a firewall drops while it reloads.
-const slowest = wait.Timeout / 6
+// requestTimeout bounds the time of a connection or response. TCP retransmits packets that a firewall drops while it reloads.
+const requestTimeout = wait.Timeout / 6
 
 // neighbour is a program with rules of its own.
 type neighbour struct {
@@ -258,44 +258,44 @@ type neighbour struct {
 	update func(*machine)
 	// restart stops it and starts it.
 	restart func(*machine)
-	// promise checks the program's own function.
-	promise func(*town)
+	// check checks the program's own function.
+	check func(*testbed)
 }
 
-// beside runs the specs with a neighbour that starts before the proxy and with one that starts after it. The kernel
+// testNeighbour runs the specs with a neighbour that starts before the proxy and with one that starts after it. The kernel
 // runs chains of one priority in an order that depends on the order of registration.
-func beside(t *testing.T, n neighbour) {
+func testNeighbour(t *testing.T, n neighbour) {
 	t.Helper()
 	t.Run("the neighbour started first", func(t *testing.T) {
 		t.Parallel()
-		here := newTown(t, n.flags...)
-		here.each(n.start)
-		here.each((*machine).startProxy)
-		here.lives(n)
+		tb := newTestbed(t, n.flags...)
+		tb.forEachNode(n.start)
+		tb.forEachNode((*machine).startProxy)
+		tb.runLifecycle(n)
 	})
 	t.Run("the proxy started first", func(t *testing.T) {
 		t.Parallel()
-		here := newTown(t, n.flags...)
-		here.each((*machine).startProxy)
-		here.each(n.start)
-		here.lives(n)
+		tb := newTestbed(t, n.flags...)
+		tb.forEachNode((*machine).startProxy)
+		tb.forEachNode(n.start)
+		tb.runLifecycle(n)
 	})
 }
 
-// lives runs the specs through updates and restarts of both programs.
-func (s *town) lives(n neighbour) {
-	s.t.Helper()
-	holds := func(when string) {
-		s.t.Helper()
-		if n.promise != nil {
-			n.promise(s) // first, because it waits for late effects of a start, such as flannel's routes; UDP does not
+// runLifecycle runs the specs through updates and restarts of both programs.
+func (tb *testbed) runLifecycle(n neighbour) {
+	tb.t.Helper()
+	expectAll := func(when string) {
+		tb.t.Helper()
+		if n.check != nil {
+			n.check(tb) // first, because it waits for late effects of a start, such as flannel's routes; UDP does not
 		}
-		s.holds(when)
-		if s.t.Failed() {
-			s.t.FailNow() // later steps would fail the same way
+		tb.expectAllServed(when)
+		if tb.t.Failed() {
+			tb.t.FailNow() // later steps would fail the same way
 		}
 	}
-	holds("at first")
+	expectAll("at first")
 	for _, change := range []struct {
 		what string
 		do   func(*machine)
@@ -305,16 +305,16 @@ func (s *town) lives(n neighbour) {
 		{"restart of the neighbour", n.restart},
 		{"second restart of the proxy", (*machine).restartProxy},
 	} {
-		s.during(change.what, func() { s.each(change.do) })
-		holds("after the " + change.what)
+		tb.underTraffic(change.what, func() { tb.forEachNode(change.do) })
+		expectAll("after the " + change.what)
 	}
-	s.evacuates()
+	tb.expectEvacuation()
 }
 
-// each runs a function for every node.
-func (s *town) each(do func(*machine)) {
-	s.t.Helper()
-	for _, node := range s.nodes {
+// forEachNode runs a function for every node.
+func (tb *testbed) forEachNode(do func(*machine)) {
+	tb.t.Helper()
+	for _, node := range tb.nodes {
 		do(node)
 	}
 }

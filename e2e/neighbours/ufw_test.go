@@ -7,16 +7,16 @@ import (
 
 // ufw runs ufw.
 func (m *machine) ufw(args ...string) {
-	m.town.t.Helper()
+	m.testbed.t.Helper()
 	m.inDebian().run("ufw", args...)
 }
 
 // TestUFW uses ufw's default policies, and allows the pod ranges and the health check.
 func TestUFW(t *testing.T) {
 	t.Parallel()
-	beside(t, neighbour{
+	testNeighbour(t, neighbour{
 		start: func(m *machine) {
-			m.inDebian().follow("ufw")
+			m.inDebian().runDocumented("ufw")
 			m.ufw("--force", "enable")
 		},
 		update: func(m *machine) { m.ufw("reload") },
@@ -24,9 +24,9 @@ func TestUFW(t *testing.T) {
 			m.ufw("disable")
 			m.ufw("--force", "enable")
 		},
-		promise: func(here *town) {
-			here.isClosed(9000)
-			here.isHealthy()
+		check: func(tb *testbed) {
+			tb.expectClosed(9000)
+			tb.expectHealthy()
 		},
 	})
 }
@@ -35,16 +35,16 @@ func TestUFW(t *testing.T) {
 // the node port, because nothing on the node listens there.
 func TestUFWAsShipped(t *testing.T) {
 	t.Parallel()
-	here := newTown(t)
-	here.each((*machine).startProxy)
-	here.each(func(m *machine) { m.ufw("--force", "enable") })
-	first := here.nodes[0]
-	here.stopped("translated", here.client.Namespace, (spec{app: nearApp, internal: true}).frontends(first)...)
-	here.stopped("translated", here.outside, (spec{app: nearApp}).frontends(first)...)
-	here.stopped("a pod directly", here.client.Namespace, at(podPort, here.near.IPv4, here.near.IPv6)...)
-	here.stopped("the health check", here.outside, at(healthPort, first.IPv4, first.IPv6)...)
-	here.each(func(m *machine) { m.ufw("default", "allow", "routed") })
-	here.holds("with allow as the default policy for routed packets")
+	tb := newTestbed(t)
+	tb.forEachNode((*machine).startProxy)
+	tb.forEachNode(func(m *machine) { m.ufw("--force", "enable") })
+	first := tb.nodes[0]
+	tb.expectBlocked("translated", tb.client.Namespace, (spec{app: nearApp, internal: true}).frontends(first)...)
+	tb.expectBlocked("translated", tb.outside, (spec{app: nearApp}).frontends(first)...)
+	tb.expectBlocked("a pod directly", tb.client.Namespace, addrPorts(podPort, tb.near.IPv4, tb.near.IPv6)...)
+	tb.expectBlocked("the health check", tb.outside, addrPorts(healthPort, first.IPv4, first.IPv6)...)
+	tb.forEachNode(func(m *machine) { m.ufw("default", "allow", "routed") })
+	tb.expectAllServed("with allow as the default policy for routed packets")
 	first.ufw("deny", fmt.Sprint(nearApp.nodePort()))
-	here.holds("with a rule that denies a node port")
+	tb.expectAllServed("with a rule that denies a node port")
 }

@@ -74,7 +74,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.pod("first")
 		n.withholdSlices(false)
 		n.waitForHistory("False", "True")
-		n.isBoundAfter("first", 1)
+		n.expectBoundAfter("first", 1)
 	})
 	n.step("restarts after SIGTERM and SIGKILL", func() {
 		for _, end := range []func() error{func() error { return n.proxy.Stop(wait.Timeout) }, func() error { return n.proxy.Kill() }} {
@@ -112,14 +112,14 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.pod("third")
 		n.withholdSlices(false)
 		n.waitForHistory("False", "True", "False", "True")
-		n.isBoundAfter("third", 3)
+		n.expectBoundAfter("third", 3)
 	})
 	n.waitForPatches(4)
 	n.step("a Node that is registered again", func() {
 		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
 		n.register()
 		n.waitForHistory("False", "True", "False", "True", "True")
-		n.unwritten(0)
+		n.waitForStaleMetric(0)
 	})
 	n.step("without the permission", func() {
 		must.Succeed(n.t, n.PowerOff(n.proxy.Kill))
@@ -134,12 +134,12 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		if got := n.proxy.Log.Count("failed to write the Node's condition"); got != 1 {
 			n.t.Errorf("logged %d times, want once", got)
 		}
-		n.unwritten(1)
+		n.waitForStaleMetric(1)
 		n.waitForHistory("False", "True", "False", "True", "True")
 		must.Succeed(n.t, n.api.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(
 			n.t.Context(), "node-condition.proxy.vicinity.dev", metav1.DeleteOptions{})) // as if the right had been granted
 		n.waitForHistory("False", "True", "False", "True", "True", "True")
-		n.unwritten(0)
+		n.waitForStaleMetric(0)
 	})
 }
 
@@ -218,8 +218,8 @@ func (n *node) addRules(text string) {
 	}))
 }
 
-// unwritten waits until the metric of a stale condition has a value.
-func (n *node) unwritten(want float64) {
+// waitForStaleMetric waits until the metric of a stale condition has a value.
+func (n *node) waitForStaleMetric(want float64) {
 	n.t.Helper()
 	wait.Equal(n.t, "vicinity_node_condition_stale", want, func() float64 {
 		value, err := n.proxy.Metric("127.0.0.1:10249", "vicinity_node_condition_stale")
@@ -279,21 +279,21 @@ func (n *node) taintUnlessReady(ctx context.Context, whole *testing.T, object *c
 	if ready != isTainted(object) {
 		return
 	}
-	wanted := object.DeepCopy()
+	updated := object.DeepCopy()
 	if ready {
-		wanted.Spec.Taints = slices.DeleteFunc(wanted.Spec.Taints, isOurs)
+		updated.Spec.Taints = slices.DeleteFunc(updated.Spec.Taints, isPending)
 	} else {
-		wanted.Spec.Taints = append(wanted.Spec.Taints, pending)
+		updated.Spec.Taints = append(updated.Spec.Taints, pending)
 	}
-	_, err := n.api.Admin.CoreV1().Nodes().Update(ctx, wanted, metav1.UpdateOptions{})
+	_, err := n.api.Admin.CoreV1().Nodes().Update(ctx, updated, metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil { // a conflict means another event
 		whole.Errorf("change the taint: %v", err)
 	}
 }
 
-func isTainted(object *corev1.Node) bool { return slices.ContainsFunc(object.Spec.Taints, isOurs) }
+func isTainted(object *corev1.Node) bool { return slices.ContainsFunc(object.Spec.Taints, isPending) }
 
-func isOurs(taint corev1.Taint) bool { return taint.Key == pending.Key }
+func isPending(taint corev1.Taint) bool { return taint.Key == pending.Key }
 
 func (n *node) record(one change) {
 	n.mutex.Lock()
@@ -355,9 +355,9 @@ func (n *node) waitForBound(pod string) {
 	wait.Equal(n.t, "the node of pod "+pod, nodeName, func() string { return n.get(pod).Spec.NodeName })
 }
 
-// isBoundAfter waits until a pod is bound, and checks that this happened after the change with this index in the
+// expectBoundAfter waits until a pod is bound, and checks that this happened after the change with this index in the
 // condition's history.
-func (n *node) isBoundAfter(pod string, index int) {
+func (n *node) expectBoundAfter(pod string, index int) {
 	n.t.Helper()
 	n.waitForBound(pod)
 	changes, err := n.api.Admin.CoreV1().Pods(metav1.NamespaceDefault).Watch(n.t.Context(), metav1.ListOptions{
@@ -372,8 +372,8 @@ func (n *node) isBoundAfter(pod string, index int) {
 		}
 		n.mutex.Lock()
 		defer n.mutex.Unlock()
-		if said := n.history[index]; number(n.t, object.ResourceVersion) < number(n.t, said.version) {
-			n.t.Errorf("pod %s was bound in %s, before the condition was %s in %s", pod, object.ResourceVersion, said.status, said.version)
+		if recorded := n.history[index]; number(n.t, object.ResourceVersion) < number(n.t, recorded.version) {
+			n.t.Errorf("pod %s was bound in %s, before the condition was %s in %s", pod, object.ResourceVersion, recorded.status, recorded.version)
 		}
 		return
 	}

@@ -54,13 +54,13 @@ func (n *node) setCondition(condition string) {
 
 // waitForHealthz waits until /healthz tells load balancers to avoid the node for this reason. Empty means that the node
 // is eligible.
-func (n *node) waitForHealthz(why string) {
+func (n *node) waitForHealthz(reason string) {
 	n.t.Helper()
 	code := http.StatusOK
-	if why != "" {
+	if reason != "" {
 		code = http.StatusServiceUnavailable
 	}
-	wait.Until(n.t, fmt.Sprintf("/healthz returns %d: %q", code, why), func() bool {
+	wait.Until(n.t, fmt.Sprintf("/healthz returns %d: %q", code, reason), func() bool {
 		got, body, err := site.Get(n.Namespace, "127.0.0.1:10256", "/healthz")
 		must.Succeed(n.t, err)
 		var page struct {
@@ -68,7 +68,7 @@ func (n *node) waitForHealthz(why string) {
 			NotEligible  string
 		}
 		must.Succeed(n.t, json.NewDecoder(strings.NewReader(body)).Decode(&page))
-		return got == code && page.NodeEligible == (why == "") && page.NotEligible == why
+		return got == code && page.NodeEligible == (reason == "") && page.NotEligible == reason
 	})
 }
 

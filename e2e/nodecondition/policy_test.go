@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	ours = `{"type": "vicinity.dev/ServicesReady", "status": "True", "reason": "Synced"}`
-	same = `{"type": "vicinity.dev/ServicesReady", "status": "False", "reason": "NoRules"}`
+	ownCondition = `{"type": "vicinity.dev/ServicesReady", "status": "True", "reason": "Synced"}`
+	same         = `{"type": "vicinity.dev/ServicesReady", "status": "False", "reason": "NoRules"}`
 )
 
 // outcome is the API server's reaction to a patch.
 type outcome string
 
 const (
-	taken   outcome = "applied"
+	applied outcome = "applied"
 	ignored outcome = "accepted without effect"
 	denied  outcome = "denied"
 )
@@ -44,18 +44,18 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 	tokens := map[string]*rest.Config{"node-a": onNode(t, api, "node-a"), "no node": api.Account(t, namespace, account)}
 	try := func(token, node, patch string) (outcome, error) { return tryPatch(t, api, tokens[token], node, patch) }
 	wait.Until(t, "the policy is active", func() bool {
-		got, _ := try("no node", "node-b", `{"status": {"conditions": [`+ours+`]}}`)
+		got, _ := try("no node", "node-b", `{"status": {"conditions": [`+ownCondition+`]}}`)
 		return got == denied
 	})
 	for _, test := range []struct {
 		name, token, node, patch string
 		want                     outcome
 	}{
-		{"its own condition", "node-a", "node-a", `{"status": {"conditions": [` + ours + `]}}`, taken},
-		{"its own condition again, with another status", "node-a", "node-a", `{"status": {"conditions": [` + same + `]}}`, taken},
+		{"its own condition", "node-a", "node-a", `{"status": {"conditions": [` + ownCondition + `]}}`, applied},
+		{"its own condition again, with another status", "node-a", "node-a", `{"status": {"conditions": [` + same + `]}}`, applied},
 		{"its own condition, removed", "node-a", "node-a",
-			`{"status": {"conditions": [{"type": "vicinity.dev/ServicesReady", "$patch": "delete"}]}}`, taken},
-		{"its own condition, once more", "node-a", "node-a", `{"status": {"conditions": [` + ours + `]}}`, taken},
+			`{"status": {"conditions": [{"type": "vicinity.dev/ServicesReady", "$patch": "delete"}]}}`, applied},
+		{"its own condition, once more", "node-a", "node-a", `{"status": {"conditions": [` + ownCondition + `]}}`, applied},
 		{"another node's", "node-a", "node-b", `{"status": {"conditions": [` + same + `]}}`, denied},
 		{"with a token that is not bound to a pod", "no node", "node-a", `{"status": {"conditions": [` + same + `]}}`, denied},
 		{"another condition", "node-a", "node-a", `{"status": {"conditions": [{"type": "Ready", "status": "False"}]}}`, denied},
@@ -84,8 +84,8 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 		})
 	}
 	t.Run("the policy does not restrict other users", func(t *testing.T) {
-		got, err := tryPatch(t, api, api.AdminConfig(), "node-b", `{"status": {"conditions": [`+ours+`, {"type": "Ready", "status": "False"}]}}`)
-		if got != taken {
+		got, err := tryPatch(t, api, api.AdminConfig(), "node-b", `{"status": {"conditions": [`+ownCondition+`, {"type": "Ready", "status": "False"}]}}`)
+		if got != applied {
 			t.Errorf("outcome of an administrator's patch: %q: %v", got, err)
 		}
 	})
@@ -108,7 +108,7 @@ func tryPatch(t *testing.T, api *site.Site, config *rest.Config, name, patch str
 	case err == nil && same:
 		return ignored, nil
 	case err == nil:
-		return taken, nil
+		return applied, nil
 	}
 	return outcome("something else"), err
 }

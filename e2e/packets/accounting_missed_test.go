@@ -18,14 +18,14 @@ import (
 )
 
 // entries returns the conntrack entries of the client's node.
-func (c *counted) entries() (table *entries.Table) {
+func (c *countingCluster) entries() (table *entries.Table) {
 	c.t.Helper()
 	must.Succeed(c.t, c.nodes[0].Do(func() (err error) { table, err = entries.OpenCurrent(c.t); return err }))
 	return table
 }
 
 // dial opens a connection for transfers to the Service.
-func (c *counted) dial(to netip.AddrPort) net.Conn {
+func (c *countingCluster) dial(to netip.AddrPort) net.Conn {
 	c.t.Helper()
 	conn, err := c.client.Dial("tcp", to.String(), fabric.Timeout)
 	must.Succeed(c.t, err)
@@ -39,9 +39,9 @@ func clusterIP(family model.Family) netip.AddrPort {
 }
 
 // newTransfers returns a cluster that counts traffic, with an endpoint for transfers on another node.
-func newTransfers(t *testing.T) *counted {
+func newTransfers(t *testing.T) *countingCluster {
 	t.Helper()
-	c := newCounted(t)
+	c := newCountingCluster(t)
 	_, err := c.far.ServeTransfers(podPort + 1)
 	must.Succeed(t, err)
 	c.apply(c.transfersTo(c.far).Merge(service(web.withNodePorts, topologyKeys(policy.Hostname, policy.AnyNode))))
@@ -52,9 +52,9 @@ func newTransfers(t *testing.T) *counted {
 // and node ports, in the counts of the node and of the Service.
 func TestADialIsRepliedRefusedOrUnreplied(t *testing.T) {
 	t.Parallel()
-	c := newCounted(t)
+	c := newCountingCluster(t)
 	closed := &pod{Pod: c.addPod(c.nodes[1], "closed"), zone: c.far.zone}
-	silent := c.addUnresponsive(c.nodes[1])
+	unresponsive := c.addUnresponsive(c.nodes[1])
 	var dials []netip.AddrPort
 	for _, p := range web.paths(c.nodes[0], model.ClusterIP, model.NodePort) {
 		if p.network == "tcp" {
@@ -66,7 +66,7 @@ func TestADialIsRepliedRefusedOrUnreplied(t *testing.T) {
 		t.Helper()
 		for range times {
 			for _, to := range dials {
-				if _, err := c.client.Request("tcp", to, atOnce); !want(err) {
+				if _, err := c.client.Request("tcp", to, immediateTimeout); !want(err) {
 					t.Fatalf("%s: %v", to, err)
 				}
 			}
@@ -75,9 +75,9 @@ func TestADialIsRepliedRefusedOrUnreplied(t *testing.T) {
 	dial(func(err error) bool { return err == nil })
 	c.apply(endpoints(closed))
 	dial(func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) })
-	c.apply(endpoints(silent))
+	c.apply(endpoints(unresponsive))
 	dial(func(err error) bool { return err != nil && !errors.Is(err, syscall.ECONNREFUSED) })
-	c.end()
+	c.deleteEntries()
 	each := uint64(times * len(dials))
 	c.expect("the outcomes", otherZone, func(got accounting.Count) error {
 		if got.Connections != each || got.Refused != each || got.Unreplied != each || each == 0 {
@@ -95,13 +95,13 @@ func TestCountersThatAreSetToZeroAreNoticed(t *testing.T) {
 	conn, table := c.dial(clusterIP(model.IPv4)), c.entries()
 	must.Succeed(t, fabric.Transfer(conn, 10_000_000, 5_000_000))
 	c.waitForDumps(2)
-	c.expect("before", otherZone, about(1, 1, 10_000_000, 5_000_000))
+	c.expect("before", otherZone, approximately(1, 1, 10_000_000, 5_000_000))
 	must.Succeed(t, table.ZeroCounters(model.IPv4))
 	wait.Equal(t, "connections whose counters were set to zero", 1, func() uint64 { return c.accounts[0].Counters.State().CountersReset })
 	must.Succeed(t, fabric.Transfer(conn, 2_000_000, 1_000_000))
 	must.Succeed(t, conn.Close())
-	c.end()
-	c.expect("after", otherZone, about(2, 1, 12_000_000, 6_000_000))
+	c.deleteEntries()
+	c.expect("after", otherZone, approximately(2, 1, 12_000_000, 6_000_000))
 }
 
 // TestAnotherProgramsConnectionIsNotOurs sends another program's connections to the number of a node port, to the
@@ -124,21 +124,21 @@ func TestAnotherProgramsConnectionIsNotOurs(t *testing.T) {
 			runNFT(t, c.nodes[0], "delete table ip intruder\n", "-f", "-")
 			must.Succeed(t, fabric.Transfer(foreign, 4_000_000, 4_000_000))
 			c.waitForDumps(2)
-			if all := sums(c.accounts[0]); len(all) > 0 {
+			if all := totals(c.accounts[0]); len(all) > 0 {
 				t.Errorf("counted while open: %+v", all)
 			}
 			must.Succeed(t, foreign.Close())
-			c.end()
+			c.deleteEntries()
 			wait.Equal(t, "connections of other programs", 1, func() uint64 { return c.accounts[0].Counters.State().OtherProgram })
-			if all := sums(c.accounts[0]); len(all) > 0 {
+			if all := totals(c.accounts[0]); len(all) > 0 {
 				t.Errorf("counted at its end: %+v", all)
 			}
 
-			ours := c.dial(to)
-			must.Succeed(t, fabric.Transfer(ours, 4_000_000, 4_000_000))
-			must.Succeed(t, ours.Close())
-			c.end()
-			c.expect("ours", otherZone, about(1, 1, 4_000_000, 4_000_000))
+			conn := c.dial(to)
+			must.Succeed(t, fabric.Transfer(conn, 4_000_000, 4_000_000))
+			must.Succeed(t, conn.Close())
+			c.deleteEntries()
+			c.expect("ours", otherZone, approximately(1, 1, 4_000_000, 4_000_000))
 		})
 	}
 }

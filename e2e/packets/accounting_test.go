@@ -19,29 +19,29 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// counted is a cluster of two nodes in two zones that count traffic by Service and dump conntrack every second.
-type counted struct {
+// countingCluster is a cluster of two nodes in two zones that count traffic by Service and dump conntrack every second.
+type countingCluster struct {
 	*cluster
 	client    *fabric.Pod
 	near, far *pod
 	accounts  [2]*accounting.Accounting
 }
 
-func newCounted(t *testing.T) *counted {
+func newCountingCluster(t *testing.T) *countingCluster {
 	t.Helper()
-	c := &counted{cluster: newCluster(t, 2)}
+	c := &countingCluster{cluster: newCluster(t, 2)}
 	c.client = c.addPod(c.nodes[0], "client")
 	c.near, c.far = c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
 	for i := range c.nodes {
-		c.accounts[i] = c.count(c.nodes[i])
+		c.accounts[i] = c.startCounting(c.nodes[i])
 	}
 	c.apply(service(web.withNodePorts, topologyKeys(policy.Hostname, policy.AnyNode)).Merge(endpoints(c.far)))
 	c.waitForDumps(1)
 	return c
 }
 
-// count makes a node count until the test ends.
-func (c *counted) count(n *node) *accounting.Accounting {
+// startCounting makes a node count until the test ends.
+func (c *countingCluster) startCounting(n *node) *accounting.Accounting {
 	c.t.Helper()
 	if err := n.Do(nft.CountBytes); err != nil {
 		c.t.Fatal(err)
@@ -52,7 +52,7 @@ func (c *counted) count(n *node) *accounting.Accounting {
 		accounting.Kernel{
 			Table: conntrack.NewDumpScheduler(n.flows, nil), Subscribe: n.flows.Subscribe, DumpInterval: time.Second,
 		}, slog.New(slog.DiscardHandler))
-	n.readers = append(n.readers, accounts.Owners)
+	n.readers = append(n.readers, accounts.Index)
 	c.restart(n)
 	c.sync(n)
 	ctx, stop := context.WithCancel(c.t.Context())
@@ -66,14 +66,14 @@ func (c *counted) count(n *node) *accounting.Accounting {
 }
 
 // waitForDumps waits for the given number of further complete dumps on the client's node.
-func (c *counted) waitForDumps(more uint64) {
+func (c *countingCluster) waitForDumps(more uint64) {
 	c.t.Helper()
-	wanted := c.accounts[0].Dumps() + more
-	wait.Until(c.t, "more conntrack dumps", func() bool { return c.accounts[0].Dumps() >= wanted })
+	want := c.accounts[0].Dumps() + more
+	wait.Until(c.t, "more conntrack dumps", func() bool { return c.accounts[0].Dumps() >= want })
 }
 
-// end deletes all conntrack entries that the client's node translated.
-func (c *counted) end() {
+// deleteEntries deletes all conntrack entries that the client's node translated.
+func (c *countingCluster) deleteEntries() {
 	c.t.Helper()
 	n := c.nodes[0]
 	var all []conntrack.Entry
@@ -89,8 +89,8 @@ func (c *counted) end() {
 	}
 }
 
-// sums returns the counts of a node by locality and tier.
-func sums(accounts *accounting.Accounting) map[string]accounting.Count {
+// totals returns the counts of a node by locality and tier.
+func totals(accounts *accounting.Accounting) map[string]accounting.Count {
 	all := map[string]accounting.Count{}
 	accounts.Counters.Node(func(row accounting.Row) { all[row.Locality.String()+" "+row.Tier] = row.Count })
 	return all
@@ -98,10 +98,10 @@ func sums(accounts *accounting.Accounting) map[string]accounting.Count {
 
 // expect waits until the client's node has counted something in one series and nothing in the others, and the Service
 // has the same counts. Traffic that is counted between two reads shows in only one of them.
-func (c *counted) expect(what string, where string, fits func(accounting.Count) error) {
+func (c *countingCluster) expect(what string, where string, check func(accounting.Count) error) {
 	c.t.Helper()
 	wait.Success(c.t, what, func() error {
-		all := sums(c.accounts[0])
+		all := totals(c.accounts[0])
 		if len(all) > 1 {
 			return fmt.Errorf("counted in other series, too: %+v", all)
 		}
@@ -115,9 +115,9 @@ func (c *counted) expect(what string, where string, fits func(accounting.Count) 
 		if byService != all[where] {
 			return fmt.Errorf("count %+v for the Service, %+v for the node", byService, all[where])
 		}
-		return fits(all[where])
+		return check(all[where])
 	})
-	if other := sums(c.accounts[1]); len(other) > 0 {
+	if other := totals(c.accounts[1]); len(other) > 0 {
 		c.t.Errorf("%s: the endpoint's node has counts, too: %+v", what, other)
 	}
 }
@@ -139,7 +139,7 @@ const (
 // TestConnectionsAreCounted covers TCP, UDP and SCTP, both families, ClusterIPs and node ports.
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
-	c := newCounted(t)
+	c := newCountingCluster(t)
 	all := web.paths(c.nodes[0], model.ClusterIP, model.NodePort)
 	const each = 3
 	for range each {
@@ -147,12 +147,12 @@ func TestConnectionsAreCounted(t *testing.T) {
 			mustRequest(t, c.client.Namespace, p)
 		}
 	}
-	c.end()
+	c.deleteEntries()
 	c.expect("to another zone", otherZone, connections(uint64(each*len(all))))
 }
 
 // transfersTo returns the Service's port for transfers.
-func (c *counted) transfersTo(pods ...*pod) model.Change {
+func (c *countingCluster) transfersTo(pods ...*pod) model.Change {
 	change := service(topologyKeys(policy.Hostname, policy.AnyNode)).Merge(endpoints(pods...))
 	for _, slice := range change.Slices {
 		for i := range slice.Ports {
@@ -162,14 +162,14 @@ func (c *counted) transfersTo(pods ...*pod) model.Change {
 	return change
 }
 
-// about returns a check of TCP bytes: the payload plus headers, which are at most 72 bytes of each 1,500, and at most an
+// approximately returns a check of TCP bytes: the payload plus headers, which are at most 72 bytes of each 1,500, and at most an
 // acknowledgement of 72 bytes for each segment of the other direction: a busy machine coalesces few.
-func about(what uint64, connections, sent, received int) func(accounting.Count) error {
-	fits := func(got uint64, want, other int) bool {
+func approximately(what uint64, connections, sent, received int) func(accounting.Count) error {
+	check := func(got uint64, want, other int) bool {
 		return got >= uint64(want) && float64(got) <= float64(want)*1500/1428+float64(other)*72/1428+2000
 	}
 	return func(got accounting.Count) error {
-		if got.Connections != uint64(connections) || !fits(got.Sent, sent, received) || !fits(got.Received, received, sent) {
+		if got.Connections != uint64(connections) || !check(got.Sent, sent, received) || !check(got.Received, received, sent) {
 			return fmt.Errorf("%d: %+v, want %d connections, %d and %d bytes", what, got, connections, sent, received)
 		}
 		return nil
@@ -183,7 +183,7 @@ func TestBytesAreCounted(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			t.Parallel()
-			c := newCounted(t)
+			c := newCountingCluster(t)
 			if _, err := c.far.ServeTransfers(podPort + 1); err != nil {
 				t.Fatal(err)
 			}
@@ -200,17 +200,17 @@ func TestBytesAreCounted(t *testing.T) {
 				}
 			}
 			move(10_000_000, 5_000_000)
-			c.expect("while it is open", otherZone, about(1, 1, 10_000_000, 5_000_000))
+			c.expect("while it is open", otherZone, approximately(1, 1, 10_000_000, 5_000_000))
 			move(1_000_000, 7_000_000)
-			c.expect("after more transfers", otherZone, about(2, 1, 11_000_000, 12_000_000))
+			c.expect("after more transfers", otherZone, approximately(2, 1, 11_000_000, 12_000_000))
 
-			second := c.count(c.nodes[0]) // another proxy, as after a restart
+			second := c.startCounting(c.nodes[0]) // another proxy, as after a restart
 			c.accounts[0], second = second, c.accounts[0]
 			c.waitForDumps(2)
 			move(2_000_000, 3_000_000)
-			c.end()
-			c.expect("transfers since a restart", otherZone, about(3, 0, 2_000_000, 3_000_000))
-			if got := sums(second)[otherZone]; got.Connections != 1 {
+			c.deleteEntries()
+			c.expect("transfers since a restart", otherZone, approximately(3, 0, 2_000_000, 3_000_000))
+			if got := totals(second)[otherZone]; got.Connections != 1 {
 				t.Errorf("counts before the restart: %+v", got)
 			}
 		})
@@ -220,7 +220,7 @@ func TestBytesAreCounted(t *testing.T) {
 // TestBytesOfUDPAreExact checks the exact counts: each datagram has 28 bytes of headers.
 func TestBytesOfUDPAreExact(t *testing.T) {
 	t.Parallel()
-	c := newCounted(t)
+	c := newCountingCluster(t)
 	c.apply(endpoints(c.near))
 	conn, err := c.client.Dial("udp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort).String(), fabric.Timeout)
 	if err != nil {
@@ -242,7 +242,7 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 		}
 		received += n
 	}
-	c.end()
+	c.deleteEntries()
 	want := accounting.Count{Connections: 1, Traffic: accounting.Traffic{Sent: 100 * 1028, Received: uint64(received + 100*28)}}
 	c.expect("a flow that ended between two dumps", sameNode, func(got accounting.Count) error {
 		if got != want {
@@ -255,13 +255,13 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 // TestAnUnrepliedDialIsNoConnection also checks that connections that other programs translate do not count.
 func TestAnUnrepliedDialIsNoConnection(t *testing.T) {
 	t.Parallel()
-	c := newCounted(t)
+	c := newCountingCluster(t)
 	c.apply(endpoints(c.addUnresponsive(c.nodes[1])))
 	dial := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
-	if _, err := c.client.Request("tcp", dial, atOnce); err == nil {
+	if _, err := c.client.Request("tcp", dial, immediateTimeout); err == nil {
 		t.Fatal("the dial got a reply")
 	}
-	c.end()
+	c.deleteEntries()
 	c.expect("a dial", otherZone, func(got accounting.Count) error {
 		if got.Connections != 0 || got.Unreplied != 1 || got.Received != 0 {
 			return fmt.Errorf("%+v, want one unreplied dial", got)
@@ -269,14 +269,14 @@ func TestAnUnrepliedDialIsNoConnection(t *testing.T) {
 		return nil
 	})
 
-	before := sums(c.accounts[0])[otherZone]
+	before := totals(c.accounts[0])[otherZone]
 	foreign := path{"tcp", netip.AddrPortFrom(c.nodes[0].IPv4, 8080)}
-	leave := intrude(t, c.nodes[0], []path{foreign}, c.far)
+	remove := addForeignDNAT(t, c.nodes[0], []path{foreign}, c.far)
 	mustRequest(t, c.client.Namespace, foreign)
-	leave()
-	c.end()
+	remove()
+	c.deleteEntries()
 	wait.Until(t, "a port mapping that ends", func() bool { return c.accounts[0].Counters.State().OtherProgram == 1 })
-	if after := sums(c.accounts[0]); after[otherZone] != before || len(after) != 1 {
+	if after := totals(c.accounts[0]); after[otherZone] != before || len(after) != 1 {
 		t.Errorf("a port mapping is counted: %+v", after)
 	}
 }

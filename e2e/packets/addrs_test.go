@@ -16,8 +16,8 @@ func (c *cluster) interfaceAddrs(n *node) []netip.Addr {
 	err := n.Do(func() error {
 		all, err := net.InterfaceAddrs()
 		for _, addr := range all {
-			prefix, failed := netip.ParsePrefix(addr.String())
-			addrs, err = append(addrs, prefix.Addr()), errors.Join(err, failed)
+			prefix, parseErr := netip.ParsePrefix(addr.String())
+			addrs, err = append(addrs, prefix.Addr()), errors.Join(err, parseErr)
 		}
 		return err
 	})
@@ -35,8 +35,8 @@ func (c *cluster) reportAddrs(n *node) {
 	c.sync(n)
 }
 
-// gain adds addresses to a node without reporting them to its proxy.
-func (c *cluster) gain(n *node, addrs ...netip.Addr) {
+// addAddrs adds addresses to a node without reporting them to its proxy.
+func (c *cluster) addAddrs(n *node, addrs ...netip.Addr) {
 	c.t.Helper()
 	for _, addr := range addrs {
 		if err := n.AddAddr(addr); err != nil {

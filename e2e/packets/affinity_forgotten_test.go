@@ -15,10 +15,10 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 	const timeout = time.Second
 	c.apply(service(affinity(timeout)).Merge(endpoints(servers...)))
 	for range 2 {
-		open := converse(t, clients, paths)
+		open := openConnections(t, clients, paths)
 		for range 6 {
 			time.Sleep(timeout / 4)
-			expectGoesOn(t, "the connection continues", open)
+			expectContinues(t, "the connection continues", open)
 		}
 		// By chance, all 18 get their previous endpoint once in 10^14 runs.
 		for _, talking := range open {
@@ -34,29 +34,29 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 // serve it gets an allowed endpoint.
 func TestAffinityNeverOverridesReadinessOrTopology(t *testing.T) {
 	t.Parallel()
-	here := newTown(t, setup{config: clusterCIDR()})
-	everywhere := web.paths(here.nodes[0], allKinds...)
-	terminating, unready := endpoints(here.near, here.far), endpoints(here.near, here.far)
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	allPaths := web.paths(c.nodes[0], allKinds...)
+	terminating, unready := endpoints(c.near, c.far), endpoints(c.near, c.far)
 	for _, slice := range terminating.Slices {
 		slice.Endpoints[0].Ready, slice.Endpoints[0].Terminating = false, true
 	}
 	for _, slice := range unready.Slices {
 		slice.Endpoints[1].Ready, slice.Endpoints[1].Serving = false, false
 	}
-	sticky, inZone := affinity(anHour), topologyKeys(policy.Zone, policy.AnyNode)
-	here.apply(service(web.withEverything, sticky).Merge(endpoints(here.far)))
-	expect(t, "the only endpoint", here.clients(), everywhere, servedBy("far"))
-	here.apply(endpoints(here.near, here.far))
-	expect(t, "the endpoint with affinity", here.clients(), everywhere, servedBy("far"))
+	withAffinity, inZone := affinity(anHour), topologyKeys(policy.Zone, policy.AnyNode)
+	c.apply(service(web.withEverything, withAffinity).Merge(endpoints(c.far)))
+	expect(t, "the only endpoint", c.clients(), allPaths, servedBy("far"))
+	c.apply(endpoints(c.near, c.far))
+	expect(t, "the endpoint with affinity", c.clients(), allPaths, servedBy("far"))
 	for range 3 {
-		here.apply(service(web.withEverything, sticky, inZone).Merge(endpoints(here.near, here.far)))
-		expect(t, "topology prefers the endpoint in the zone", here.clients(), everywhere, servedBy("near"))
-		here.apply(service(web.withEverything, sticky).Merge(terminating))
-		expect(t, "the endpoint with affinity terminates", here.clients(), everywhere, servedBy("far"))
-		here.apply(unready)
-		expect(t, "the endpoint with affinity is not ready", here.clients(), everywhere, servedBy("near"))
-		here.apply(endpoints(here.near, here.far))
-		expect(t, "both are ready again", here.clients(), everywhere, servedBy("near"))
+		c.apply(service(web.withEverything, withAffinity, inZone).Merge(endpoints(c.near, c.far)))
+		expect(t, "topology prefers the endpoint in the zone", c.clients(), allPaths, servedBy("near"))
+		c.apply(service(web.withEverything, withAffinity).Merge(terminating))
+		expect(t, "the endpoint with affinity terminates", c.clients(), allPaths, servedBy("far"))
+		c.apply(unready)
+		expect(t, "the endpoint with affinity is not ready", c.clients(), allPaths, servedBy("near"))
+		c.apply(endpoints(c.near, c.far))
+		expect(t, "both are ready again", c.clients(), allPaths, servedBy("near"))
 	}
 }
 
@@ -64,17 +64,17 @@ func TestAffinityNeverOverridesReadinessOrTopology(t *testing.T) {
 func TestAffinityIsForgottenWhenItIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
-	everywhere := web.paths(c.nodes[0], allKinds...)
+	allPaths := web.paths(c.nodes[0], allKinds...)
 	c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers[0])))
-	expect(t, "the only endpoint", clients, everywhere, servedBy(servers[0].Name))
+	expect(t, "the only endpoint", clients, allPaths, servedBy(servers[0].Name))
 	c.apply(endpoints(servers...))
-	expect(t, "the endpoint with affinity", clients, everywhere, servedBy(servers[0].Name))
+	expect(t, "the endpoint with affinity", clients, allPaths, servedBy(servers[0].Name))
 	c.apply(service(web.withEverything))
 	c.apply(service(web.withEverything, affinity(anHour)))
 	moved := 0
 	for _, client := range clients {
-		for _, to := range byNetwork(everywhere) {
-			if sticksTo(t, "affinity enabled again", client, to) != servers[0].Name {
+		for _, to := range byNetwork(allPaths) {
+			if expectOneServerOnAll(t, "affinity enabled again", client, to) != servers[0].Name {
 				moved++
 			}
 		}

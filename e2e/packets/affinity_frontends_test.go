@@ -23,8 +23,8 @@ func byNetwork(all []path) map[string][]path {
 	return shared
 }
 
-// sticksTo checks that the same server responds over all paths, several times each, and returns its name.
-func sticksTo(t *testing.T, why string, client *fabric.Namespace, to []path) string {
+// expectOneServerOnAll checks that the same server responds over all paths, several times each, and returns its name.
+func expectOneServerOnAll(t *testing.T, desc string, client *fabric.Namespace, to []path) string {
 	t.Helper()
 	const times = 4
 	first := ""
@@ -35,7 +35,7 @@ func sticksTo(t *testing.T, why string, client *fabric.Namespace, to []path) str
 				first = got
 			}
 			if got != first {
-				t.Errorf("%s: %s from %s: %s replied after %s", why, p, client.Name, got, first)
+				t.Errorf("%s: %s from %s: %s replied after %s", desc, p, client.Name, got, first)
 				return first
 			}
 		}
@@ -62,17 +62,17 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 	c, servers, clients := newSixServers(t)
 	node := c.nodes[0]
 	c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers...)))
-	own := map[string]string{}
-	check := func(why string) {
+	serverOf := map[string]string{}
+	check := func(desc string) {
 		t.Helper()
 		for _, client := range clients {
 			for name, to := range byNetwork(web.paths(node, allKinds...)) {
 				key := client.Name + " " + name
-				got := sticksTo(t, why, client, to)
-				if before, known := own[key]; known && got != before {
-					t.Errorf("%s: %s has endpoint %s, want %s as before", why, key, got, before)
+				got := expectOneServerOnAll(t, desc, client, to)
+				if before, known := serverOf[key]; known && got != before {
+					t.Errorf("%s: %s has endpoint %s, want %s as before", desc, key, got, before)
 				}
-				own[key] = got
+				serverOf[key] = got
 			}
 		}
 	}
@@ -83,16 +83,16 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 	}))
 	check("the Service changed")
 	used := map[string]bool{}
-	for _, name := range own {
+	for _, name := range serverOf {
 		used[name] = true
 	}
-	var left []*pod
+	var remaining []*pod
 	for _, server := range servers {
 		if used[server.Name] {
-			left = append(left, server)
+			remaining = append(remaining, server)
 		}
 	}
-	c.apply(endpoints(left...))
+	c.apply(endpoints(remaining...))
 	check("endpoints without clients were removed")
 	c.apply(endpoints(servers...))
 	check("endpoints were added")
@@ -104,19 +104,19 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 	check("full sync")
 }
 
-// TestEveryKindOfFrontendRemembersForTheOthers checks that it does not matter which frontend a client uses first.
-func TestEveryKindOfFrontendRemembersForTheOthers(t *testing.T) {
+// TestAffinityIsSharedByAllFrontends checks that it does not matter which frontend a client uses first.
+func TestAffinityIsSharedByAllFrontends(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
 	node := c.nodes[0]
 	for number, kind := range allKinds {
-		own := app{strings.ToLower(kind.String()), byte(41 + number)}
-		c.apply(own.service(own.withEverything, affinity(anHour)).Merge(own.endpoints(servers...)))
+		backend := app{strings.ToLower(kind.String()), byte(41 + number)}
+		c.apply(backend.service(backend.withEverything, affinity(anHour)).Merge(backend.endpoints(servers...)))
 		for _, client := range clients {
-			everywhere := byNetwork(own.paths(node, allKinds...))
-			for name, to := range byNetwork(own.paths(node, kind)) {
-				first := sticksTo(t, "the first frontend is a "+kind.String(), client, to)
-				if got := sticksTo(t, "after a "+kind.String(), client, everywhere[name]); got != first {
+			allPaths := byNetwork(backend.paths(node, allKinds...))
+			for name, to := range byNetwork(backend.paths(node, kind)) {
+				first := expectOneServerOnAll(t, "the first frontend is a "+kind.String(), client, to)
+				if got := expectOneServerOnAll(t, "after a "+kind.String(), client, allPaths[name]); got != first {
 					t.Errorf("%s from %s: %s replies on all frontends, %s on its %s", name, client.Name, got, first, kind)
 				}
 			}
@@ -128,9 +128,9 @@ func TestEveryKindOfFrontendRemembersForTheOthers(t *testing.T) {
 // runs.
 const manyClients = 31
 
-// TestEveryClientIsRememberedByItself includes clients that have the same address for the endpoints, because their node
+// TestAffinityIsPerClient includes clients that have the same address for the endpoints, because their node
 // masquerades them.
-func TestEveryClientIsRememberedByItself(t *testing.T) {
+func TestAffinityIsPerClient(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
 	node := c.nodes[0]
@@ -139,15 +139,15 @@ func TestEveryClientIsRememberedByItself(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range manyClients {
 		host := c.addHost(fmt.Sprintf("host-%d", i), node)
-		seen[sticksTo(t, "a host", host, only(web.paths(node, model.NodePort), "tcp")[:1])] = true
+		seen[expectOneServerOnAll(t, "a host", host, overNetworks(web.paths(node, model.NodePort), "tcp")[:1])] = true
 	}
 	if len(seen) != 2 {
 		t.Errorf("all hosts have endpoint %v", seen)
 	}
 }
 
-// TestThePortsOfAServiceRememberByThemselves checks that the ports of a Service have separate affinity.
-func TestThePortsOfAServiceRememberByThemselves(t *testing.T) {
+// TestAffinityIsPerPort checks that the ports of a Service have separate affinity.
+func TestAffinityIsPerPort(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b")}
@@ -167,7 +167,7 @@ func TestThePortsOfAServiceRememberByThemselves(t *testing.T) {
 	c.apply(change)
 	seen := map[string]bool{}
 	for i := range manyClients {
-		seen[sticksTo(t, "a port", client, []path{paths[0].at(servicePort + uint16(i))})] = true
+		seen[expectOneServerOnAll(t, "a port", client, []path{paths[0].withPort(servicePort + uint16(i))})] = true
 	}
 	if len(seen) != 2 {
 		t.Errorf("all ports have endpoint %v", seen)
@@ -178,30 +178,30 @@ func TestThePortsOfAServiceRememberByThemselves(t *testing.T) {
 // node where a policy requires it.
 func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 	t.Parallel()
-	here := newTown(t, setup{config: clusterCIDR()})
-	internal := web.paths(here.nodes[0], model.ClusterIP)
-	clients := [][]*fabric.Namespace{here.pod, here.node, here.host}
-	here.apply(service(web.withEverything, externalLocal, affinity(anHour)).Merge(endpoints(here.far)))
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	internal := web.paths(c.nodes[0], model.ClusterIP)
+	clients := [][]*fabric.Namespace{c.pod, c.node, c.host}
+	c.apply(service(web.withEverything, externalLocal, affinity(anHour)).Merge(endpoints(c.far)))
 	for _, client := range clients {
 		expect(t, "affinity to the only endpoint, on another node", client, internal, servedBy("far"))
 	}
-	here.apply(endpoints(here.near, here.far))
+	c.apply(endpoints(c.near, c.far))
 	for _, client := range clients {
 		expect(t, "the endpoint with affinity", client, internal, servedBy("far"))
 	}
 	for range 4 {
-		expect(t, "externalTrafficPolicy Local", here.host, here.external, servedBy("near"))
+		expect(t, "externalTrafficPolicy Local", c.host, c.external, servedBy("near"))
 	}
-	expect(t, "the short circuit", here.pod, here.external, servedBy("far"))
-	expect(t, "the short circuit", here.node, here.external, servedBy("far"))
+	expect(t, "the short circuit", c.pod, c.external, servedBy("far"))
+	expect(t, "the short circuit", c.node, c.external, servedBy("far"))
 
-	here.apply(service(web.withEverything, internalLocal, affinity(anHour)))
+	c.apply(service(web.withEverything, internalLocal, affinity(anHour)))
 	for range 4 {
-		expect(t, "internalTrafficPolicy Local", here.pod, internal, servedBy("near"))
-		expect(t, "internalTrafficPolicy Local", here.host, internal, servedBy("near"))
+		expect(t, "internalTrafficPolicy Local", c.pod, internal, servedBy("near"))
+		expect(t, "internalTrafficPolicy Local", c.host, internal, servedBy("near"))
 	}
-	here.apply(service(web.withEverything, internalLocal, affinity(anHour)).Merge(endpoints(here.far)))
-	expect(t, "internalTrafficPolicy Local, endpoints only on other nodes", here.host, internal, timesOut)
+	c.apply(service(web.withEverything, internalLocal, affinity(anHour)).Merge(endpoints(c.far)))
+	expect(t, "internalTrafficPolicy Local, endpoints only on other nodes", c.host, internal, timesOut)
 }
 
 // TestANewTimeoutCountsFromTheNextConnection checks that a changed affinity timeout applies from the client's next
@@ -212,10 +212,10 @@ func TestANewTimeoutCountsFromTheNextConnection(t *testing.T) {
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b"), c.addServer(c.nodes[0], "c")}
 	client := c.addPod(c.nodes[0], "client").Namespace
 	c.apply(service(affinity(anHour)).Merge(endpoints(servers...)))
-	own := sticks(t, client, paths[0], 8)
+	server := expectOneServer(t, client, paths[0], 8)
 	c.apply(service(affinity(time.Second)))
-	if got := mustRequest(t, client, paths[0]).Pod; got != own {
-		t.Errorf("%s replies under the new timeout, want %s", got, own)
+	if got := mustRequest(t, client, paths[0]).Pod; got != server {
+		t.Errorf("%s replies under the new timeout, want %s", got, server)
 	}
-	endsByItself(t, client, paths[0], time.Second)
+	expectAffinityExpires(t, client, paths[0], time.Second)
 }

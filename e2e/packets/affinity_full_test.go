@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// full is the kernel's limit for the clients in a map without a size of its own.
-const full = 65535
+// maxAffinityClients is the kernel's limit for the clients in a map without a size of its own.
+const maxAffinityClients = 65535
 
 // TestManyClientsDisturbNoOtherService checks a Service with as many clients in its affinity map as the kernel allows:
 // it still balances new clients, but without affinity. The affinity of another Service is not affected.
@@ -25,35 +25,35 @@ func TestManyClientsDisturbNoOtherService(t *testing.T) {
 	client := c.addPod(node, "client").Namespace
 	other := app{"other", 11}
 	c.apply(other.service(affinity(anHour)).Merge(other.endpoints(servers...)))
-	others := other.paths(node, model.ClusterIP)
-	own := map[path]string{}
-	for _, to := range others {
-		own[to] = sticks(t, client, to, 8)
+	otherPaths := other.paths(node, model.ClusterIP)
+	serverOf := map[path]string{}
+	for _, to := range otherPaths {
+		serverOf[to] = expectOneServer(t, client, to, 8)
 	}
 	for number, to := range []path{paths[0], paths[4]} { // TCP over IPv4, UDP over IPv6
 		crowded := app{fmt.Sprintf("crowded-%d", number), byte(51 + number)}
 		c.apply(crowded.service(crowded.withEverything, affinity(anHour)).Merge(crowded.endpoints(servers...)))
-		fill(t, node, crowded, to, servers[0])
-		expectForgets(t, client, crowded, to)
-		for _, to := range others {
-			if got := sticks(t, client, to, 8); got != own[to] {
-				t.Errorf("%s of the other Service: the client has endpoint %s, want %s as before", to, got, own[to])
+		fillAffinityMap(t, node, crowded, to, servers[0])
+		expectNoAffinity(t, client, crowded, to)
+		for _, to := range otherPaths {
+			if got := expectOneServer(t, client, to, 8); got != serverOf[to] {
+				t.Errorf("%s of the other Service: the client has endpoint %s, want %s as before", to, got, serverOf[to])
 			}
 		}
 		stranger := c.addPod(node, fmt.Sprintf("stranger-%d", number)).Namespace
-		for _, to := range others {
-			sticks(t, stranger, to, localConnections)
+		for _, to := range otherPaths {
+			expectOneServer(t, stranger, to, localConnections)
 		}
 	}
 }
 
-// expectForgets checks that one port of a Service, in one family, balances a client's connections without affinity, and
+// expectNoAffinity checks that one port of a Service, in one family, balances a client's connections without affinity, and
 // that all its other ports keep affinity.
-func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full path) {
+func expectNoAffinity(t *testing.T, client *fabric.Namespace, crowded app, full path) {
 	t.Helper()
 	for _, to := range pathsTo(servicePort, crowded.addrs(model.ClusterIP)...) {
 		if to.network != full.network || to.family() != full.family() {
-			sticks(t, client, to, localConnections)
+			expectOneServer(t, client, to, localConnections)
 			continue
 		}
 		seen := map[string]bool{}
@@ -66,8 +66,8 @@ func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full pat
 	}
 }
 
-// fill fills the affinity map of one port of a Service in one family.
-func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
+// fillAffinityMap fills the affinity map of one port of a Service in one family.
+func fillAffinityMap(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
 	t.Helper()
 	table, clientOf := "ip", "100.64.%d.%d"
 	if to.family() == model.IPv6 {
@@ -80,10 +80,10 @@ func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
 		t.Fatalf("%s has class %x and number %x, which are not for affinity", frontend, class, port)
 	}
 	clients := fmt.Sprintf("affinity-%d", class>>1&0x1f)
-	number := numberOf(t, n, table, port, fmt.Sprintf("%s . %d", to.own(endpoint.Namespace), podPort))
+	number := endpointNumber(t, n, table, port, fmt.Sprintf("%s . %d", to.clientAddr(endpoint.Namespace), podPort))
 	var elements strings.Builder
 	fmt.Fprintf(&elements, "flush map %s vicinity %s\nadd element %s vicinity %s {\n", table, clients, table, clients)
-	for i := range full {
+	for i := range maxAffinityClients {
 		fmt.Fprintf(&elements, "\t%s . "+clientOf+" timeout 1h : %s,\n", classid(port), i>>8, i&0xff, classid(number))
 	}
 	elements.WriteString("}\n")
@@ -101,17 +101,17 @@ func elementValue(t *testing.T, n *node, table, name, key string) uint32 {
 	if len(found) != 1 {
 		t.Fatalf("map %s has for %s %d values, want one:\n%s", name, key, len(found), listing)
 	}
-	return parsed(t, found[0])
+	return parseHalves(t, found[0])
 }
 
-// numberOf returns the number of an endpoint of a port.
-func numberOf(t *testing.T, n *node, table string, port uint32, endpoint string) uint32 {
+// endpointNumber returns the number of an endpoint of a port.
+func endpointNumber(t *testing.T, n *node, table string, port uint32, endpoint string) uint32 {
 	t.Helper()
 	listing := runNFT(t, n, "", "list", "map", table, "vicinity", "numbered") +
 		runNFT(t, n, "", "list", "map", table, "vicinity", "numbered-collided")
 	numbered := regexp.MustCompile(` \. ([0-9a-f]+):([0-9a-f]+) : ` + regexp.QuoteMeta(endpoint) + `\b`)
 	for _, found := range numbered.FindAllStringSubmatch(listing, -1) {
-		if number := parsed(t, found); number&^0x020000ff == port {
+		if number := parseHalves(t, found); number&^0x020000ff == port {
 			return number
 		}
 	}
@@ -119,7 +119,7 @@ func numberOf(t *testing.T, n *node, table string, port uint32, endpoint string)
 	return 0
 }
 
-func parsed(t *testing.T, halves []string) uint32 {
+func parseHalves(t *testing.T, halves []string) uint32 {
 	t.Helper()
 	high, err := strconv.ParseUint(halves[1], 16, 16)
 	must.Succeed(t, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// sticks sends a number of requests and returns the pod, which must be the same for all.
-func sticks(t *testing.T, client *fabric.Namespace, to path, times int) string {
+// expectOneServer sends a number of requests and returns the pod, which must be the same for all.
+func expectOneServer(t *testing.T, client *fabric.Namespace, to path, times int) string {
 	t.Helper()
 	first := mustRequest(t, client, to).Pod
 	for range times - 1 {
@@ -29,32 +29,32 @@ func TestAClientKeepsItsEndpoint(t *testing.T) {
 		servers[name] = c.addServer(c.nodes[len(servers)%2], name)
 	}
 	without := func(names ...string) []*pod {
-		left := []*pod{}
+		remaining := []*pod{}
 		for _, name := range []string{"a", "b", "c", "d"} {
 			if name != names[0] && name != names[len(names)-1] {
-				left = append(left, servers[name])
+				remaining = append(remaining, servers[name])
 			}
 		}
-		return left
+		return remaining
 	}
 	client, other := c.addPod(c.nodes[0], "client"), c.addPod(c.nodes[0], "other")
 	c.apply(service(affinity(time.Hour)))
 	for _, to := range paths {
 		c.apply(endpoints(without("none")...))
-		own := sticks(t, client.Namespace, to, 12)
-		sticks(t, other.Namespace, to, 12)
-		sticks(t, c.nodes[0].Namespace, to, 12)
+		server := expectOneServer(t, client.Namespace, to, 12)
+		expectOneServer(t, other.Namespace, to, 12)
+		expectOneServer(t, c.nodes[0].Namespace, to, 12)
 
-		another := map[bool]string{true: "a", false: "b"}[own != "a"]
+		another := map[bool]string{true: "a", false: "b"}[server != "a"]
 		c.apply(endpoints(without(another)...))
 		c.restart(c.nodes[0])
 		c.sync(c.nodes[0])
-		if got := sticks(t, client.Namespace, to, 8); got != own {
-			t.Fatalf("%s: %s replies after another endpoint was removed and the proxy restarted; want %s", to, got, own)
+		if got := expectOneServer(t, client.Namespace, to, 8); got != server {
+			t.Fatalf("%s: %s replies after another endpoint was removed and the proxy restarted; want %s", to, got, server)
 		}
 
-		c.apply(endpoints(without(own, another)...))
-		if got := sticks(t, client.Namespace, to, 8); got == own {
+		c.apply(endpoints(without(server, another)...))
+		if got := expectOneServer(t, client.Namespace, to, 8); got == server {
 			t.Fatalf("%s: %s still replies, but is not an endpoint any more", to, got)
 		}
 	}
@@ -72,22 +72,22 @@ func TestAffinityEndsAfterItsTimeout(t *testing.T) {
 	for _, to := range []path{paths[0], paths[3]} {
 		t.Run(to.String(), func(t *testing.T) {
 			t.Parallel()
-			staysWhileRenewed(t, client.Namespace, to, timeout)
-			endsByItself(t, client.Namespace, to, timeout)
+			expectAffinityRenewed(t, client.Namespace, to, timeout)
+			expectAffinityExpires(t, client.Namespace, to, timeout)
 		})
 	}
 }
 
-// staysWhileRenewed dials for longer than the timeout in total, with shorter pauses than the timeout. It checks nothing
+// expectAffinityRenewed dials for longer than the timeout in total, with shorter pauses than the timeout. It checks nothing
 // if the machine was too slow for that.
-func staysWhileRenewed(t *testing.T, client *fabric.Namespace, to path, timeout time.Duration) {
+func expectAffinityRenewed(t *testing.T, client *fabric.Namespace, to path, timeout time.Duration) {
 	t.Helper()
-	asked := time.Now()
+	dialledAt := time.Now()
 	first := mustRequest(t, client, to).Pod
 	for range 5 {
 		time.Sleep(timeout / 3)
-		before := asked
-		asked = time.Now()
+		before := dialledAt
+		dialledAt = time.Now()
 		got := mustRequest(t, client, to).Pod
 		if got != first && time.Since(before) < timeout {
 			t.Fatalf("%s replied after %s, although the connection was within the timeout", got, first)
@@ -96,8 +96,8 @@ func staysWhileRenewed(t *testing.T, client *fabric.Namespace, to path, timeout 
 	}
 }
 
-// endsByItself pauses for longer than the timeout between connections until another endpoint responds.
-func endsByItself(t *testing.T, client *fabric.Namespace, to path, timeout time.Duration) {
+// expectAffinityExpires pauses for longer than the timeout between connections until another endpoint responds.
+func expectAffinityExpires(t *testing.T, client *fabric.Namespace, to path, timeout time.Duration) {
 	t.Helper()
 	first := mustRequest(t, client, to).Pod
 	for range 16 { // by chance, the same endpoint is picked 16 times once in 40 million runs
@@ -117,7 +117,7 @@ func TestAffinitySwitchesOffAndOn(t *testing.T) {
 	c.apply(service(affinity(time.Hour)))
 	c.apply(endpoints(servers...))
 	for _, to := range []path{paths[0], paths[3]} {
-		sticks(t, client.Namespace, to, 10)
+		expectOneServer(t, client.Namespace, to, 10)
 	}
 	c.apply(service())
 	for _, to := range []path{paths[0], paths[3]} {
@@ -131,6 +131,6 @@ func TestAffinitySwitchesOffAndOn(t *testing.T) {
 	}
 	c.apply(service(affinity(time.Hour)))
 	for _, to := range []path{paths[0], paths[3]} {
-		sticks(t, client.Namespace, to, 10)
+		expectOneServer(t, client.Namespace, to, 10)
 	}
 }

@@ -35,7 +35,7 @@ func (c *cluster) measure(clients []*fabric.Pod, servers []*pod, each int) load 
 	found := load{byPod: map[string]int{}, all: each * len(clients)}
 	for _, client := range clients {
 		for number := range each {
-			to := only(paths, "tcp")[number%2] // both families
+			to := overNetworks(paths, "tcp")[number%2] // both families
 			name := mustRequest(c.t, client.Namespace, to).Pod
 			found.byPod[name]++
 			if nodeOf[name] == client.Node {
@@ -55,10 +55,10 @@ func (l load) String() string {
 	return fmt.Sprintf("%.1f %% in-zone, by pod %v", 100*float64(l.near)/float64(l.all), l.byPod)
 }
 
-// TestABoundKeepsNearWhatItMay has three zones of one node each, with six, one and one endpoints. Without a bound, the
+// TestMaxLoadKeepsTrafficNearUpToTheBound has three zones of one node each, with six, one and one endpoints. Without a bound, the
 // two single endpoints would get 2.67 times the mean. With a bound of 120 % they get 1.2 times the mean, and the six
 // get the rest. By chance, a count exceeds the tolerance once in a hundred thousand counts.
-func TestABoundKeepsNearWhatItMay(t *testing.T) {
+func TestMaxLoadKeepsTrafficNearUpToTheBound(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	var servers []*pod
@@ -100,9 +100,9 @@ func TestABoundKeepsNearWhatItMay(t *testing.T) {
 	}
 }
 
-// TestARememberedClientStaysWhereNoSlotLeads checks that clients keep their endpoint when a plan gives the endpoint's
+// TestAClientWithAffinityKeepsAnEndpointWithoutSlots checks that clients keep their endpoint when a plan gives the endpoint's
 // connections from this node to nearer endpoints.
-func TestARememberedClientStaysWhereNoSlotLeads(t *testing.T) {
+func TestAClientWithAffinityKeepsAnEndpointWithoutSlots(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
 	near, far := c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
@@ -111,27 +111,27 @@ func TestARememberedClientStaysWhereNoSlotLeads(t *testing.T) {
 	c.apply(service(topologyKeys(policy.Zone, policy.AnyNode), maxLoad(120), affinity(time.Hour)))
 	for _, to := range paths {
 		c.apply(endpoints(far))
-		if got := sticks(t, client.Namespace, to, 4); got != "far" {
+		if got := expectOneServer(t, client.Namespace, to, 4); got != "far" {
 			t.Fatalf("%s: %s replied, want far, the only endpoint", to, got)
 		}
 		c.apply(endpoints(near, far))
-		if got := sticks(t, client.Namespace, to, 8); got != "far" {
+		if got := expectOneServer(t, client.Namespace, to, 8); got != "far" {
 			t.Errorf("%s: the client was moved to %s", to, got)
 		}
-		if got := sticks(t, other.Namespace, to, 8); got != "near" {
+		if got := expectOneServer(t, other.Namespace, to, 8); got != "near" {
 			t.Errorf("%s: a new client got %s, want near", to, got)
 		}
 		c.apply(endpoints(near))
-		if got := sticks(t, client.Namespace, to, 4); got != "near" {
+		if got := expectOneServer(t, client.Namespace, to, 4); got != "near" {
 			t.Errorf("%s: %s replied, want near after far was removed", to, got)
 		}
 	}
 }
 
-// TestARolloutOverloadsNobody replaces twelve pods one by one. The new pods start where the scheduler has room, first
+// TestARolloutOverloadsNoEndpoint replaces twelve pods one by one. The new pods start where the scheduler has room, first
 // all in one zone. Every node makes the same number of connections at each moment. With topology keys alone, the last
 // pods in a zone would get all connections of that zone.
-func TestARolloutOverloadsNobody(t *testing.T) {
+func TestARolloutOverloadsNoEndpoint(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	var clients []*fabric.Pod

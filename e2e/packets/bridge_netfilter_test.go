@@ -20,7 +20,7 @@ table inet witness {
 
 // withBridgeNetfilter runs a test with each local traffic detector that recognizes pods by their bridge. On the node,
 // packets already pass netfilter on the bridge, as on most nodes with a bridge. It needs the kernel's br_netfilter.
-func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
+func withBridgeNetfilter(t *testing.T, test func(*testing.T, *twoNodes)) {
 	t.Helper()
 	for name, traffic := range map[string]ruleset.LocalTraffic{
 		"BridgeInterface":     {Interface: fabric.PodBridge},
@@ -30,15 +30,15 @@ func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 			t.Parallel()
 			config := clusterCIDR()
 			config.LocalTraffic = traffic
-			here := newTown(t, setup{config: config, bridged: true})
-			node := here.nodes[0]
+			c := newTwoNodes(t, setup{config: config, bridged: true})
+			node := c.nodes[0]
 			for _, sysctl := range []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
 				if err := node.SetSysctl(sysctl, "1"); err != nil {
 					t.Fatalf("enable br_netfilter (the test needs it): %v", err)
 				}
 			}
 			runNFT(t, node, bridgedCounter, "-f", "-")
-			test(t, here)
+			test(t, c)
 			if packets(t, node, "bridged") == "0" {
 				t.Error("no packet passed postrouting over the bridge, so nothing was tested")
 			}
@@ -50,14 +50,14 @@ func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 // clients are masqueraded: the node, whose packets have no input interface, and hosts.
 func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
 	t.Parallel()
-	withBridgeNetfilter(t, func(t *testing.T, here *town) {
-		node, second := here.nodes[0], here.addServer(here.nodes[0], "second")
-		here.apply(service().Merge(endpoints(here.near, second)))
-		expect(t, "a pod, both endpoints on its bridge", here.pod, paths, all.holds(node, here.near, second))
-		expect(t, "the node", here.node, paths, allMasq.holds(node, here.near, second))
-		expect(t, "a host", here.host, paths, allMasq.holds(node, here.near, second))
-		here.apply(endpoints(here.near, here.far))
-		expect(t, "a pod, one endpoint on its bridge", here.pod, paths, all.holds(node, here.near, here.far))
+	withBridgeNetfilter(t, func(t *testing.T, c *twoNodes) {
+		node, second := c.nodes[0], c.addServer(c.nodes[0], "second")
+		c.apply(service().Merge(endpoints(c.near, second)))
+		expect(t, "a pod, both endpoints on its bridge", c.pod, paths, all.expectation(node, c.near, second))
+		expect(t, "the node", c.node, paths, allMasq.expectation(node, c.near, second))
+		expect(t, "a host", c.host, paths, allMasq.expectation(node, c.near, second))
+		c.apply(endpoints(c.near, c.far))
+		expect(t, "a pod, one endpoint on its bridge", c.pod, paths, all.expectation(node, c.near, c.far))
 	})
 }
 
@@ -65,15 +65,15 @@ func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
 // entry must be for the pod as a client and, under externalTrafficPolicy Local, not for an external client.
 func TestAPodKeepsAnEndpointOnItsBridge(t *testing.T) {
 	t.Parallel()
-	withBridgeNetfilter(t, func(t *testing.T, here *town) {
-		servers := []*pod{here.near}
+	withBridgeNetfilter(t, func(t *testing.T, c *twoNodes) {
+		servers := []*pod{c.near}
 		for _, name := range []string{"second", "third", "fourth"} {
-			servers = append(servers, here.addServer(here.nodes[0], name))
+			servers = append(servers, c.addServer(c.nodes[0], name))
 		}
-		here.apply(service(web.withEverything, externalLocal, affinity(anHour)).Merge(endpoints(servers...)))
-		for _, client := range here.clients() {
-			for name, to := range byNetwork(here.external) {
-				sticksTo(t, "externalTrafficPolicy Local: "+name, client, to)
+		c.apply(service(web.withEverything, externalLocal, affinity(anHour)).Merge(endpoints(servers...)))
+		for _, client := range c.clients() {
+			for name, to := range byNetwork(c.external) {
+				expectOneServerOnAll(t, "externalTrafficPolicy Local: "+name, client, to)
 			}
 		}
 	})

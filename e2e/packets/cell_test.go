@@ -33,9 +33,9 @@ const (
 	localConnections  = 8
 )
 
-// holds returns the expectation for a cell. near is the endpoint on the node through which all clients dial, far is the
+// expectation returns the expectation for a cell. near is the endpoint on the node through which all clients dial, far is the
 // other endpoint.
-func (c cell) holds(node *node, near, far *pod) expectation {
+func (c cell) expectation(node *node, near, far *pod) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		seen := map[string]bool{}
 		kept, translated := 0, 0
@@ -44,11 +44,11 @@ func (c cell) holds(node *node, near, far *pod) expectation {
 			if err != nil {
 				return fmt.Errorf("connection %d: %w", number, err)
 			}
-			if err := c.checkSource(reply, to.own(node.Namespace), from == node.Namespace); err != nil {
+			if err := c.checkSource(reply, to.clientAddr(node.Namespace), from == node.Namespace); err != nil {
 				return fmt.Errorf("connection %d: %w", number, err)
 			}
 			seen[reply.Pod] = true
-			if reply.Client == reply.Own {
+			if reply.Client == reply.Local {
 				kept++
 			} else {
 				translated++
@@ -67,7 +67,7 @@ func (c cell) holds(node *node, near, far *pod) expectation {
 
 // checkSource checks the client address that the server saw.
 func (c cell) checkSource(reply fabric.Reply, node netip.Addr, fromNode bool) error {
-	want := reply.Own.Addr()
+	want := reply.Local.Addr()
 	if c.isMasqueraded() || fromNode {
 		want = node
 	}

@@ -34,13 +34,13 @@ func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
 	to := pathsTo(servicePort, unallocated...)
 	c.apply(service().Merge(endpoints(c.addServer(c.nodes[0], "server"))))
 	expect(t, "no ServiceCIDR", clients, to, servedBy("elsewhere"))
-	open := converse(t, clients, only(to, "tcp", "sctp"))
+	open := openConnections(t, clients, overNetworks(to, "tcp", "sctp"))
 
 	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
 	expect(t, "the ServiceCIDR exists", clients, to, timesOut)
 	expect(t, "a ClusterIP inside the ServiceCIDR", clients, paths, servedBy("server"))
-	expectGoesOn(t, "the ServiceCIDR exists", open)
-	c.apply(web.gone())
+	expectContinues(t, "the ServiceCIDR exists", open)
+	c.apply(web.deletion())
 	expect(t, "a ClusterIP whose Service was deleted", clients, paths, timesOut)
 
 	c.apply(serviceCIDR(fabric.ClusterIPv4))
@@ -68,9 +68,9 @@ table ip6 foreign {
 }
 `
 
-// TestAnotherProxysServicesGoOn checks that Services of another proxy keep working. Their addresses are in the
+// TestAnotherProxysServicesKeepWorking checks that Services of another proxy keep working. Their addresses are in the
 // ServiceCIDR, and unallocated for this proxy.
-func TestAnotherProxysServicesGoOn(t *testing.T) {
+func TestAnotherProxysServicesKeepWorking(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	server := c.addServer(c.nodes[0], "server")
@@ -79,18 +79,18 @@ func TestAnotherProxysServicesGoOn(t *testing.T) {
 	}
 	client := c.addPod(c.nodes[0], "client").Namespace
 	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
-	clients, to := []*fabric.Namespace{client, c.nodes[0].Namespace}, only(pathsTo(servicePort, unallocated...), "tcp")
+	clients, to := []*fabric.Namespace{client, c.nodes[0].Namespace}, overNetworks(pathsTo(servicePort, unallocated...), "tcp")
 	expect(t, "no proxy translates the address", clients, to, timesOut)
 	runNFT(t, c.nodes[0], foreignProxy, "-f", "-")
 	expect(t, "another proxy translates the address", clients, to, servedBy("server"))
 }
 
-// TestAClusterIPThatTheNodeHasItself covers a ClusterIP on an interface of the node, as some DNS caches need it.
+// TestAClusterIPAssignedToTheNode covers a ClusterIP on an interface of the node, as some DNS caches need it.
 // Packets to a port that the Service does not define go to the node's own sockets, from any client.
-func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
+func TestAClusterIPAssignedToTheNode(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	r.gain(r.nodes[0], web.addrs(model.ClusterIP)...)
+	r.addAddrs(r.nodes[0], web.addrs(model.ClusterIP)...)
 	r.reportAddrs(r.nodes[0])
 	r.serveOn(r.node, 81, web.addrs(model.ClusterIP)...)
 	r.apply(service().Merge(endpoints(r.near)))
@@ -100,12 +100,12 @@ func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
 	expect(t, "inside a ServiceCIDR", r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), servedBy(r.node.Name))
 }
 
-// TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService checks that packets to a port of the Service are dropped or
+// TestAClusterIPAssignedToTheNodeDoesNotBypassItsService checks that packets to a port of the Service are dropped or
 // refused as on any other ClusterIP, although a socket of the node would respond.
-func TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService(t *testing.T) {
+func TestAClusterIPAssignedToTheNodeDoesNotBypassItsService(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	r.gain(r.nodes[0], web.addrs(model.ClusterIP)...)
+	r.addAddrs(r.nodes[0], web.addrs(model.ClusterIP)...)
 	r.reportAddrs(r.nodes[0])
 	r.serveOn(r.node, servicePort, web.addrs(model.ClusterIP)...)
 	expect(t, "no Service", r.clients(), paths, servedBy(r.node.Name))

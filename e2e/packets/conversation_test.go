@@ -8,14 +8,14 @@ import (
 
 // conversation is an open connection and its first response.
 type conversation struct {
-	*fabric.Conversation
+	*fabric.Connection
 	from  *fabric.Namespace
 	to    path
 	first fabric.Reply
 }
 
-// converse opens a connection from every client over every path.
-func converse(t *testing.T, clients []*fabric.Namespace, to []path) []*conversation {
+// openConnections opens a connection from every client over every path.
+func openConnections(t *testing.T, clients []*fabric.Namespace, to []path) []*conversation {
 	t.Helper()
 	var all []*conversation
 	for _, from := range clients {
@@ -25,7 +25,7 @@ func converse(t *testing.T, clients []*fabric.Namespace, to []path) []*conversat
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = opened.Close() }) // ignore the error: the test is over
-			c := &conversation{Conversation: opened, from: from, to: p}
+			c := &conversation{Connection: opened, from: from, to: p}
 			if c.first, err = c.Request(fabric.Timeout); err != nil {
 				t.Fatal(err)
 			}
@@ -35,16 +35,16 @@ func converse(t *testing.T, clients []*fabric.Namespace, to []path) []*conversat
 	return all
 }
 
-// expectGoesOn sends another request over every connection: the server must be the same, and must see the same client
+// expectContinues sends another request over every connection: the server must be the same, and must see the same client
 // as at first.
-func expectGoesOn(t *testing.T, why string, open []*conversation) {
+func expectContinues(t *testing.T, desc string, open []*conversation) {
 	t.Helper()
 	for _, c := range open {
 		reply, err := c.Request(fabric.Timeout)
 		if err != nil {
-			t.Errorf("%s: %v", why, err)
+			t.Errorf("%s: %v", desc, err)
 		} else if reply != c.first {
-			t.Errorf("%s: %s from %s: reply %+v, want %+v as at first", why, c.to, c.from.Name, reply, c.first)
+			t.Errorf("%s: %s from %s: reply %+v, want %+v as at first", desc, c.to, c.from.Name, reply, c.first)
 		}
 	}
 }

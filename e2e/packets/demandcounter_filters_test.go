@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// filtering loads a filter chain with one rule on a node. Its counter has the comment "dropped".
-func filtering(t *testing.T, n *node, hook string, priority int, match, verdict string) {
+// addFilter loads a filter chain with one rule on a node. Its counter has the comment "dropped".
+func addFilter(t *testing.T, n *node, hook string, priority int, match, verdict string) {
 	t.Helper()
 	runNFT(t, n, fmt.Sprintf(`table inet witness {
 	chain denied {
@@ -34,11 +34,11 @@ func waitForDrops(t *testing.T, n *node, atLeast int) {
 	})
 }
 
-// TestWhatAFilterDropsIsNoDemand checks that 100 connection attempts do not count if a filter on the client's node
+// TestFilteredConnectionsAreNotDemand checks that 100 connection attempts do not count if a filter on the client's node
 // drops or rejects them, however often their SYNs are retransmitted. The hooks and priorities are those of network
 // policies and firewalls. Once the filter is removed, the connections are established and count once each, like new
 // ones.
-func TestWhatAFilterDropsIsNoDemand(t *testing.T) {
+func TestFilteredConnectionsAreNotDemand(t *testing.T) {
 	const many = 100
 	clusterIP := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 	for name, test := range map[string]struct {
@@ -73,11 +73,11 @@ func TestWhatAFilterDropsIsNoDemand(t *testing.T) {
 			a.read()
 			const dialled = "ct status dnat ct direction original"
 			if !test.byNode && test.hook != "postrouting" { // nft has no reject in postrouting
-				filtering(t, n, test.hook, test.priority, dialled, "reject")
+				addFilter(t, n, test.hook, test.priority, dialled, "reject")
 				expect(t, "while a filter rejects it", []*fabric.Namespace{client}, web.paths(n, allKinds...), notServed)
 				runNFT(t, n, "", "delete", "table", "inet", "witness")
 			}
-			filtering(t, n, test.hook, test.priority, dialled, "drop")
+			addFilter(t, n, test.hook, test.priority, dialled, "drop")
 			var under dials
 			if !test.byNode { // the node's own socket fails at once
 				under = dialMany(t, client, clusterIP, many)
@@ -106,7 +106,7 @@ func TestASYNThatIsSentAgainCountsOnce(t *testing.T) {
 	a := c.countDemand(near)
 	c.apply(web.service(bounded).Merge(web.endpoints(server)))
 	a.read()
-	filtering(t, far, "forward", 0, "tcp flags syn", "drop")
+	addFilter(t, far, "forward", 0, "tcp flags syn", "drop")
 	under := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), many)
 	waitForDrops(t, far, 2*many)
 	runNFT(t, far, "", "delete", "table", "inet", "witness")
@@ -141,8 +141,8 @@ func TestANodePortIsCountedByItselfAlone(t *testing.T) {
 			c.apply(web.service(web.withNodePorts, bounded).Merge(web.endpoints(server)))
 			c.apply(namesake.service(namesake.withExternalIPs, onThatPort).Merge(namesake.endpoints(server)))
 			a.read()
-			others := pathsTo(web.nodePort(), append(namesake.addrs(model.ClusterIP), namesake.addrs(model.ExternalIP)...)...)
-			dialEach(t, clients, others, 1, succeeds)
+			otherPaths := pathsTo(web.nodePort(), append(namesake.addrs(model.ClusterIP), namesake.addrs(model.ExternalIP)...)...)
+			dialEach(t, clients, otherPaths, 1, succeeds)
 			c.serveOn(server.Namespace, web.nodePort())
 			dialEach(t, clients, pathsTo(web.nodePort(), server.IPv4, server.IPv6), 1, succeeds)
 			a.expect("after dialling other frontends with that port number", map[string]uint64{})

@@ -48,35 +48,35 @@ func (c *cluster) countDemand(n *node) *demandCounting {
 }
 
 // read reads the page and returns the counts since the last read.
-func (a *demandCounting) read() demandapi.Page {
-	a.t.Helper()
+func (d *demandCounting) read() demandapi.Page {
+	d.t.Helper()
 	response := httptest.NewRecorder()
-	a.counter.ServeHTTP(response, httptest.NewRequest("GET", demandapi.Path+"?"+demandapi.After+"="+a.cursor, nil))
+	d.counter.ServeHTTP(response, httptest.NewRequest("GET", demandapi.Path+"?"+demandapi.CursorParam+"="+d.cursor, nil))
 	if response.Code != 200 {
-		a.t.Fatalf("the page of %s: %d %s", a.node.Name, response.Code, response.Body)
+		d.t.Fatalf("the page of %s: %d %s", d.node.Name, response.Code, response.Body)
 	}
 	page, err := demandapi.Parse(response.Body.Bytes())
 	if err != nil {
-		a.t.Fatalf("the page of %s: %v", a.node.Name, err)
+		d.t.Fatalf("the page of %s: %v", d.node.Name, err)
 	}
-	a.cursor = page.Cursor
+	d.cursor = page.Cursor
 	return page
 }
 
 // expect reads the page and compares the counts.
-func (a *demandCounting) expect(why string, want map[string]uint64) {
-	a.t.Helper()
-	if diff := cmp.Diff(want, a.read().Counts); diff != "" {
-		a.t.Errorf("%s: counts of %s (-want +got):\n%s", why, a.node.Name, diff)
+func (d *demandCounting) expect(desc string, want map[string]uint64) {
+	d.t.Helper()
+	if diff := cmp.Diff(want, d.read().Counts); diff != "" {
+		d.t.Errorf("%s: counts of %s (-want +got):\n%s", desc, d.node.Name, diff)
 	}
 }
 
 // tables returns the lines of "nft list tables" for the counting tables.
-func (a *demandCounting) tables() string {
-	a.t.Helper()
-	listed, err := a.node.Run(exec.Command("nft", "list", "tables"))
+func (d *demandCounting) tables() string {
+	d.t.Helper()
+	listed, err := d.node.Run(exec.Command("nft", "list", "tables"))
 	if err != nil {
-		a.t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	var found []string
 	for line := range strings.Lines(listed) {
@@ -89,15 +89,15 @@ func (a *demandCounting) tables() string {
 }
 
 // runUntil runs the counter until a condition holds.
-func (a *demandCounting) runUntil(holds func() bool) {
-	a.t.Helper()
-	ctx, stop := context.WithCancel(a.t.Context())
+func (d *demandCounting) runUntil(condition func() bool) {
+	d.t.Helper()
+	ctx, stop := context.WithCancel(d.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- a.counter.Run(ctx) }()
-	wait.Until(a.t, "effect of the counter", holds)
+	go func() { done <- d.counter.Run(ctx) }()
+	wait.Until(d.t, "effect of the counter", condition)
 	stop()
 	if err := <-done; err != nil {
-		a.t.Error(err)
+		d.t.Error(err)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestDemandOfClientsCountsOnce(t *testing.T) {
 	near, far := c.countDemand(c.nodes[0]), c.countDemand(c.nodes[1])
 	c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
 	c.apply(cart.service(cart.withEverything).Merge(cart.endpoints(server))) // without a load bound
-	if page := near.read(); page.Took != 0 || len(page.Counts) != 0 {
+	if page := near.read(); page.Duration != 0 || len(page.Counts) != 0 {
 		t.Errorf("first page %+v, want only a cursor", page)
 	}
 	far.read()
@@ -135,7 +135,7 @@ func TestDemandOfClientsCountsOnce(t *testing.T) {
 	far.expect("a node without clients", map[string]uint64{})
 
 	count = dialEach(t, inside, paths, 1, succeeds)
-	near.counter.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", demandapi.Path+"?"+demandapi.After+"="+near.cursor, nil))
+	near.counter.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", demandapi.Path+"?"+demandapi.CursorParam+"="+near.cursor, nil))
 	near.expect("after a lost response", map[string]uint64{"default/web": count})
 
 	c.apply(web.endpoints())
@@ -168,7 +168,7 @@ func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	// The second Service was still counted when the previous page was read.
 	dialEach(t, clients, cart.paths(n, model.ClusterIP), 1, succeeds)
 	count = dialEach(t, clients, paths, 1, succeeds)
-	c.apply(cart.gone())
+	c.apply(cart.deletion())
 	a.expect("after a Service was deleted", map[string]uint64{"default/web": count})
 
 	c.apply(web.service())
@@ -177,9 +177,9 @@ func TestSyncsKeepWhatWasCounted(t *testing.T) {
 	a.expect("without a bound", map[string]uint64{})
 }
 
-// TestNothingIsThereWhileNobodyReads checks that the first request for the page creates the table and that the process
+// TestDemandTablesExistOnlyAfterTheFirstRead checks that the first request for the page creates the table and that the process
 // deletes it when it ends. A table that was deleted from outside is created again; only its counts are lost.
-func TestNothingIsThereWhileNobodyReads(t *testing.T) {
+func TestDemandTablesExistOnlyAfterTheFirstRead(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
 	n := c.nodes[0]

@@ -56,28 +56,28 @@ func startCleaningIn(t *testing.T, n *node, table conntrack.Table) *cleaning {
 	return d
 }
 
-func (d *cleaning) record(done conntrackgc.CleanupResult, err error) {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
+func (c *cleaning) record(done conntrackgc.CleanupResult, err error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
 	for protocol, n := range done.Unreplied {
-		d.deleted[protocol] += n
+		c.deleted[protocol] += n
 	}
 	if err != nil {
-		d.t.Errorf("clean up dials: %v", err)
+		c.t.Errorf("clean up dials: %v", err)
 	}
 }
 
 // waitFor waits until at least the given number of entries is counted. They are counted after a cleanup, and their
 // clients connect earlier.
-func (d *cleaning) waitFor(protocol model.Protocol, dials int) {
-	d.t.Helper()
-	wait.Until(d.t, fmt.Sprintf("%d stale %s entries deleted", dials, protocol), func() bool { return d.of(protocol) >= dials })
+func (c *cleaning) waitFor(protocol model.Protocol, dials int) {
+	c.t.Helper()
+	wait.Until(c.t, fmt.Sprintf("%d stale %s entries deleted", dials, protocol), func() bool { return c.count(protocol) >= dials })
 }
 
-func (d *cleaning) of(protocol model.Protocol) int {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return d.deleted[protocol]
+func (c *cleaning) count(protocol model.Protocol) int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.deleted[protocol]
 }
 
 // blackhole makes a pod neither reply nor send: its connections end without a FIN.
@@ -105,13 +105,13 @@ func (c *cluster) addUnresponsive(n *node) *pod {
 // waitForDials waits until conntrack has the wanted number of unreplied entries.
 func waitForDials(t *testing.T, n *node, want int) {
 	t.Helper()
-	wait.Equal(t, "unreplied dials", want, func() (unanswered int) {
+	wait.Equal(t, "unreplied dials", want, func() (unreplied int) {
 		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 			filter := conntrack.Filter{Protocol: protocol, Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
-			_, err := n.flows.Dump(t.Context(), filter, func(*conntrack.Entry) bool { unanswered++; return true })
+			_, err := n.flows.Dump(t.Context(), filter, func(*conntrack.Entry) bool { unreplied++; return true })
 			must.Succeed(t, err)
 		}
-		return unanswered
+		return unreplied
 	})
 }
 
@@ -148,9 +148,9 @@ func dialMany(t *testing.T, from *fabric.Namespace, to netip.AddrPort, n int) di
 
 // isReady waits for events on a socket, and repeats the wait if a signal of the Go runtime interrupts it.
 func isReady(fd int, events int16, timeout time.Duration) bool {
-	for until := time.Now().Add(timeout); ; {
+	for deadline := time.Now().Add(timeout); ; {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: events}}
-		n, err := unix.Poll(poll, max(0, int(time.Until(until).Milliseconds())))
+		n, err := unix.Poll(poll, max(0, int(time.Until(deadline).Milliseconds())))
 		if !errors.Is(err, unix.EINTR) {
 			return n == 1 && err == nil
 		}
@@ -158,9 +158,9 @@ func isReady(fd int, events int16, timeout time.Duration) bool {
 }
 
 // connected waits until the given time and returns the number of established connections.
-func (d dials) connected(until time.Time) (n int) {
+func (d dials) connected(deadline time.Time) (n int) {
 	for _, fd := range d {
-		if !isReady(fd, unix.POLLOUT, time.Until(until)) {
+		if !isReady(fd, unix.POLLOUT, time.Until(deadline)) {
 			continue
 		}
 		if code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && code == 0 {
@@ -170,31 +170,31 @@ func (d dials) connected(until time.Time) (n int) {
 	return n
 }
 
-// TestDialsUnderWayReachTheEndpointThatTakesOver dials an endpoint that does not reply a thousand times, and replaces
+// TestPendingDialsReachTheReplacementEndpoint dials an endpoint that does not reply a thousand times, and replaces
 // the endpoint. Without scans of conntrack all attempts hang.
-func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
+func TestPendingDialsReachTheReplacementEndpoint(t *testing.T) {
 	const clients = 1000
-	for name, draws := range map[string]bool{"with cleanup": true, "without cleanup": false} {
+	for name, cleans := range map[string]bool{"with cleanup": true, "without cleanup": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
 			node := c.nodes[0]
-			silent, alive, client := c.addUnresponsive(node), c.addServer(node, "alive"), c.addPod(node, "client")
-			c.apply(service().Merge(endpoints(silent)))
+			unresponsive, alive, client := c.addUnresponsive(node), c.addServer(node, "alive"), c.addPod(node, "client")
+			c.apply(service().Merge(endpoints(unresponsive)))
 			var cleaning *cleaning
-			if draws {
+			if cleans {
 				cleaning = startCleaning(t, node)
 			}
-			under := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), clients)
+			pending := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), clients)
 			waitForDials(t, node, clients)
 			c.apply(endpoints(alive))
-			if !draws {
-				if got := under.connected(time.Now().Add(failingDialTimeout)); got != 0 {
+			if !cleans {
+				if got := pending.connected(time.Now().Add(failingDialTimeout)); got != 0 {
 					t.Errorf("%d of %d clients connected without cleanup", got, clients)
 				}
 				return
 			}
-			if got := under.connected(time.Now().Add(dialTimeout)); got != clients {
+			if got := pending.connected(time.Now().Add(dialTimeout)); got != clients {
 				t.Errorf("%d of %d clients connected", got, clients)
 			}
 			cleaning.waitFor(model.TCP, clients)
@@ -202,9 +202,9 @@ func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 	}
 }
 
-// TestDialsOfEveryKindReachTheEndpointThatTakesOver dials from a pod, the node and a machine outside the cluster, over
+// TestDialsToEveryFrontendReachTheReplacementEndpoint dials from a pod, the node and a machine outside the cluster, over
 // every frontend, in both families.
-func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
+func TestDialsToEveryFrontendReachTheReplacementEndpoint(t *testing.T) {
 	for name, edit := range map[string]func(*model.Service){
 		"no restrictions":     func(*model.Service) {},
 		"affinity":            affinity(anHour),
@@ -215,11 +215,11 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
 			node := c.nodes[0]
-			silent, alive := c.addUnresponsive(node), c.addServer(node, "alive")
+			unresponsive, alive := c.addUnresponsive(node), c.addServer(node, "alive")
 			clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
-			c.apply(service(web.withEverything, edit).Merge(endpoints(silent)))
+			c.apply(service(web.withEverything, edit).Merge(endpoints(unresponsive)))
 			cleaning := startCleaning(t, node)
-			to := only(web.paths(node, allKinds...), "tcp", "sctp")
+			to := overNetworks(web.paths(node, allKinds...), "tcp", "sctp")
 			var requests sync.WaitGroup
 			for _, from := range clients {
 				for _, path := range to {
@@ -245,13 +245,13 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
-	silent, client := c.addUnresponsive(node), c.addPod(node, "client")
-	c.apply(service().Merge(endpoints(silent)))
+	unresponsive, client := c.addUnresponsive(node), c.addPod(node, "client")
+	c.apply(service().Merge(endpoints(unresponsive)))
 	startCleaning(t, node)
 	refusals := make(chan error)
 	go func() {
 		_, err := client.Request("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), dialTimeout)
-		refusals <- wantRefusal(err)
+		refusals <- checkRefused(err)
 	}()
 	waitForDials(t, node, 1)
 	c.apply(endpoints())
@@ -260,27 +260,27 @@ func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 	}
 }
 
-// TestDialsThatAnotherProgramTranslatedStay covers another program that translates to one of our endpoints, which is
+// TestDialsTranslatedByOtherProgramsAreKept covers another program that translates to one of our endpoints, which is
 // then removed.
-func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
+func TestDialsTranslatedByOtherProgramsAreKept(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
-	silent, alive, client := c.addUnresponsive(node), c.addServer(node, "alive"), c.addPod(node, "client")
-	c.apply(service().Merge(endpoints(silent)))
+	unresponsive, alive, client := c.addUnresponsive(node), c.addServer(node, "alive"), c.addPod(node, "client")
+	c.apply(service().Merge(endpoints(unresponsive)))
 	cleaning := startCleaning(t, node)
 	foreign := netip.MustParseAddr("192.0.2.7")
-	intrude(t, node, []path{{"tcp", netip.AddrPortFrom(foreign, 80)}}, silent)
+	addForeignDNAT(t, node, []path{{"tcp", netip.AddrPortFrom(foreign, 80)}}, unresponsive)
 	dialMany(t, client.Namespace, netip.AddrPortFrom(foreign, 80), 20)
-	ours := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), 20)
+	ownDials := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), 20)
 	waitForDials(t, node, 40)
 	before := idsOf(t, node, foreign)
 	c.apply(endpoints(alive))
-	if got := ours.connected(time.Now().Add(dialTimeout)); got != 20 {
+	if got := ownDials.connected(time.Now().Add(dialTimeout)); got != 20 {
 		t.Errorf("%d of our 20 dials connected", got)
 	}
 	cleaning.waitFor(model.TCP, 20)
-	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || cleaning.of(model.TCP) != 20 {
-		t.Errorf("of %d foreign dials, %d remain; %d stale entries were deleted, want 20", len(before), len(after), cleaning.of(model.TCP))
+	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || cleaning.count(model.TCP) != 20 {
+		t.Errorf("of %d foreign dials, %d remain; %d stale entries were deleted, want 20", len(before), len(after), cleaning.count(model.TCP))
 	}
 }
 
@@ -302,7 +302,7 @@ func idsOf(t *testing.T, n *node, dialled netip.Addr) map[uint32]conntrack.Statu
 
 func sameIDs(before, after map[uint32]conntrack.Status) bool {
 	for id := range before {
-		if _, isThere := after[id]; !isThere {
+		if _, exists := after[id]; !exists {
 			return false
 		}
 	}
@@ -314,7 +314,7 @@ func sameIDs(before, after map[uint32]conntrack.Status) bool {
 func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
-	leaving, silent, alive := c.addServer(node, "leaving"), c.addUnresponsive(node), c.addServer(node, "alive")
+	leaving, unresponsive, alive := c.addServer(node, "leaving"), c.addUnresponsive(node), c.addServer(node, "alive")
 	client := c.addPod(node, "client")
 	to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 	c.apply(service().Merge(endpoints(leaving)))
@@ -324,7 +324,7 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	}
 	before := idsOf(t, node, to.Addr())
 	cleaning := startCleaning(t, node)
-	c.apply(endpoints(silent))
+	c.apply(endpoints(unresponsive))
 	under := dialMany(t, client.Namespace, to, 100)
 	waitForDials(t, node, 100)
 	c.apply(endpoints(alive))
@@ -335,7 +335,7 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	if after := idsOf(t, node, to.Addr()); len(before) != 2000 || !sameIDs(before, after) {
 		t.Errorf("some of %d entries were deleted", len(before))
 	}
-	answers := 0
+	replies := 0
 	for _, fd := range open {
 		if _, err := unix.Write(fd, []byte("GET / HTTP/1.1\r\nHost: web\r\n\r\n")); err != nil {
 			t.Fatal(err)
@@ -344,18 +344,18 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 			continue
 		}
 		if n, err := unix.Read(fd, make([]byte, 4096)); err == nil && n > 0 {
-			answers++
+			replies++
 		}
 	}
-	if answers != 2000 {
-		t.Errorf("%d of 2000 established connections got a response", answers)
+	if replies != 2000 {
+		t.Errorf("%d of 2000 established connections got a response", replies)
 	}
 }
 
 // TestAPortOfAConnectionThatWasResetIsUsedAgain covers an endpoint that resets a connection, is removed, and then never
 // replies. Conntrack sends the next connection from the same port there, too, until the first entry is deleted.
 func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
-	for name, draws := range map[string]bool{"with cleanup": true, "without cleanup": false} {
+	for name, cleans := range map[string]bool{"with cleanup": true, "without cleanup": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
@@ -371,7 +371,7 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			c.apply(service().Merge(endpoints(leaving)))
 			// The kernel itself deletes the entry of a reset connection after ten seconds, which is too short for this test.
 			must.Succeed(t, node.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "600"))
-			if draws {
+			if cleans {
 				node.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow) // as long after the start
 				startCleaning(t, node)
 			}
@@ -390,13 +390,13 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			blackhole(t, leaving)
 			c.apply(endpoints(alive))
 			timeout := failingDialTimeout
-			if draws {
+			if cleans {
 				wait.Until(t, "the entry of the first connection is deleted", func() bool { return len(idsOf(t, node, to.Addr())) == 0 })
 				timeout = dialTimeout
 			}
 			again := dials{dialFrom(t, client.Namespace, 20_000, to)}
 			defer func() { _ = unix.Close(again[0]) }()
-			if got := again.connected(time.Now().Add(timeout)); (got == 1) != draws {
+			if got := again.connected(time.Now().Add(timeout)); (got == 1) != cleans {
 				t.Errorf("%d connections were established from the same port", got)
 			}
 		})
@@ -427,7 +427,7 @@ func dialFrom(t *testing.T, from *fabric.Namespace, port int, to netip.AddrPort)
 // TestARollingRestartOfUnresponsivePodsLosesNoDial replaces thirty pods one after the other. Each one ends a while
 // before its EndpointSlice is updated.
 func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
-	for name, draws := range map[string]bool{"with cleanup": true, "without cleanup": false} {
+	for name, cleans := range map[string]bool{"with cleanup": true, "without cleanup": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
@@ -443,13 +443,13 @@ func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
 			client := c.addPod(node, "client")
 			c.apply(service().Merge(endpoints(pods...)))
 			timeout := failingDialTimeout
-			if draws {
+			if cleans {
 				startCleaning(t, node)
 				timeout = dialTimeout
 			}
 			stop := make(chan struct{})
 			to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
-			failed, asked := keepRequesting(client.Namespace, to, timeout, stop)
+			failed, attempts := keepRequesting(client.Namespace, to, timeout, stop)
 			for i := range pods {
 				blackhole(t, pods[i])
 				time.Sleep(200 * time.Millisecond)
@@ -457,9 +457,9 @@ func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
 				c.apply(endpoints(pods...))
 			}
 			close(stop)
-			n, all := <-failed, <-asked
+			n, all := <-failed, <-attempts
 			t.Logf("%d of %d dials failed", n, all)
-			if draws && n > 0 || !draws && n == 0 {
+			if cleans && n > 0 || !cleans && n == 0 {
 				t.Errorf("%d of %d dials failed", n, all)
 			}
 		})
@@ -468,19 +468,19 @@ func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
 
 // keepRequesting dials two hundred times a second until stopped, and returns the numbers of failures and attempts.
 func keepRequesting(from *fabric.Namespace, to netip.AddrPort, timeout time.Duration, stop <-chan struct{}) (failed, all <-chan int) {
-	failures, asked := make(chan int, 1), make(chan int, 1)
+	failures, attempts := make(chan int, 1), make(chan int, 1)
 	go func() {
 		var requests sync.WaitGroup
 		var mutex sync.Mutex
-		n, lost := 0, 0
+		n, failedCount := 0, 0
 		ticker := time.NewTicker(5 * time.Millisecond)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-stop:
 				requests.Wait()
-				failures <- lost
-				asked <- n
+				failures <- failedCount
+				attempts <- n
 				return
 			case <-ticker.C:
 			}
@@ -492,10 +492,10 @@ func keepRequesting(from *fabric.Namespace, to netip.AddrPort, timeout time.Dura
 					return
 				}
 				mutex.Lock()
-				lost++
+				failedCount++
 				mutex.Unlock()
 			})
 		}
 	}()
-	return failures, asked
+	return failures, attempts
 }

@@ -20,8 +20,8 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 	}
 	c.apply(everything().Merge(endpoints(near)))
 	// UDP flows have no end of their own; udp_flows_test.go tests when they end.
-	to := only(web.paths(node, allKinds...), "tcp", "sctp")
-	open := converse(t, clients, to)
+	to := overNetworks(web.paths(node, allKinds...), "tcp", "sctp")
+	open := openConnections(t, clients, to)
 
 	withoutTCP := func(s *model.Service) { s.Ports = s.Ports[1:] }
 	otherNodePorts := func(s *model.Service) {
@@ -47,22 +47,22 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 		{"the node ports changed", everything(otherNodePorts)},
 		{"only the ClusterIP remains", service()},
 		{"a ServiceCIDR was added", serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6)},
-		{"the Service was deleted", web.gone()},
+		{"the Service was deleted", web.deletion()},
 		{"the Service was created again", everything()},
 	} {
 		c.apply(step.change)
-		expectGoesOn(t, step.why, open)
+		expectContinues(t, step.why, open)
 	}
 
 	c.restart(node)
 	c.sync(node)
-	expectGoesOn(t, "the proxy restarted", open)
+	expectContinues(t, "the proxy restarted", open)
 	node.proxy.ForceFullSync()
 	c.sync(node)
-	expectGoesOn(t, "full sync", open)
+	expectContinues(t, "full sync", open)
 	node.proxy.Apply(model.Change{LocalAddrs: []netip.Addr{}})
 	c.sync(node)
-	expectGoesOn(t, "the proxy believes that the node has no addresses", open)
+	expectContinues(t, "the proxy believes that the node has no addresses", open)
 }
 
 // TestAnEstablishedFlowKeepsItsEndpoint covers UDP, too: the endpoint stays the same while a socket sends from the same
@@ -73,12 +73,12 @@ func TestAnEstablishedFlowKeepsItsEndpoint(t *testing.T) {
 	near, far := c.addServer(node, "near"), c.addServer(c.nodes[1], "far")
 	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
 	c.apply(service(web.withEverything).Merge(endpoints(near)))
-	open := converse(t, clients, web.paths(node, allKinds...))
+	open := openConnections(t, clients, web.paths(node, allKinds...))
 	c.apply(endpoints(near, far))
 	for range 8 {
-		expectGoesOn(t, "another endpoint was added", open)
+		expectContinues(t, "another endpoint was added", open)
 	}
 	node.proxy.ForceFullSync()
 	c.sync(node)
-	expectGoesOn(t, "full sync", open)
+	expectContinues(t, "full sync", open)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// within is the time after a label until no new connection goes to the node. The suites promise a second. Here 400 flows
+// evacuationTimeout is the time after a label until no new connection goes to the node. The suites promise a second. Here 400 flows
 // and their servers keep all processors busy, and it takes up to 1.3 s on two slow ones.
-const within = 3 * time.Second
+const evacuationTimeout = 3 * time.Second
 
 // TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne labels and unlabels a node during 200 open connections and 200
 // UDP flows, while every client makes new ones.
@@ -43,27 +43,27 @@ func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 				}
 			}
 			c.apply(model.Change{AllNodes: new(true)}.Merge(service(edits...)).Merge(endpoints(slices.Concat(leaving, staying)...)))
-			label := func(demotion *model.Demotion) (at time.Time) {
-				at = time.Now()
+			label := func(demotion *model.Demotion) (labelledAt time.Time) {
+				labelledAt = time.Now()
 				c.apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{{Node: c.nodes[1].Name}: demotion}})
-				return at
+				return labelledAt
 			}
 
 			const eachNetwork = 200
-			flows := converseOften(t, clients, "tcp", eachNetwork)
-			flows = append(flows, converseOften(t, clients, "udp", eachNetwork)...)
-			if toLeaving := countTo(flows, leaving); toLeaving < len(flows)/10 {
+			flows := openMany(t, clients, "tcp", eachNetwork)
+			flows = append(flows, openMany(t, clients, "udp", eachNetwork)...)
+			if toLeaving := countServedBy(flows, leaving); toLeaving < len(flows)/10 {
 				t.Errorf("only %d of %d flows go to the endpoints to evacuate, so little was tested", toLeaving, len(flows))
 			}
-			going := startTraffic(clients, flows)
-			time.Sleep(within / 4) // let the clients make connections
+			load := startTraffic(clients, flows)
+			time.Sleep(evacuationTimeout / 4) // let the clients make connections
 			labelled := label(&model.Demotion{})
 			const each = 500
 			shared := c.measure(clients, staying, each)
-			time.Sleep(time.Until(labelled.Add(within * 5 / 4)))
+			time.Sleep(time.Until(labelled.Add(evacuationTimeout * 5 / 4)))
 			unlabelled := label(nil)
-			time.Sleep(within * 5 / 4)
-			seen := going.stop()
+			time.Sleep(evacuationTimeout * 5 / 4)
+			seen := load.stop()
 
 			seen.expectNothingBroke(t, flows)
 			seen.expectMoved(t, labelled, unlabelled, leaving)
@@ -75,26 +75,26 @@ func TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne(t *testing.T) {
 				t.Errorf("while the node is evacuated the busiest endpoint gets %.2f times the mean, want %.2f at most", busiest, most)
 			}
 			t.Logf("%d of the flows go to evacuated endpoints; the busiest of the others gets %.2f times the mean",
-				countTo(flows, leaving), shared.busiest(len(staying)))
+				countServedBy(flows, leaving), shared.busiest(len(staying)))
 		})
 	}
 }
 
-// converseOften opens the given number of connections over one network, alternating between clients and families.
-func converseOften(t *testing.T, clients []*fabric.Pod, network string, count int) []*conversation {
+// openMany opens the given number of connections over one network, alternating between clients and families.
+func openMany(t *testing.T, clients []*fabric.Pod, network string, count int) []*conversation {
 	t.Helper()
-	to := only(paths, network)
+	to := overNetworks(paths, network)
 	var all []*conversation
 	for number := range count {
 		from := clients[number%len(clients)].Namespace
 		family := number / len(clients) % len(to)
-		all = append(all, converse(t, []*fabric.Namespace{from}, to[family:family+1])...)
+		all = append(all, openConnections(t, []*fabric.Namespace{from}, to[family:family+1])...)
 	}
 	return all
 }
 
-// countTo counts the flows to the given servers.
-func countTo(flows []*conversation, servers []*pod) (count int) {
+// countServedBy counts the flows to the given servers.
+func countServedBy(flows []*conversation, servers []*pod) (count int) {
 	for _, flow := range flows {
 		if isOneOf(flow.first.Pod, servers) {
 			count++
@@ -122,15 +122,15 @@ type traffic struct {
 // attempt is a new connection.
 type attempt struct {
 	began, repliedAt time.Time
-	by               string
+	server           string
 	err              error
 }
 
 type attempts []attempt
 
-func (all attempts) where(fits func(attempt) bool) (found attempts) {
+func (all attempts) where(match func(attempt) bool) (found attempts) {
 	for _, one := range all {
-		if fits(one) {
+		if match(one) {
 			found = append(found, one)
 		}
 	}
@@ -138,27 +138,27 @@ func (all attempts) where(fits func(attempt) bool) (found attempts) {
 }
 
 func startTraffic(clients []*fabric.Pod, flows []*conversation) *traffic {
-	going := &traffic{ended: make(chan struct{}), broken: map[*conversation]error{}}
+	tr := &traffic{ended: make(chan struct{}), broken: map[*conversation]error{}}
 	const gently = 2 * time.Millisecond // leaves CPU time to the proxies
 	for _, client := range clients {
-		own := slices.DeleteFunc(slices.Clone(flows), func(flow *conversation) bool { return flow.from != client.Namespace })
-		going.running.Go(func() {
-			for number := 0; going.goesOn(gently); number++ {
-				going.requestOver(own[number%len(own)])
+		ownFlows := slices.DeleteFunc(slices.Clone(flows), func(flow *conversation) bool { return flow.from != client.Namespace })
+		tr.running.Go(func() {
+			for number := 0; tr.pause(gently); number++ {
+				tr.requestOver(ownFlows[number%len(ownFlows)])
 			}
 		})
-		going.running.Go(func() {
-			to := only(paths, "tcp", "udp")
-			for number := 0; going.goesOn(gently); number++ {
-				going.connect(client.Namespace, to[number%len(to)])
+		tr.running.Go(func() {
+			to := overNetworks(paths, "tcp", "udp")
+			for number := 0; tr.pause(gently); number++ {
+				tr.connect(client.Namespace, to[number%len(to)])
 			}
 		})
 	}
-	return going
+	return tr
 }
 
-// goesOn waits a moment, and reports whether the clients should continue.
-func (tr *traffic) goesOn(moment time.Duration) bool {
+// pause waits a moment, and reports whether the clients should continue.
+func (tr *traffic) pause(moment time.Duration) bool {
 	select {
 	case <-tr.ended:
 		return false
@@ -183,7 +183,7 @@ func (tr *traffic) requestOver(flow *conversation) {
 func (tr *traffic) connect(from *fabric.Namespace, to path) {
 	one := attempt{began: time.Now()}
 	reply, err := from.Request(to.network, to.addr, fabric.Timeout)
-	one.repliedAt, one.by, one.err = time.Now(), reply.Pod, err
+	one.repliedAt, one.server, one.err = time.Now(), reply.Pod, err
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.made = append(tr.made, one)
@@ -202,7 +202,7 @@ func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 	for flow, err := range tr.broken {
 		t.Errorf("%s from %s: %v", flow.to, flow.from.Name, err)
 	}
-	expectGoesOn(t, "the label was removed", flows)
+	expectContinues(t, "the label was removed", flows)
 	if tr.requests < len(flows) {
 		t.Errorf("%d flows were used only %d times, so little was tested", len(flows), tr.requests)
 	}
@@ -221,33 +221,33 @@ func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 // except for a moment.
 func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, leaving []*pod) {
 	t.Helper()
-	toLeaving := func(one attempt) bool { return isOneOf(one.by, leaving) }
+	toLeaving := func(one attempt) bool { return isOneOf(one.server, leaving) }
 	before := tr.made.where(func(one attempt) bool { return toLeaving(one) && one.repliedAt.Before(labelled) })
-	while := tr.made.where(func(one attempt) bool { return one.began.After(labelled) && one.repliedAt.Before(unlabelled) })
-	settled := while.where(func(one attempt) bool { return one.began.Sub(labelled) > within })
+	during := tr.made.where(func(one attempt) bool { return one.began.After(labelled) && one.repliedAt.Before(unlabelled) })
+	settled := during.where(func(one attempt) bool { return one.began.Sub(labelled) > evacuationTimeout })
 	const few = 20
 	if len(before) == 0 || len(settled) < few {
 		t.Errorf("%d connections to the node before the label, %d to any during the evacuation: too few", len(before), len(settled))
 	}
 	late := settled.where(toLeaving)
 	if len(late) > 0 {
-		t.Errorf("%d of %d new connections went to the node more than %s after the label", len(late), len(settled), within)
+		t.Errorf("%d of %d new connections went to the node more than %s after the label", len(late), len(settled), evacuationTimeout)
 	}
-	overtaken := while.where(toLeaving)
+	afterLabel := during.where(toLeaving)
 	last := time.Duration(0)
-	for _, one := range overtaken {
+	for _, one := range afterLabel {
 		last = max(last, one.began.Sub(labelled))
 	}
 	t.Logf("%d new connections went to the node after the label, the last after %s; %d of %d later than %s",
-		len(overtaken), last.Round(time.Microsecond), len(late), len(settled), within)
+		len(afterLabel), last.Round(time.Microsecond), len(late), len(settled), evacuationTimeout)
 	for _, server := range leaving {
-		back := tr.made.where(func(one attempt) bool { return one.by == server.Name && one.began.After(unlabelled) })
+		back := tr.made.where(func(one attempt) bool { return one.server == server.Name && one.began.After(unlabelled) })
 		first := time.Hour
 		for _, one := range back {
 			first = min(first, one.repliedAt.Sub(unlabelled))
 		}
-		if first > within {
-			t.Errorf("%s got no new connection within %s after the label was removed", server.Name, within)
+		if first > evacuationTimeout {
+			t.Errorf("%s got no new connection within %s after the label was removed", server.Name, evacuationTimeout)
 		}
 		t.Logf("%s got a new connection %s after the label was removed", server.Name, first.Round(time.Microsecond))
 	}

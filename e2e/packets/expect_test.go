@@ -17,17 +17,17 @@ import (
 // expectation checks the outcome of a connection.
 type expectation func(from *fabric.Namespace, to path) error
 
-// underWay bounds the number of concurrent connection attempts.
-const underWay = 16
+// maxConcurrent bounds the number of concurrent connection attempts.
+const maxConcurrent = 16
 
 // expect dials every path from every client, many at a time because most of them wait. why is the expected outcome, for
 // the failure message.
-func expect(t *testing.T, why string, clients []*fabric.Namespace, to []path, should expectation) {
+func expect(t *testing.T, desc string, clients []*fabric.Namespace, to []path, should expectation) {
 	t.Helper()
 	var mu sync.Mutex
 	var failures []error
 	var dialling sync.WaitGroup
-	free := make(chan struct{}, underWay)
+	free := make(chan struct{}, maxConcurrent)
 	for _, from := range clients {
 		for _, p := range to {
 			free <- struct{}{}
@@ -45,7 +45,7 @@ func expect(t *testing.T, why string, clients []*fabric.Namespace, to []path, sh
 	dialling.Wait()
 	slices.SortFunc(failures, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	for _, err := range failures {
-		t.Errorf("%s: %v", why, err)
+		t.Errorf("%s: %v", desc, err)
 	}
 }
 
@@ -70,16 +70,16 @@ func servedBy(name string) expectation {
 func seenAs(client *fabric.Namespace) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		reply, err := from.Request(to.network, to.addr, fabric.Timeout)
-		if err == nil && reply.Client.Addr() != to.own(client) {
+		if err == nil && reply.Client.Addr() != to.clientAddr(client) {
 			return fmt.Errorf("%s saw %s, want %s", reply.Pod, reply.Client, client.Name)
 		}
 		return err
 	}
 }
 
-// atOnce is well below a second, after which TCP retransmits its SYN. A client that missed the first reply would be
+// immediateTimeout is well below a second, after which TCP retransmits its SYN. A client that missed the first reply would be
 // refused then.
-const atOnce = 500 * time.Millisecond
+const immediateTimeout = 500 * time.Millisecond
 
 // refused expects an immediate refusal of one connection out of four: a busy machine may be late, and a defect that
 // misses the first packet of a connection misses that of every connection. A datagram socket on the node gets EPERM
@@ -99,23 +99,23 @@ func refusedImmediately(from *fabric.Namespace, to path) error {
 	_, err := from.Request(to.network, to.addr, fabric.Timeout)
 	took := time.Since(started)
 	stopped := errors.Is(err, syscall.EPERM) && to.network != "tcp" && isNode(from)
-	if !errors.Is(err, syscall.ECONNREFUSED) && !stopped || took > atOnce {
+	if !errors.Is(err, syscall.ECONNREFUSED) && !stopped || took > immediateTimeout {
 		return fmt.Errorf("%w after %s, want an immediate refusal", replyError(err), took)
 	}
 	return nil
 }
 
-// shortly is long enough for a response to arrive, if there is one.
-const shortly = 250 * time.Millisecond
+// briefTimeout is long enough for a response to arrive, if there is one.
+const briefTimeout = 250 * time.Millisecond
 
 // timesOut expects no response at all. A packet of the node itself is stopped before it leaves, so that sending on a
 // datagram socket fails.
 func timesOut(from *fabric.Namespace, to path) error {
 	started := time.Now()
-	_, err := from.Request(to.network, to.addr, shortly)
+	_, err := from.Request(to.network, to.addr, briefTimeout)
 	took := time.Since(started)
 	stopped := errors.Is(err, syscall.EPERM) && isNode(from)
-	waited := errors.Is(err, os.ErrDeadlineExceeded) && took >= shortly
+	waited := errors.Is(err, os.ErrDeadlineExceeded) && took >= briefTimeout
 	if !waited && !stopped {
 		return fmt.Errorf("%w after %s, want no reply", replyError(err), took)
 	}
@@ -125,7 +125,7 @@ func timesOut(from *fabric.Namespace, to path) error {
 // notServed expects that no endpoint responds: the packet goes where it would go without the proxy, to a closed port or
 // to an address that no machine has.
 func notServed(from *fabric.Namespace, to path) error {
-	if reply, err := from.Request(to.network, to.addr, shortly); err == nil {
+	if reply, err := from.Request(to.network, to.addr, briefTimeout); err == nil {
 		return fmt.Errorf("%s replied, want no reply", reply.Pod)
 	} else if errors.Is(err, syscall.EPERM) {
 		return fmt.Errorf("the packet was blocked: %w", err)

@@ -21,8 +21,8 @@ func TestExplainReportsForEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNodePorts(t, addresses)
-			refuseWithoutLimit(t, n.node.Namespace)
-			meetNeighbours(t, []*fabric.Namespace{n.pod, n.node.Namespace}, n.near)
+			liftICMPLimits(t, n.node.Namespace)
+			resolveLinkAddrs(t, []*fabric.Namespace{n.pod, n.node.Namespace}, n.near)
 			streams := app{"streams", 11} // over TCP alone, on its own port, and with the node's address as an external IP
 			withNode := func(s *model.Service) {
 				streams.withEverything(s)
@@ -40,7 +40,7 @@ func TestExplainReportsForEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 			addrs = append(addrs, app{"none", 12}.addrs(model.ClusterIP)...)
 			seen := map[string]int{}
 			for _, port := range []uint16{servicePort, servicePort + 1, servicePort + 2, web.nodePort(), streams.nodePort(), 30099} {
-				for _, p := range only(pathsTo(port, addrs...), "tcp", "udp") {
+				for _, p := range overNetworks(pathsTo(port, addrs...), "tcp", "udp") {
 					outcome := n.explained(p)
 					seen[outcome]++
 					expect(t, "explain says "+outcome, []*fabric.Namespace{n.pod, n.node.Namespace}, []path{p}, expectations[outcome])
@@ -62,7 +62,7 @@ var expectations = map[string]expectation{"balance": succeeds, "refuse": refused
 func (n *nodePorts) explained(p path) string {
 	n.t.Helper()
 	cluster := explain.ClusterView(n.everything, n.node.Name, n.setup.config.NodePorts)
-	ports := explain.Clients{NodePorts: n.setup.config.NodePorts}.Ports(cluster, explain.Query{Dialled: p.addr})
+	ports := explain.Clients{NodePorts: n.setup.config.NodePorts}.Ports(cluster, explain.Query{AddrPort: p.addr})
 	outcome := "none"
 	for _, port := range ports {
 		protocols := append(port.Protocols, port.Protocol)

@@ -9,11 +9,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// elder and younger are Services that may request the same address.
-var elder, younger = app{"z-elder", 31}, app{"a-younger", 32}
+// olderApp and younger are Services that may request the same address.
+var olderApp, youngerApp = app{"z-elder", 31}, app{"a-younger", 32}
 
-// born sets the creation time of a Service: the oldest one wins, whatever the names are.
-func born(year int) func(*model.Service) {
+// createdIn sets the creation time of a Service: the oldest one wins, whatever the names are.
+func createdIn(year int) func(*model.Service) {
 	return func(s *model.Service) { s.Created = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
 }
 
@@ -31,29 +31,29 @@ func TestTheOlderOfTwoServicesOwnsASharedAddress(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 2)
 			old, young := c.addServer(c.nodes[0], "old"), c.addServer(c.nodes[1], "young")
-			c.apply(younger.service(share, born(2002)).Merge(younger.endpoints(young)))
+			c.apply(youngerApp.service(share, createdIn(2002)).Merge(youngerApp.endpoints(young)))
 			expectOnEveryNode(t, c, share, "only the younger one exists", "young")
-			c.apply(elder.service(share, born(2001)).Merge(elder.endpoints(old)))
+			c.apply(olderApp.service(share, createdIn(2001)).Merge(olderApp.endpoints(old)))
 			expectOnEveryNode(t, c, share, "the older one was added later", "old")
 			for _, n := range c.nodes {
 				c.restart(n)
 				c.sync(n)
 			}
 			expectOnEveryNode(t, c, share, "after a restart", "old")
-			c.apply(younger.service(share, born(2002), affinity(anHour)))
+			c.apply(youngerApp.service(share, createdIn(2002), affinity(anHour)))
 			expectOnEveryNode(t, c, share, "the younger one changed", "old")
-			c.apply(elder.service(born(2001)))
+			c.apply(olderApp.service(createdIn(2001)))
 			expectOnEveryNode(t, c, share, "the older one released the address", "young")
-			c.apply(elder.service(share, born(2001)))
+			c.apply(olderApp.service(share, createdIn(2001)))
 			expectOnEveryNode(t, c, share, "the older one requests the address again", "old")
-			c.apply(elder.gone())
+			c.apply(olderApp.deletion())
 			expectOnEveryNode(t, c, share, "the older one was deleted", "young")
 		})
 	}
 }
 
 // expectOnEveryNode dials every shared frontend on each node.
-func expectOnEveryNode(t *testing.T, c *cluster, share func(*model.Service), why, want string) {
+func expectOnEveryNode(t *testing.T, c *cluster, share func(*model.Service), desc, want string) {
 	t.Helper()
 	probe := &model.Service{Ports: []model.ServicePort{{}}}
 	share(probe)
@@ -68,7 +68,7 @@ func expectOnEveryNode(t *testing.T, c *cluster, share func(*model.Service), why
 		if probe.Ports[0].NodePort != 0 {
 			shared = append(shared, web.paths(n, model.NodePort)...)
 		}
-		expect(t, why+", dialled on "+n.Name, []*fabric.Namespace{n.Namespace}, shared, servedBy(want))
+		expect(t, desc+", dialled on "+n.Name, []*fabric.Namespace{n.Namespace}, shared, servedBy(want))
 	}
 }
 
@@ -84,12 +84,12 @@ func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
 		s.LoadBalancerIPs = append(s.LoadBalancerIPs, web.addrs(model.ClusterIP)...)
 	}
 	clients := []*fabric.Namespace{client, c.nodes[0].Namespace}
-	c.apply(elder.service(stealing, born(2001)).Merge(elder.endpoints(thief)))
+	c.apply(olderApp.service(stealing, createdIn(2001)).Merge(olderApp.endpoints(thief)))
 	expect(t, "no Service has the ClusterIP yet", clients, paths, servedBy("thief"))
-	c.apply(service(born(2002)).Merge(endpoints(owner)))
+	c.apply(service(createdIn(2002)).Merge(endpoints(owner)))
 	expect(t, "a Service has the ClusterIP", clients, paths, servedBy("owner"))
 	c.apply(endpoints())
-	expect(t, "a Service without endpoints has the ClusterIP", clients, only(paths, "tcp"), refused)
+	expect(t, "a Service without endpoints has the ClusterIP", clients, overNetworks(paths, "tcp"), refused)
 }
 
 // TestTheSameExternalIPOnOtherPorts has two Services that share an address without a conflict.
@@ -127,48 +127,48 @@ func TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored(t *testing.T) {
 
 // onNodePorts sets the external IPs of a Service to the addresses of a node, with the number of another Service's node
 // port.
-func onNodePorts(of app, n *node) func(*model.Service) {
+func onNodePorts(owner app, n *node) func(*model.Service) {
 	return func(s *model.Service) {
 		s.ExternalIPs = []netip.Addr{n.IPv4, n.IPv6}
 		for i := range s.Ports {
-			s.Ports[i].Port = of.nodePort()
+			s.Ports[i].Port = owner.nodePort()
 		}
 	}
 }
 
 // onLoadBalancer sets the external IPs of a Service to the load balancer addresses of another Service.
-func onLoadBalancer(of app) func(*model.Service) {
-	return func(s *model.Service) { s.ExternalIPs = of.addrs(model.LoadBalancerIP) }
+func onLoadBalancer(owner app) func(*model.Service) {
+	return func(s *model.Service) { s.ExternalIPs = owner.addrs(model.LoadBalancerIP) }
 }
 
-// TestAnOlderExternalIPTakesNothingThatTheClusterGave checks that an older external IP overrides neither the load
+// TestAnOlderExternalIPOverridesNoLoadBalancerIPOrNodePort checks that an older external IP overrides neither the load
 // balancer address of another Service nor its node port on an address of the node. It gets them once the other Service
 // releases them.
-func TestAnOlderExternalIPTakesNothingThatTheClusterGave(t *testing.T) {
+func TestAnOlderExternalIPOverridesNoLoadBalancerIPOrNodePort(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	n := c.nodes[0]
 	thief, owner := c.addServer(n, "thief"), c.addServer(n, "owner")
 	clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, c.addHost("host", n)}
-	c.apply(elder.endpoints(thief).Merge(younger.endpoints(owner)))
+	c.apply(olderApp.endpoints(thief).Merge(youngerApp.endpoints(owner)))
 	for name, test := range map[string]struct {
 		owned, stolen func(*model.Service)
 		to            []path
 	}{
-		"a load balancer IP": {younger.withLoadBalancer, onLoadBalancer(younger), younger.paths(n, model.LoadBalancerIP)},
-		"a node port":        {younger.withNodePorts, onNodePorts(younger, n), younger.paths(n, model.NodePort)},
+		"a load balancer IP": {youngerApp.withLoadBalancer, onLoadBalancer(youngerApp), youngerApp.paths(n, model.LoadBalancerIP)},
+		"a node port":        {youngerApp.withNodePorts, onNodePorts(youngerApp, n), youngerApp.paths(n, model.NodePort)},
 	} {
-		c.apply(elder.service(born(2001), test.stolen).Merge(younger.gone()))
+		c.apply(olderApp.service(createdIn(2001), test.stolen).Merge(youngerApp.deletion()))
 		expect(t, name+": no other Service requests it", clients, test.to, servedBy("thief"))
-		c.apply(younger.service(born(2002), test.owned))
+		c.apply(youngerApp.service(createdIn(2002), test.owned))
 		expect(t, name+": another Service gets it", clients, test.to, servedBy("owner"))
 		c.restart(n)
 		c.sync(n)
 		expect(t, name+": after a restart", clients, test.to, servedBy("owner"))
-		c.apply(elder.service(born(2001), test.stolen, affinity(anHour)))
+		c.apply(olderApp.service(createdIn(2001), test.stolen, affinity(anHour)))
 		expect(t, name+": the older Service changes", clients, test.to, servedBy("owner"))
-		c.apply(younger.service(born(2002)))
+		c.apply(youngerApp.service(createdIn(2002)))
 		expect(t, name+": the other Service releases it", clients, test.to, servedBy("thief"))
-		c.apply(elder.gone())
+		c.apply(olderApp.deletion())
 	}
 }

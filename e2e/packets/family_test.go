@@ -10,8 +10,8 @@ import (
 func TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneServes(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	everywhere := byFamily(web.paths(r.nodes[0], allKinds...))
-	for why, edits := range map[string][]func(*model.Service){
+	allPaths := byFamily(web.paths(r.nodes[0], allKinds...))
+	for desc, edits := range map[string][]func(*model.Service){
 		"both policies Cluster": {web.withEverything},
 		"both policies Local":   {web.withEverything, internalLocal, externalLocal},
 		"session affinity":      {web.withEverything, affinity(anHour)},
@@ -25,8 +25,8 @@ func TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneServes(t *testing.T) {
 				}
 			}
 			r.apply(service(edits...).Merge(one))
-			expect(t, why+", "+family.String()+" has an endpoint", r.clients(), everywhere[family], servedBy("near"))
-			expect(t, why+", "+other.String()+" has none", r.clients(), everywhere[other], refused)
+			expect(t, desc+", "+family.String()+" has an endpoint", r.clients(), allPaths[family], servedBy("near"))
+			expect(t, desc+", "+other.String()+" has none", r.clients(), allPaths[other], refused)
 		}
 	}
 }

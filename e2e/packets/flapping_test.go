@@ -45,10 +45,10 @@ func TestNoEstablishedConnectionEndsWhileEndpointsFlap(t *testing.T) {
 		must.Succeed(t, err)
 	}
 	cases := map[string]flapping{
-		"1 ms, right after the start": {delay: time.Millisecond, pods: 3, isUnsure: true},
+		"1 ms, right after the start": {delay: time.Millisecond, pods: 3, hasUnknownHistory: true},
 		"20 ms, few pods":             {delay: 20 * time.Millisecond, pods: 2},
 		"50 ms":                       {delay: 50 * time.Millisecond, pods: 3},
-		"50 ms, an old kernel":        {delay: 50 * time.Millisecond, pods: 3, isOld: true},
+		"50 ms, an old kernel":        {delay: 50 * time.Millisecond, pods: 3, isOldKernel: true},
 	}
 	for name, f := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -62,51 +62,51 @@ func TestNoEstablishedConnectionEndsWhileEndpointsFlap(t *testing.T) {
 type flapping struct {
 	delay time.Duration // one way
 	pods  int           // of each set
-	// If isUnsure is set, the proxy has just started and does not know which endpoints were removed before.
-	isUnsure bool
-	// If isOld is set, the kernel deletes entries without a test, so a reply may arrive between two requests.
-	isOld bool
+	// If hasUnknownHistory is set, the proxy has just started and does not know which endpoints were removed before.
+	hasUnknownHistory bool
+	// If isOldKernel is set, the kernel deletes entries without a test, so a reply may arrive between two requests.
+	isOldKernel bool
 }
 
 // oldKernel is a table as in kernels before about Linux 6.12.
 type oldKernel struct{ *conntrack.Conn }
 
 func (oldKernel) DeleteUnreplied([]*conntrack.Entry) ([]*conntrack.Entry, error) {
-	return nil, conntrack.ErrUntested
+	return nil, conntrack.ErrNoConditionalDelete
 }
 
 func (f flapping) run(t *testing.T, dials int) {
 	c := newCluster(t, 2)
-	here, there := c.nodes[0], c.nodes[1]
-	client := c.addPod(here, "client")
+	clientNode, serverNode := c.nodes[0], c.nodes[1]
+	client := c.addPod(clientNode, "client")
 	var sets [2][]*pod
 	for i := range sets {
 		for k := range f.pods {
-			server := &pod{Pod: c.addPod(there, fmt.Sprintf("server-%d-%d", i, k)), zone: "zone-of-" + there.Name}
+			server := &pod{Pod: c.addPod(serverNode, fmt.Sprintf("server-%d-%d", i, k)), zone: "zone-of-" + serverNode.Name}
 			echo(t, server.Namespace)
 			sets[i] = append(sets[i], server)
 		}
 	}
-	silent := c.addUnresponsive(there) // in both sets for ten seconds, and in none for as long
-	way, err := c.fabric.AddLongWay("long-way", here.Node, there.Node)
+	unresponsive := c.addUnresponsive(serverNode) // in both sets for ten seconds, and in none for as long
+	way, err := c.fabric.AddLossyPath("long-way", clientNode.Node, serverNode.Node)
 	must.Succeed(t, err)
-	way.Worsen(f.delay, 0.02)
-	c.apply(service().Merge(endpoints(append(sets[0], silent)...)))
-	ends := listenToEnds(t, here.Namespace)
-	if !f.isUnsure {
-		here.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow)
+	way.SetImpairment(f.delay, 0.02)
+	c.apply(service().Merge(endpoints(append(sets[0], unresponsive)...)))
+	deletions := countDeletedEntries(t, clientNode.Namespace)
+	if !f.hasUnknownHistory {
+		clientNode.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow)
 	}
-	var table conntrack.Table = here.flows
-	if f.isOld {
-		table = oldKernel{here.flows}
+	var table conntrack.Table = clientNode.flows
+	if f.isOldKernel {
+		table = oldKernel{clientNode.flows}
 	}
-	cleaning := startCleaningIn(t, here, table)
+	cleaning := startCleaningIn(t, clientNode, table)
 
 	var to []netip.AddrPort
 	for _, family := range model.Families {
 		to = append(to, netip.AddrPortFrom(web.addr(model.ClusterIP, family), servicePort))
 	}
-	load := &visits{to: to, timeout: 4 * fabric.Timeout}
+	load := &echoClients{to: to, timeout: 4 * fabric.Timeout}
 	done := make(chan error, 1)
 	go func() { done <- client.Do(func() error { return load.dial(dials) }) }()
 	switches := 0
@@ -121,28 +121,28 @@ func (f flapping) run(t *testing.T, dials int) {
 			unready := switches / 2 % len(set)
 			ready := append(append([]*pod{}, set[:unready]...), set[unready+1:]...)
 			if switches/20%2 == 0 {
-				ready = append(ready, silent)
+				ready = append(ready, unresponsive)
 			}
 			c.apply(endpoints(ready...))
 		}
 	}
 	c.apply(endpoints(sets[0]...))
 	load.under.Wait()
-	wait.Until(t, "stale entries of dials to the unresponsive pod are deleted", func() bool { return cleaning.of(model.TCP) > 0 })
+	wait.Until(t, "stale entries of dials to the unresponsive pod are deleted", func() bool { return cleaning.count(model.TCP) > 0 })
 	t.Logf("%d switches, %d dials: %d replied, %d hung after connecting, %d never connected (%v); %d stale entries deleted; "+
 		"the kernel reported %d entries deleted by request: %d unreplied, %d closed, %d open; %d packets were lost on the link",
-		switches, dials, load.replied.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), cleaning.of(model.TCP),
-		ends.unreplied.Load()+ends.closed.Load()+ends.open.Load(), ends.unreplied.Load(), ends.closed.Load(), ends.open.Load(), way.Lost())
+		switches, dials, load.replied.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), cleaning.count(model.TCP),
+		deletions.unreplied.Load()+deletions.closed.Load()+deletions.open.Load(), deletions.unreplied.Load(), deletions.closed.Load(), deletions.open.Load(), way.Dropped())
 	harmless := int64(0)
-	if f.isOld {
+	if f.isOldKernel {
 		harmless = int64(dials) / 1000
 	}
-	if ends.open.Load() > harmless || load.hung.Load() > harmless {
-		t.Errorf("%d entries of open connections were deleted, and %d clients hang", ends.open.Load(), load.hung.Load())
+	if deletions.open.Load() > harmless || load.hung.Load() > harmless {
+		t.Errorf("%d entries of open connections were deleted, and %d clients hang", deletions.open.Load(), load.hung.Load())
 	}
-	if ends.unreplied.Load() == 0 || load.replied.Load() < int64(dials)*9/10 {
+	if deletions.unreplied.Load() == 0 || load.replied.Load() < int64(dials)*9/10 {
 		t.Errorf("%d unreplied entries were deleted, and %d of %d dials got a reply, so the test proves nothing",
-			ends.unreplied.Load(), load.replied.Load(), dials)
+			deletions.unreplied.Load(), load.replied.Load(), dials)
 	}
 }
 
@@ -167,9 +167,9 @@ func echo(t *testing.T, on *fabric.Namespace) {
 	})
 }
 
-// visits are clients that connect, send a byte, wait for the response and reset the connection, so that its port is
+// echoClients are clients that connect, send a byte, wait for the response and reset the connection, so that its port is
 // free again.
-type visits struct {
+type echoClients struct {
 	to      []netip.AddrPort
 	timeout time.Duration
 
@@ -180,23 +180,23 @@ type visits struct {
 }
 
 // dial makes the connections from the network of the calling thread.
-func (l *visits) dial(dials int) error {
+func (c *echoClients) dial(dials int) error {
 	next := time.NewTicker(time.Second / dialsPerSecond)
 	defer next.Stop()
 	for i := range dials {
 		<-next.C
-		conn, err := beginToDial(l.to[i%len(l.to)])
+		conn, err := startDial(c.to[i%len(c.to)])
 		if err != nil {
 			return err
 		}
-		l.under.Go(func() { l.converse(conn) })
+		c.under.Go(func() { c.exchange(conn) })
 	}
 	return nil
 }
 
-// beginToDial returns a connecting socket.
-func beginToDial(to netip.AddrPort) (*os.File, error) {
-	family, addr := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: as4(to), Port: int(to.Port())})
+// startDial returns a connecting socket.
+func startDial(to netip.AddrPort) (*os.File, error) {
+	family, addr := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: ipv4Bytes(to), Port: int(to.Port())})
 	if to.Addr().Is6() {
 		family, addr = unix.AF_INET6, &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}
 	}
@@ -210,33 +210,33 @@ func beginToDial(to netip.AddrPort) (*os.File, error) {
 	return os.NewFile(uintptr(fd), to.String()), nil
 }
 
-func as4(to netip.AddrPort) (addr [4]byte) {
+func ipv4Bytes(to netip.AddrPort) (addr [4]byte) {
 	if to.Addr().Is4() {
 		addr = to.Addr().As4()
 	}
 	return addr
 }
 
-func (l *visits) converse(conn *os.File) {
+func (c *echoClients) exchange(conn *os.File) {
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(l.timeout)); err != nil {
-		l.failed.Add(1)
+	if err := conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+		c.failed.Add(1)
 		return
 	}
 	if _, err := conn.Write([]byte{'?'}); err != nil { // waits until the connection is established
-		l.failed.Add(1)
-		l.failure.Store(err.Error())
+		c.failed.Add(1)
+		c.failure.Store(err.Error())
 		return
 	}
-	err := conn.SetDeadline(time.Now().Add(l.timeout))
+	err := conn.SetDeadline(time.Now().Add(c.timeout))
 	if err == nil {
 		_, err = conn.Read(make([]byte, 1))
 	}
 	if err != nil {
-		l.hung.Add(1)
+		c.hung.Add(1)
 		return
 	}
-	l.replied.Add(1)
+	c.replied.Add(1)
 	raw, err := conn.SyscallConn()
 	if err == nil {
 		_ = raw.Control(func(fd uintptr) {
@@ -245,18 +245,18 @@ func (l *visits) converse(conn *os.File) {
 	}
 }
 
-// ends counts the TCP connections that ended because a process requested it from the kernel, by their state.
-type ends struct{ unreplied, closed, open atomic.Int64 }
+// deletedEntries counts the TCP connections that ended because a process requested it from the kernel, by their state.
+type deletedEntries struct{ unreplied, closed, open atomic.Int64 }
 
-// listenToEnds counts until the test ends. It parses the kernel's messages itself, not with the code under test.
-func listenToEnds(t *testing.T, on *fabric.Namespace) *ends {
+// countDeletedEntries counts until the test ends. It parses the kernel's messages itself, not with the code under test.
+func countDeletedEntries(t *testing.T, on *fabric.Namespace) *deletedEntries {
 	t.Helper()
 	const groupDestroy = 3
 	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: on.FD()})
 	must.Succeed(t, err)
 	must.Succeed(t, socket.SetReadBuffer(8<<20))
 	must.Succeed(t, socket.JoinGroup(groupDestroy))
-	counted := &ends{}
+	counted := &deletedEntries{}
 	var listening sync.WaitGroup
 	var isOver atomic.Bool
 	listening.Go(func() {
@@ -284,7 +284,7 @@ func listenToEnds(t *testing.T, on *fabric.Namespace) *ends {
 }
 
 // add counts a destroy event: a struct nfgenmsg and attributes.
-func (n *ends) add(t *testing.T, message []byte) {
+func (d *deletedEntries) add(t *testing.T, message []byte) {
 	const sizeofHeader, attrStatus, attrProtocolInfo, attrTCP, attrState = 4, 3, 4, 1, 1
 	attributes, err := netlink.NewAttributeDecoder(message[sizeofHeader:])
 	if err != nil {
@@ -321,10 +321,10 @@ func (n *ends) add(t *testing.T, message []byte) {
 	}
 	switch {
 	case status&uint32(conntrack.SeenReply) == 0:
-		n.unreplied.Add(1)
+		d.unreplied.Add(1)
 	case state == conntrack.TCPTimeWait || state == conntrack.TCPClose:
-		n.closed.Add(1)
+		d.closed.Add(1)
 	default:
-		n.open.Add(1)
+		d.open.Add(1)
 	}
 }

@@ -26,7 +26,7 @@ func TestAPodReachesItselfThroughEveryFrontend(t *testing.T) {
 			t.Parallel()
 			c := setUp(t, setup)
 			server := c.addServer(c.nodes[0], "server")
-			everywhere := web.paths(c.nodes[0], allKinds...)
+			allPaths := web.paths(c.nodes[0], allKinds...)
 			for _, edits := range [][]func(*model.Service){
 				{web.withEverything},
 				{web.withEverything, internalLocal, externalLocal},
@@ -35,7 +35,7 @@ func TestAPodReachesItselfThroughEveryFrontend(t *testing.T) {
 				c.apply(service(edits...).Merge(endpoints(server)))
 				// The second connection uses the affinity entry, if the Service has session affinity.
 				for range 2 {
-					expect(t, "a pod dials itself", []*fabric.Namespace{server.Namespace}, everywhere, seenAs(c.nodes[0].Namespace))
+					expect(t, "a pod dials itself", []*fabric.Namespace{server.Namespace}, allPaths, seenAs(c.nodes[0].Namespace))
 				}
 			}
 		})

@@ -18,20 +18,20 @@ func (c *cluster) inHostNetwork(n *node) *pod {
 // to it, so the reply returns without masquerading.
 func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 	t.Parallel()
-	here := newTown(t, setup{config: clusterCIDR()})
-	node := here.nodes[0]
-	here.apply(endpoints(here.inHostNetwork(node)))
-	everywhere := web.paths(node, allKinds...)
-	for why, change := range map[string]model.Change{
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	node := c.nodes[0]
+	c.apply(endpoints(c.inHostNetwork(node)))
+	allPaths := web.paths(node, allKinds...)
+	for desc, change := range map[string]model.Change{
 		"both policies Cluster": service(web.withEverything),
 		"both policies Local":   service(web.withEverything, internalLocal, externalLocal),
 		"session affinity":      service(web.withEverything, affinity(anHour)),
 	} {
-		here.apply(change)
+		c.apply(change)
 		for range 2 { // the second connection uses the affinity entry, if any
-			expect(t, why, here.clients(), everywhere, servedBy(node.Name))
-			expect(t, why, here.pod, everywhere, seenAs(here.pod[0]))
-			expect(t, why, here.host, everywhere, seenAs(here.host[0]))
+			expect(t, desc, c.clients(), allPaths, servedBy(node.Name))
+			expect(t, desc, c.pod, allPaths, seenAs(c.pod[0]))
+			expect(t, desc, c.host, allPaths, seenAs(c.host[0]))
 		}
 	}
 }
@@ -40,26 +40,26 @@ func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 // nodes.
 func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 	t.Parallel()
-	here := newTown(t, setup{config: clusterCIDR()})
-	here.apply(endpoints(here.inHostNetwork(here.nodes[1])))
-	clusterIPs, there := web.paths(here.nodes[0], model.ClusterIP), servedBy(here.nodes[1].Name)
-	for why, edit := range map[string]func(*model.Service){
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	c.apply(endpoints(c.inHostNetwork(c.nodes[1])))
+	clusterIPs, there := web.paths(c.nodes[0], model.ClusterIP), servedBy(c.nodes[1].Name)
+	for desc, edit := range map[string]func(*model.Service){
 		"no session affinity": func(*model.Service) {},
 		"session affinity":    affinity(anHour),
 	} {
-		here.apply(service(web.withEverything, edit))
+		c.apply(service(web.withEverything, edit))
 		for range 2 {
-			expect(t, why, here.clients(), append(clusterIPs, here.external...), there)
-			expect(t, why+": a pod keeps its source", here.pod, clusterIPs, seenAs(here.pod[0]))
-			expect(t, why+": other clients do not", here.host, clusterIPs, seenAs(here.node[0]))
-			expect(t, why+": other clients do not", append(here.pod, here.host...), here.external, seenAs(here.node[0]))
+			expect(t, desc, c.clients(), append(clusterIPs, c.external...), there)
+			expect(t, desc+": a pod keeps its source", c.pod, clusterIPs, seenAs(c.pod[0]))
+			expect(t, desc+": other clients do not", c.host, clusterIPs, seenAs(c.node[0]))
+			expect(t, desc+": other clients do not", append(c.pod, c.host...), c.external, seenAs(c.node[0]))
 		}
 	}
-	here.apply(service(web.withEverything, externalLocal))
-	expect(t, "externalTrafficPolicy Local: the short circuit", append(here.pod, here.node...), here.external, there)
-	expect(t, "externalTrafficPolicy Local: outside", here.host, here.external, timesOut)
-	here.apply(service(web.withEverything, internalLocal))
-	expect(t, "internalTrafficPolicy Local", here.clients(), clusterIPs, timesOut)
+	c.apply(service(web.withEverything, externalLocal))
+	expect(t, "externalTrafficPolicy Local: the short circuit", append(c.pod, c.node...), c.external, there)
+	expect(t, "externalTrafficPolicy Local: outside", c.host, c.external, timesOut)
+	c.apply(service(web.withEverything, internalLocal))
+	expect(t, "internalTrafficPolicy Local", c.clients(), clusterIPs, timesOut)
 }
 
 // TestAClientKeepsAnEndpointInAHostNetwork covers this node and another node. Connections to an endpoint on this node
@@ -69,18 +69,18 @@ func TestAClientKeepsAnEndpointInAHostNetwork(t *testing.T) {
 	for number, whose := range []string{"this node", "another node"} {
 		t.Run(whose, func(t *testing.T) {
 			t.Parallel()
-			here := newTown(t, setup{config: clusterCIDR()})
-			endpoint, everywhere := here.inHostNetwork(here.nodes[number]), web.paths(here.nodes[0], allKinds...)
-			here.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(endpoint)))
-			expect(t, "the only endpoint", here.clients(), everywhere, servedBy(endpoint.Name))
-			here.apply(endpoints(endpoint, here.near, here.far))
+			c := newTwoNodes(t, setup{config: clusterCIDR()})
+			endpoint, allPaths := c.inHostNetwork(c.nodes[number]), web.paths(c.nodes[0], allKinds...)
+			c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(endpoint)))
+			expect(t, "the only endpoint", c.clients(), allPaths, servedBy(endpoint.Name))
+			c.apply(endpoints(endpoint, c.near, c.far))
 			for range 3 {
-				expect(t, "others were added", here.clients(), everywhere, servedBy(endpoint.Name))
+				expect(t, "others were added", c.clients(), allPaths, servedBy(endpoint.Name))
 			}
-			here.apply(endpoints(here.near, here.far))
-			for _, client := range here.clients() {
-				for name, to := range byNetwork(everywhere) {
-					if got := sticksTo(t, "it was removed: "+name, client, to); got == endpoint.Name {
+			c.apply(endpoints(c.near, c.far))
+			for _, client := range c.clients() {
+				for name, to := range byNetwork(allPaths) {
+					if got := expectOneServerOnAll(t, "it was removed: "+name, client, to); got == endpoint.Name {
 						t.Errorf("%s from %s: %s still replies, but is not an endpoint any more", name, client.Name, got)
 					}
 				}

@@ -24,7 +24,7 @@ func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 	r := newRefusals(t)
 	stranger := r.addHost("stranger", r.nodes[0])
 	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
-	others := web.paths(r.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
+	otherPaths := web.paths(r.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
 	for _, test := range []struct {
 		why             string
 		edit            func(*model.Service)
@@ -44,7 +44,7 @@ func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 		r.apply(service(web.withEverything, test.edit).Merge(endpoints(r.near)))
 		expect(t, "in the ranges: "+test.why, test.allowed, balancer, servedBy("near"))
 		expect(t, "not in the ranges: "+test.why, test.barred, balancer, timesOut)
-		expect(t, "other frontends; ranges: "+test.why, []*fabric.Namespace{r.pod, r.node, r.host, stranger}, others, servedBy("near"))
+		expect(t, "other frontends; ranges: "+test.why, []*fabric.Namespace{r.pod, r.node, r.host, stranger}, otherPaths, servedBy("near"))
 	}
 }
 
@@ -110,7 +110,7 @@ func TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered(t *testing.T) {
 func TestANodeInTheRangesMaySendFromTheLoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	r.gain(r.nodes[0], web.addrs(model.LoadBalancerIP)...)
+	r.addAddrs(r.nodes[0], web.addrs(model.LoadBalancerIP)...)
 	r.reportAddrs(r.nodes[0])
 	balancer, node := web.paths(r.nodes[0], model.LoadBalancerIP), []*fabric.Namespace{r.node}
 	r.apply(service(web.withEverything, clientRanges(r.host)).Merge(endpoints(r.near)))
@@ -140,7 +140,7 @@ func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
 		t.Errorf("%s packets left the node", got)
 	}
 	for _, addr := range web.addrs(model.LoadBalancerIP) {
-		if _, err := node.Request("tcp", netip.AddrPortFrom(addr.Next(), servicePort), atOnce); err == nil {
+		if _, err := node.Request("tcp", netip.AddrPortFrom(addr.Next(), servicePort), immediateTimeout); err == nil {
 			t.Errorf("%s belongs to no Service, but replies", addr.Next())
 		}
 	}

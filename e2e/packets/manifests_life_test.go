@@ -7,28 +7,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestWhatIsNoneOfOursIsNotServed checks that a Service loses all its frontends while it is for another proxy or for
+// TestServicesOfOtherProxiesAreNotServed checks that a Service loses all its frontends while it is for another proxy or for
 // none, and gets them back afterwards.
-func TestWhatIsNoneOfOursIsNotServed(t *testing.T) {
+func TestServicesOfOtherProxiesAreNotServed(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
-	everywhere := web.paths(m.nodes[0], allKinds...)
-	for why, not := range map[string]manifest{
+	allPaths := web.paths(m.nodes[0], allKinds...)
+	for desc, not := range map[string]manifest{
 		"a switch to ExternalName": {spec: "type: ExternalName, externalName: example.com"},
 		"an ExternalName with the addresses that it had": {
 			spec: `type: ExternalName, externalName: example.com, externalIPs: [203.0.113.10], ` + bothFamilies, ingress: vip},
 		"a headless Service":         {spec: `type: ClusterIP, externalIPs: [203.0.113.10, "2001:db8:0:e::a"], ` + headless, ingress: vip},
 		"the label of another proxy": {label: "service.kubernetes.io/service-proxy-name: other", spec: everything.spec, ingress: vip},
 	} {
-		m.is(everything)
-		expect(t, "before "+why, m.clients(), everywhere, servedBy("near"))
-		m.is(not)
-		expect(t, why, m.clients(), everywhere, notServed)
+		m.setService(everything)
+		expect(t, "before "+desc, m.clients(), allPaths, servedBy("near"))
+		m.setService(not)
+		expect(t, desc, m.clients(), allPaths, notServed)
 	}
-	m.is(manifest{spec: "type: ClusterIP, " + bothFamilies})
+	m.setService(manifest{spec: "type: ClusterIP, " + bothFamilies})
 	expect(t, "a ClusterIP again", m.clients(), paths, servedBy("near"))
-	m.is(everything)
-	expect(t, "everything again", m.clients(), everywhere, servedBy("near"))
+	m.setService(everything)
+	expect(t, "everything again", m.clients(), allPaths, servedBy("near"))
 }
 
 // TestSlicesOfAHeadlessServiceAreNoEndpoints checks that the label of the EndpointSlice decides, whatever the Service
@@ -36,33 +36,33 @@ func TestWhatIsNoneOfOursIsNotServed(t *testing.T) {
 func TestSlicesOfAHeadlessServiceAreNoEndpoints(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
-	everywhere := web.paths(m.nodes[0], allKinds...)
-	m.is(everything)
+	allPaths := web.paths(m.nodes[0], allKinds...)
+	m.setService(everything)
 	for range 2 {
-		expect(t, "no label", m.clients(), everywhere, servedBy("near"))
+		expect(t, "no label", m.clients(), allPaths, servedBy("near"))
 		m.write("slices.yaml", m.slices(`service.kubernetes.io/headless: ""`))
 		m.load()
-		expect(t, "the label", m.clients(), everywhere, refused)
+		expect(t, "the label", m.clients(), allPaths, refused)
 		m.write("slices.yaml", m.slices(""))
 		m.load()
 	}
-	expect(t, "no label again", m.clients(), everywhere, servedBy("near"))
+	expect(t, "no label again", m.clients(), allPaths, servedBy("near"))
 }
 
 // TestAServiceOfOneFamily has no frontend of any kind in the other family, although its manifest has addresses there.
 func TestAServiceOfOneFamily(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
-	everywhere := byFamily(web.paths(m.nodes[0], allKinds...))
+	allPaths := byFamily(web.paths(m.nodes[0], allKinds...))
 	for _, test := range []struct {
 		spec          string
 		served, other model.Family
 	}{{onlyIPv4, model.IPv4, model.IPv6}, {onlyIPv6, model.IPv6, model.IPv4}} {
-		m.is(manifest{spec: balanced + test.spec, ingress: vip})
-		expect(t, "only "+test.served.String(), m.clients(), everywhere[test.served], servedBy("near"))
-		expect(t, "only "+test.served.String(), m.clients(), everywhere[test.other], notServed)
-		m.is(everything)
-		expect(t, "both families", m.clients(), everywhere[test.other], servedBy("near"))
+		m.setService(manifest{spec: balanced + test.spec, ingress: vip})
+		expect(t, "only "+test.served.String(), m.clients(), allPaths[test.served], servedBy("near"))
+		expect(t, "only "+test.served.String(), m.clients(), allPaths[test.other], notServed)
+		m.setService(everything)
+		expect(t, "both families", m.clients(), allPaths[test.other], servedBy("near"))
 	}
 }
 
@@ -74,12 +74,12 @@ func TestALoadBalancerInModeProxyGetsItsPackets(t *testing.T) {
 	addrs := web.addrs(model.LoadBalancerIP)
 	m.machineWith("balancer", addrs...)
 	inside, to := []*fabric.Namespace{m.pod, m.node}, pathsTo(servicePort, addrs...)
-	others := web.paths(m.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
+	otherPaths := web.paths(m.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
 	for range 2 {
-		m.is(manifest{spec: everything.spec, ingress: proxied})
+		m.setService(manifest{spec: everything.spec, ingress: proxied})
 		expect(t, "mode Proxy", inside, to, servedBy("balancer"))
-		expect(t, "mode Proxy: other frontends", m.clients(), others, servedBy("near"))
-		m.is(everything)
+		expect(t, "mode Proxy: other frontends", m.clients(), otherPaths, servedBy("near"))
+		m.setService(everything)
 		expect(t, "mode VIP", m.clients(), to, servedBy("near"))
 	}
 }
@@ -104,7 +104,7 @@ func TestSourceRangesAsTheirOwnersWriteThem(t *testing.T) {
 		{"the same range twice, and neighbours",
 			`172.30.0.0/17, 172.30.128.0/17, 172.30.0.0/17, "fd00:30::/33", "fd00:30:8000::/33"`, hosts, pods},
 	} {
-		m.is(manifest{spec: everything.spec + ", loadBalancerSourceRanges: [" + test.ranges + "]", ingress: vip})
+		m.setService(manifest{spec: everything.spec + ", loadBalancerSourceRanges: [" + test.ranges + "]", ingress: vip})
 		expect(t, "in the ranges: "+test.why, test.allowed, to, servedBy("near"))
 		expect(t, "not in the ranges: "+test.why, test.barred, to, timesOut)
 	}

@@ -40,8 +40,8 @@ func (m *manifestDir) write(name, text string) {
 func (m *manifestDir) load() {
 	m.t.Helper()
 	update, err := m.folder.Load()
-	if err != nil || len(update.Rejected) > 0 {
-		m.t.Fatalf("load manifests: %v, rejected %v", err, update.Rejected)
+	if err != nil || len(update.NewProblems) > 0 {
+		m.t.Fatalf("load manifests: %v, rejected %v", err, update.NewProblems)
 	}
 	m.apply(update.Change)
 }
@@ -93,8 +93,8 @@ status: {loadBalancer: {ingress: [%s]}}
 // everything is web with every kind of frontend in both families.
 var everything = manifest{spec: balanced + bothFamilies, ingress: vip}
 
-// is writes web's Service into the folder and loads it.
-func (m *manifestDir) is(web manifest) {
+// setService writes web's Service into the folder and loads it.
+func (m *manifestDir) setService(web manifest) {
 	m.t.Helper()
 	m.write("web.yaml", web.String())
 	m.load()

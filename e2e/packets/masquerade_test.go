@@ -8,9 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestWhomTheServerSees checks the client address that the server sees. A pod's connection to a ClusterIP keeps its
+// TestTheSourceAddressThatServersSee checks the client address that the server sees. A pod's connection to a ClusterIP keeps its
 // source. The connection of any other client comes from the node that translated it, so that replies pass that node.
-func TestWhomTheServerSees(t *testing.T) {
+func TestTheSourceAddressThatServersSee(t *testing.T) {
 	c := newCluster(t, 2)
 	server := c.addServer(c.nodes[1], "server")
 	client := c.addPod(c.nodes[0], "client")
@@ -24,9 +24,9 @@ func TestWhomTheServerSees(t *testing.T) {
 			from *fabric.Namespace
 			want netip.Addr
 		}{
-			{client.Namespace, to.own(client.Namespace)},
-			{c.nodes[0].Namespace, to.own(c.nodes[0].Namespace)},
-			{host.Namespace, to.own(c.nodes[0].Namespace)},
+			{client.Namespace, to.clientAddr(client.Namespace)},
+			{c.nodes[0].Namespace, to.clientAddr(c.nodes[0].Namespace)},
+			{host.Namespace, to.clientAddr(c.nodes[0].Namespace)},
 		} {
 			if got := mustRequest(t, tt.from, to).Client.Addr(); got != tt.want {
 				t.Errorf("%s from %s: the server sees %s, want %s", to, tt.from.Name, got, tt.want)
@@ -40,15 +40,15 @@ func TestWhomTheServerSees(t *testing.T) {
 func TestAnEndpointThatIsDialledItselfSeesItsClient(t *testing.T) {
 	c := newCluster(t, 2)
 	server, client := c.addServer(c.nodes[1], "server"), c.addPod(c.nodes[0], "client")
-	own := []netip.Addr{server.IPv4, server.IPv6}
+	podAddrs := []netip.Addr{server.IPv4, server.IPv6}
 	c.apply(service(func(s *model.Service) {
-		s.ExternalIPs = own
+		s.ExternalIPs = podAddrs
 		for i := range s.Ports {
 			s.Ports[i].Port = podPort
 		}
 	}).Merge(endpoints(server)))
 	clients := []*fabric.Namespace{client.Namespace, c.nodes[0].Namespace}
-	expect(t, "the endpoint's own address", clients, pathsTo(podPort, own...), sourceKept)
+	expect(t, "the endpoint's own address", clients, pathsTo(podPort, podAddrs...), sourceKept)
 	expect(t, "the ClusterIP", clients, pathsTo(podPort, web.addrs(model.ClusterIP)...), servedBy("server"))
 }
 
@@ -61,6 +61,6 @@ func TestAFamilyWithoutAPrefixHasNoDetector(t *testing.T) {
 	near, far := c.addServer(node, "near"), c.addServer(c.nodes[1], "far")
 	host := []*fabric.Namespace{c.addHost("host", node)}
 	c.apply(service().Merge(endpoints(near, far)))
-	expect(t, "the family that has a prefix", host, paths[:3], allMasq.holds(node, near, far))
-	expect(t, "the family that has none", host, paths[3:], all.holds(node, near, far))
+	expect(t, "the family that has a prefix", host, paths[:3], allMasq.expectation(node, near, far))
+	expect(t, "the family that has none", host, paths[3:], all.expectation(node, near, far))
 }

@@ -96,12 +96,12 @@ func TestPacketMatrix(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.setup.nodes = 2
-			holdMatrix(t, setUp(t, test.setup), test.rows)
+			testMatrix(t, setUp(t, test.setup), test.rows)
 		})
 	}
 }
 
-func holdMatrix(t *testing.T, c *cluster, rows []row) {
+func testMatrix(t *testing.T, c *cluster, rows []row) {
 	t.Helper()
 	node := c.nodes[0]
 	near, far := c.addServer(node, "near"), c.addServer(c.nodes[1], "far")
@@ -117,10 +117,10 @@ func holdMatrix(t *testing.T, c *cluster, rows []row) {
 				continue
 			}
 			to := p.app.paths(node, row.kinds...)
-			why := row.String() + " (" + p.app.name + ")"
-			expect(t, why, []*fabric.Namespace{client.Namespace}, to, row.pod.holds(node, near, far))
-			expect(t, why, []*fabric.Namespace{node.Namespace}, to, row.node.holds(node, near, far))
-			expect(t, why, []*fabric.Namespace{host}, to, row.host.holds(node, near, far))
+			desc := row.String() + " (" + p.app.name + ")"
+			expect(t, desc, []*fabric.Namespace{client.Namespace}, to, row.pod.expectation(node, near, far))
+			expect(t, desc, []*fabric.Namespace{node.Namespace}, to, row.node.expectation(node, near, far))
+			expect(t, desc, []*fabric.Namespace{host}, to, row.host.expectation(node, near, far))
 		}
 	}
 }
@@ -134,5 +134,5 @@ func TestAPodOfAnotherNodeIsOutsideInNodeCIDRMode(t *testing.T) {
 	stranger := c.addPod(c.nodes[1], "stranger")
 	c.apply(web.service(web.withNodePorts, externalLocal).Merge(web.endpoints(near, far)))
 	expect(t, "a pod of another node dials this node's port", []*fabric.Namespace{stranger.Namespace},
-		web.paths(c.nodes[0], model.NodePort), local.holds(c.nodes[0], near, far))
+		web.paths(c.nodes[0], model.NodePort), local.expectation(c.nodes[0], near, far))
 }

@@ -24,31 +24,31 @@ table %[1]s cni {
 }
 `
 
-// newTownWithCNI returns two nodes; on the first one a CNI and the proxy registered their chains in either
+// newTwoNodesWithCNI returns two nodes; on the first one a CNI and the proxy registered their chains in either
 // order.
-func newTownWithCNI(t *testing.T, cniFirst bool) *town {
+func newTwoNodesWithCNI(t *testing.T, cniFirst bool) *twoNodes {
 	t.Helper()
-	here := newTown(t, setup{config: clusterCIDR(), notOwned: true})
-	node := here.nodes[0]
+	c := newTwoNodes(t, setup{config: clusterCIDR(), notOwned: true})
+	node := c.nodes[0]
 	ipv4, ipv6 := node.PodCIDRs()
 	runNFT(t, node, fmt.Sprintf(cni, "ip", ipv4, fabric.PodsIPv4)+fmt.Sprintf(cni, "ip6", ipv6, fabric.PodsIPv6), "-f", "-")
 	if cniFirst {
 		runNFT(t, node, "", "delete table ip vicinity; delete table ip6 vicinity")
-		here.restart(node)
-		here.sync(node)
+		c.restart(node)
+		c.sync(node)
 	}
-	expect(t, "the CNI masquerades", here.host, pathsTo(podPort, here.far.IPv4, here.far.IPv6), seenAs(node.Namespace))
-	return here
+	expect(t, "the CNI masquerades", c.host, pathsTo(podPort, c.far.IPv4, c.far.IPv6), seenAs(node.Namespace))
+	return c
 }
 
 // eachOrder runs a test with a CNI that registers before the proxy and with one that registers after it. The kernel
 // runs chains of one priority in an order that depends on the order of registration.
-func eachOrder(t *testing.T, test func(*testing.T, *town)) {
+func eachOrder(t *testing.T, test func(*testing.T, *twoNodes)) {
 	t.Helper()
 	for name, cniFirst := range map[string]bool{"the CNI started first": true, "the proxy started first": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, newTownWithCNI(t, cniFirst))
+			test(t, newTwoNodesWithCNI(t, cniFirst))
 		})
 	}
 }
@@ -57,16 +57,16 @@ func eachOrder(t *testing.T, test func(*testing.T, *town)) {
 // other hosts to pods of other nodes.
 func TestClientsAreRememberedThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
-	eachOrder(t, func(t *testing.T, here *town) {
-		servers := []*pod{here.far}
+	eachOrder(t, func(t *testing.T, c *twoNodes) {
+		servers := []*pod{c.far}
 		for i := range 5 {
-			servers = append(servers, here.addServer(here.nodes[1], fmt.Sprintf("far-%d", i)))
+			servers = append(servers, c.addServer(c.nodes[1], fmt.Sprintf("far-%d", i)))
 		}
-		here.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers...)))
-		everywhere := web.paths(here.nodes[0], allKinds...)
-		for _, client := range here.clients() {
-			for name, to := range byNetwork(everywhere) {
-				sticksTo(t, name, client, to)
+		c.apply(service(web.withEverything, affinity(anHour)).Merge(endpoints(servers...)))
+		allPaths := web.paths(c.nodes[0], allKinds...)
+		for _, client := range c.clients() {
+			for name, to := range byNetwork(allPaths) {
+				expectOneServerOnAll(t, name, client, to)
 			}
 		}
 	})
@@ -76,11 +76,11 @@ func TestClientsAreRememberedThoughACNIMasquerades(t *testing.T) {
 // addresses outside the pod ranges.
 func TestUnallocatedAddressesAreDroppedThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
-	eachOrder(t, func(t *testing.T, here *town) {
-		here.machineWith("elsewhere", unallocated...)
-		clients, to := slices.Concat(here.pod, here.node), pathsTo(servicePort, unallocated...)
-		expect(t, "no ServiceCIDR: the CNI masquerades", clients, to, seenAs(here.node[0]))
-		here.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
+	eachOrder(t, func(t *testing.T, c *twoNodes) {
+		c.machineWith("elsewhere", unallocated...)
+		clients, to := slices.Concat(c.pod, c.node), pathsTo(servicePort, unallocated...)
+		expect(t, "no ServiceCIDR: the CNI masquerades", clients, to, seenAs(c.node[0]))
+		c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
 		expect(t, "the ServiceCIDR exists", clients, to, timesOut)
 	})
 }
@@ -88,11 +88,11 @@ func TestUnallocatedAddressesAreDroppedThoughACNIMasquerades(t *testing.T) {
 // TestNoPriorityOfOursRemainsThoughACNIMasquerades checks that packets leave without our priorities.
 func TestNoPriorityOfOursRemainsThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
-	eachOrder(t, func(t *testing.T, here *town) {
-		node := here.nodes[0]
+	eachOrder(t, func(t *testing.T, c *twoNodes) {
+		node := c.nodes[0]
 		runNFT(t, node, counters, "-f", "-")
-		here.apply(service(web.withEverything).Merge(endpoints(here.far)))
-		expect(t, "an endpoint on another node", here.clients(), web.paths(node, allKinds...), servedBy("far"))
+		c.apply(service(web.withEverything).Merge(endpoints(c.far)))
+		expect(t, "an endpoint on another node", c.clients(), web.paths(node, allKinds...), servedBy("far"))
 		if got := packets(t, node, "ours"); got != "0" {
 			t.Errorf("%s packets left with one of our priorities", got)
 		}

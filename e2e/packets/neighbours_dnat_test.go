@@ -11,10 +11,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// intruder is a table of one family that translates connections to some addresses and ports before the proxy does, like
+// foreignDNATRules is a table of one family that translates connections to some addresses and ports before the proxy does, like
 // a CNI's host ports or a manual port forwarding. Its rules occur twice: for packets from other machines and for
 // packets of the node.
-const intruder = `
+const foreignDNATRules = `
 table %[1]s intruder {
 	chain others {
 		type nat hook prerouting priority dstnat - 1; policy accept;
@@ -27,11 +27,11 @@ table %[1]s intruder {
 }
 `
 
-// intrude translates connections over some paths to a pod, until the returned function is called.
-func intrude(t *testing.T, n *node, to []path, server *pod) func() {
+// addForeignDNAT translates connections over some paths to a pod, until the returned function is called.
+func addForeignDNAT(t *testing.T, n *node, to []path, server *pod) func() {
 	t.Helper()
 	families := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}
-	input, leave := "", ""
+	input, cleanup := "", ""
 	for _, family := range model.Families {
 		var rules []string
 		for _, p := range to {
@@ -40,13 +40,13 @@ func intrude(t *testing.T, n *node, to []path, server *pod) func() {
 					families[family], p.addr.Addr(), p.network, p.addr.Port(), netip.AddrPortFrom(addrOf(server.Namespace, family), podPort)))
 			}
 		}
-		input += fmt.Sprintf(intruder, families[family], strings.Join(rules, "\n\t\t"))
-		leave += fmt.Sprintf("delete table %s intruder\n", families[family])
+		input += fmt.Sprintf(foreignDNATRules, families[family], strings.Join(rules, "\n\t\t"))
+		cleanup += fmt.Sprintf("delete table %s intruder\n", families[family])
 	}
 	runNFT(t, n, input, "-f", "-")
 	return func() {
 		t.Helper()
-		runNFT(t, n, leave, "-f", "-")
+		runNFT(t, n, cleanup, "-f", "-")
 	}
 }
 
@@ -65,17 +65,17 @@ func TestForeignTranslationsAreNotRemembered(t *testing.T) {
 			foreign := n.addServer(n.node, "foreign")
 			for number, kind := range slices.Concat([]model.FrontendKind{model.NodePort}, allKinds) {
 				// Each path has its own Service, because existing affinity hides whether a connection records a new one.
-				own := app{fmt.Sprintf("own-%d", number), byte(61 + number)}
-				n.apply(own.service(own.withEverything, affinity(anHour)).Merge(own.endpoints(n.near, n.far)))
-				why, taken := "another address, with the node port's number", pathsTo(own.nodePort(), secondAddrs...)
+				backend := app{fmt.Sprintf("own-%d", number), byte(61 + number)}
+				n.apply(backend.service(backend.withEverything, affinity(anHour)).Merge(backend.endpoints(n.near, n.far)))
+				desc, translated := "another address, with the node port's number", pathsTo(backend.nodePort(), secondAddrs...)
 				if number > 0 {
-					why, taken = kind.String(), own.paths(n.node, kind)
+					desc, translated = kind.String(), backend.paths(n.node, kind)
 				}
-				leave := intrude(t, n.node, taken, foreign)
-				expect(t, why+" is translated by another table", n.clients(), taken, servedBy("foreign"))
-				leave()
+				remove := addForeignDNAT(t, n.node, translated, foreign)
+				expect(t, desc+" is translated by another table", n.clients(), translated, servedBy("foreign"))
+				remove()
 				for range 2 {
-					expect(t, why+" was translated by another table", n.clients(), own.paths(n.node, allKinds...), servedByOneOf("near", "far"))
+					expect(t, desc+" was translated by another table", n.clients(), backend.paths(n.node, allKinds...), servedByOneOf("near", "far"))
 				}
 			}
 		})
@@ -93,7 +93,7 @@ func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNodePorts(t, addresses)
-			taken := append(web.paths(n.node, allKinds...), pathsTo(web.nodePort(), secondAddrs...)...)
+			translated := append(web.paths(n.node, allKinds...), pathsTo(web.nodePort(), secondAddrs...)...)
 			foreign := n.addServer(n.node, "foreign")
 			for _, edit := range []func(*model.Service){
 				func(*model.Service) {},
@@ -102,9 +102,9 @@ func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
 			} {
 				n.apply(service(web.withEverything, edit).Merge(endpoints(n.near)))
 				for _, server := range []*pod{foreign, n.near} {
-					leave := intrude(t, n.node, taken, server)
-					expect(t, "another table translates to "+server.Name, n.clients(), taken, sourceKept)
-					leave()
+					remove := addForeignDNAT(t, n.node, translated, server)
+					expect(t, "another table translates to "+server.Name, n.clients(), translated, sourceKept)
+					remove()
 				}
 			}
 		})
@@ -114,8 +114,8 @@ func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
 // sourceKept expects that the server sees the client's own address and port.
 func sourceKept(from *fabric.Namespace, to path) error {
 	reply, err := from.Request(to.network, to.addr, fabric.Timeout)
-	if err == nil && reply.Client != reply.Own {
-		return fmt.Errorf("%s saw %s, want %s", reply.Pod, reply.Client, reply.Own)
+	if err == nil && reply.Client != reply.Local {
+		return fmt.Errorf("%s saw %s, want %s", reply.Pod, reply.Client, reply.Local)
 	}
 	return err
 }

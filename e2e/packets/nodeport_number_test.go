@@ -19,34 +19,34 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := clusterCIDR()
 			config.NodePorts = addresses
-			here := newTown(t, setup{config: config})
+			c := newTwoNodes(t, setup{config: config})
 			namesake := app{"namesake", 11}
 			onThatPort := func(s *model.Service) {
 				for i := range s.Ports {
 					s.Ports[i].Port = web.nodePort()
 				}
 			}
-			here.apply(web.service(web.withNodePorts, affinity(anHour)).Merge(web.endpoints(here.near)))
-			here.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort).
-				Merge(namesake.endpoints(here.far)))
+			c.apply(web.service(web.withNodePorts, affinity(anHour)).Merge(web.endpoints(c.near)))
+			c.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort).
+				Merge(namesake.endpoints(c.far)))
 			var external []path
 			for _, kind := range []model.FrontendKind{model.ExternalIP, model.LoadBalancerIP} {
 				external = append(external, pathsTo(web.nodePort(), namesake.addrs(kind)...)...)
 			}
 			internal := pathsTo(web.nodePort(), namesake.addrs(model.ClusterIP)...)
 			for range 2 {
-				for _, clients := range [][]*fabric.Namespace{here.pod, here.node, here.host} {
+				for _, clients := range [][]*fabric.Namespace{c.pod, c.node, c.host} {
 					expect(t, "the other Service's ClusterIP", clients, internal, servedBy("far"))
 					expect(t, "the other Service's external addresses", clients, external, servedBy("far"))
-					expect(t, "the node port", clients, web.paths(here.nodes[0], model.NodePort), servedBy("near"))
+					expect(t, "the node port", clients, web.paths(c.nodes[0], model.NodePort), servedBy("near"))
 				}
 			}
-			expect(t, "a pod dials the other Service's ClusterIP", here.pod, internal, seenAs(here.pod[0]))
-			here.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort, externalLocal))
-			expect(t, "a pod's short circuit to the other Service", here.pod, external, seenAs(here.pod[0]))
-			here.apply(namesake.endpoints())
-			expect(t, "the other Service has no endpoint", here.host, only(internal, "tcp"), refused)
-			expect(t, "the node port", here.host, web.paths(here.nodes[0], model.NodePort), servedBy("near"))
+			expect(t, "a pod dials the other Service's ClusterIP", c.pod, internal, seenAs(c.pod[0]))
+			c.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort, externalLocal))
+			expect(t, "a pod's short circuit to the other Service", c.pod, external, seenAs(c.pod[0]))
+			c.apply(namesake.endpoints())
+			expect(t, "the other Service has no endpoint", c.host, overNetworks(internal, "tcp"), refused)
+			expect(t, "the node port", c.host, web.paths(c.nodes[0], model.NodePort), servedBy("near"))
 		})
 	}
 }
@@ -55,8 +55,8 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 // clients with affinity.
 func TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort(t *testing.T) {
 	t.Parallel()
-	here := newTown(t, setup{config: clusterCIDR()})
-	node := here.nodes[0]
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	node := c.nodes[0]
 	exact := app{"exact", 11}
 	onTheNode := func(s *model.Service) {
 		s.ExternalIPs = append(s.ExternalIPs, node.IPv4, node.IPv6)
@@ -65,15 +65,15 @@ func TestAnExternalIPThatIsTheNodesOwnAddressDoesNotAffectANodePort(t *testing.T
 		}
 	}
 	to := web.paths(node, model.NodePort)
-	clients := append(append(here.pod, here.node...), here.host...)
-	here.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(here.near)))
+	clients := append(append(c.pod, c.node...), c.host...)
+	c.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(c.near)))
 	expect(t, "a node port", clients, to, servedBy("near"))
-	here.apply(exact.service(onTheNode).Merge(exact.endpoints(here.far)))
+	c.apply(exact.service(onTheNode).Merge(exact.endpoints(c.far)))
 	for range 2 {
 		expect(t, "an external IP on the same address and port", clients, to, servedBy("near"))
 	}
-	here.apply(web.gone())
+	c.apply(web.deletion())
 	expect(t, "the node port was removed", clients, to, servedBy("far"))
-	here.apply(service(web.withNodePorts, affinity(anHour)))
+	c.apply(service(web.withNodePorts, affinity(anHour)))
 	expect(t, "the node port was added again", clients, to, servedBy("near"))
 }

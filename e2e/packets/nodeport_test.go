@@ -45,21 +45,21 @@ func (n *nodePorts) clients() []*fabric.Namespace {
 	return []*fabric.Namespace{n.pod, n.node.Namespace, n.host}
 }
 
-func (n *nodePorts) own() []path { return web.paths(n.node, model.NodePort) }
+func (n *nodePorts) ownPaths() []path { return web.paths(n.node, model.NodePort) }
 
-var second = pathsTo(web.nodePort(), secondAddrs...)
+var secondPaths = pathsTo(web.nodePort(), secondAddrs...)
 
 // TestNodePortsAreServedOnTheNodesOwnAddressesByDefault checks that no other address serves them, also if it is added
 // later.
 func TestNodePortsAreServedOnTheNodesOwnAddressesByDefault(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
-	n.gain(n.node, secondAddrs...)
+	n.addAddrs(n.node, secondAddrs...)
 	n.reportAddrs(n.node)
-	expect(t, "the node's own address", n.clients(), n.own(), servedBy("near"))
-	expect(t, "another address of the node", n.clients(), second, notServed)
+	expect(t, "the node's own address", n.clients(), n.ownPaths(), servedBy("near"))
+	expect(t, "another address of the node", n.clients(), secondPaths, notServed)
 	n.serveOn(n.node.Namespace, web.nodePort(), secondAddrs...)
-	expect(t, "a socket on another address of the node", n.clients(), second, servedBy(n.node.Name))
+	expect(t, "a socket on another address of the node", n.clients(), secondPaths, servedBy(n.node.Name))
 }
 
 // TestNodePortsFollowTheNodeObject checks that node ports move to other addresses with the Node object. An address that
@@ -73,32 +73,32 @@ func TestNodePortsFollowTheNodeObject(t *testing.T) {
 		n.apply(model.Change{Nodes: map[string]*model.Node{n.node.Name: object}})
 	}
 	rename(secondAddrs...)
-	expect(t, "an address that the Node object no longer has", n.clients(), n.own(), notServed)
-	expect(t, "an address that is on no interface", n.clients(), second, notServed)
-	n.gain(n.node, secondAddrs...)
+	expect(t, "an address that the Node object no longer has", n.clients(), n.ownPaths(), notServed)
+	expect(t, "an address that is on no interface", n.clients(), secondPaths, notServed)
+	n.addAddrs(n.node, secondAddrs...)
 	n.reportAddrs(n.node)
-	expect(t, "the address was added to the node", n.clients(), second, servedBy("near"))
+	expect(t, "the address was added to the node", n.clients(), secondPaths, servedBy("near"))
 	rename(n.node.IPv4)
-	expect(t, "a family without an address in the Node object", n.clients(), n.own()[3:], notServed)
-	expect(t, "a family with an address in the Node object", n.clients(), n.own()[:3], servedBy("near"))
+	expect(t, "a family without an address in the Node object", n.clients(), n.ownPaths()[3:], notServed)
+	expect(t, "a family with an address in the Node object", n.clients(), n.ownPaths()[:3], servedBy("near"))
 	rename(n.node.IPv4, n.node.IPv6)
-	expect(t, "both families again", n.clients(), n.own(), servedBy("near"))
+	expect(t, "both families again", n.clients(), n.ownPaths(), servedBy("near"))
 }
 
 // TestNodePortAddressesAppearAndVanish adds and removes addresses inside the configured prefixes.
 func TestNodePortAddressesAppearAndVanish(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Prefixes: secondPrefixes})
-	expect(t, "an address outside the prefixes", n.clients(), n.own(), notServed)
+	expect(t, "an address outside the prefixes", n.clients(), n.ownPaths(), notServed)
 	for range 2 {
-		expect(t, "an address that no interface has", n.clients(), second, notServed)
-		n.gain(n.node, secondAddrs...)
-		expect(t, "an address that was not reported to the proxy", n.clients(), second, notServed)
+		expect(t, "an address that no interface has", n.clients(), secondPaths, notServed)
+		n.addAddrs(n.node, secondAddrs...)
+		expect(t, "an address that was not reported to the proxy", n.clients(), secondPaths, notServed)
 		n.reportAddrs(n.node)
-		expect(t, "an address inside the prefixes", n.clients(), second, servedBy("near"))
+		expect(t, "an address inside the prefixes", n.clients(), secondPaths, servedBy("near"))
 		n.restart(n.node)
 		n.sync(n.node)
-		expect(t, "after a restart", n.clients(), second, servedBy("near"))
+		expect(t, "after a restart", n.clients(), secondPaths, servedBy("near"))
 		for _, addr := range secondAddrs {
 			if err := n.node.RemoveAddr(addr); err != nil {
 				t.Fatal(err)
@@ -106,7 +106,7 @@ func TestNodePortAddressesAppearAndVanish(t *testing.T) {
 		}
 		n.reportAddrs(n.node)
 	}
-	expect(t, "an address that was removed", n.clients(), second, notServed)
+	expect(t, "an address that was removed", n.clients(), secondPaths, notServed)
 }
 
 // TestNodePortsOnAllAddresses checks that a new address serves node ports before it is reported to the proxy. Loopback
@@ -114,9 +114,9 @@ func TestNodePortAddressesAppearAndVanish(t *testing.T) {
 func TestNodePortsOnAllAddresses(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{})
-	n.gain(n.node, secondAddrs...)
-	expect(t, "the node's own address", n.clients(), n.own(), servedBy("near"))
-	expect(t, "another address of the node", n.clients(), second, servedBy("near"))
+	n.addAddrs(n.node, secondAddrs...)
+	expect(t, "the node's own address", n.clients(), n.ownPaths(), servedBy("near"))
+	expect(t, "another address of the node", n.clients(), secondPaths, servedBy("near"))
 	expect(t, "an address that the node does not have", n.clients(),
 		pathsTo(web.nodePort(), secondAddrs[0].Next(), secondAddrs[1].Next()), notServed)
 	expectNotOnLoopback(t, n)
@@ -129,7 +129,7 @@ func TestLoopbackNeverServesNodePorts(t *testing.T) {
 		netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("172.30.0.0/24"),
 		netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fd00:30::/64"),
 	}})
-	expect(t, "the node's own address", n.clients(), n.own(), servedBy("near"))
+	expect(t, "the node's own address", n.clients(), n.ownPaths(), servedBy("near"))
 	expectNotOnLoopback(t, n)
 }
 
@@ -146,8 +146,8 @@ func expectNotOnLoopback(t *testing.T, n *nodePorts) {
 func TestPrefixesOfOneFamilyKeepTheOtherOnAllAddresses(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Prefixes: secondPrefixes[:1]})
-	expect(t, "IPv4, restricted to another prefix", n.clients(), n.own()[:3], notServed)
-	expect(t, "IPv6, not restricted", n.clients(), n.own()[3:], servedBy("near"))
+	expect(t, "IPv4, restricted to another prefix", n.clients(), n.ownPaths()[:3], notServed)
+	expect(t, "IPv6, not restricted", n.clients(), n.ownPaths()[3:], servedBy("near"))
 }
 
 // TestANodePortWinsOverALocalSocket checks this even for a Service without endpoints. The proxy opens no socket for the
@@ -156,14 +156,14 @@ func TestANodePortWinsOverALocalSocket(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
 	n.serveOn(n.node.Namespace, web.nodePort())
-	expect(t, "an endpoint", n.clients(), n.own(), servedBy("near"))
+	expect(t, "an endpoint", n.clients(), n.ownPaths(), servedBy("near"))
 	n.apply(endpoints())
-	expect(t, "no endpoint", n.clients(), only(n.own(), "tcp"), refused)
+	expect(t, "no endpoint", n.clients(), overNetworks(n.ownPaths(), "tcp"), refused)
 	n.apply(service(web.withNodePorts, externalLocal).Merge(endpoints(n.far)))
-	expect(t, "endpoints only on other nodes", []*fabric.Namespace{n.host}, n.own(), timesOut)
-	expect(t, "endpoints only on other nodes", []*fabric.Namespace{n.pod, n.node.Namespace}, n.own(), servedBy("far"))
+	expect(t, "endpoints only on other nodes", []*fabric.Namespace{n.host}, n.ownPaths(), timesOut)
+	expect(t, "endpoints only on other nodes", []*fabric.Namespace{n.pod, n.node.Namespace}, n.ownPaths(), servedBy("far"))
 	n.apply(service())
-	expect(t, "no node port any more", n.clients(), n.own(), servedBy(n.node.Name))
+	expect(t, "no node port any more", n.clients(), n.ownPaths(), servedBy(n.node.Name))
 }
 
 // TestANodePortIsForThisNodeOnly checks that packets to another node's address are forwarded, and that the other node's
@@ -196,5 +196,5 @@ func TestALoadBalancerWithoutNodePorts(t *testing.T) {
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
 	n.apply(service(web.withLoadBalancer))
 	expect(t, "the load-balancer IP", n.clients(), web.paths(n.node, model.LoadBalancerIP), servedBy("near"))
-	expect(t, "the former node port", n.clients(), n.own(), notServed)
+	expect(t, "the former node port", n.clients(), n.ownPaths(), notServed)
 }

@@ -116,8 +116,8 @@ func sourceRanges(prefixes ...string) func(*model.Service) {
 	}
 }
 
-// gone returns the change that deletes the Service and keeps its EndpointSlices.
-func (a app) gone() model.Change {
+// deletion returns the change that deletes the Service and keeps its EndpointSlices.
+func (a app) deletion() model.Change {
 	return model.Change{Services: map[model.ObjectName]*model.Service{a.object(): nil}}
 }
 

@@ -56,11 +56,13 @@ func (a app) paths(on *node, kinds ...model.FrontendKind) []path {
 // family returns the family of the path.
 func (p path) family() model.Family { return model.FamilyOf(p.addr.Addr()) }
 
-// at returns the same path to another port.
-func (p path) at(port uint16) path { return path{p.network, netip.AddrPortFrom(p.addr.Addr(), port)} }
+// withPort returns the same path to another port.
+func (p path) withPort(port uint16) path {
+	return path{p.network, netip.AddrPortFrom(p.addr.Addr(), port)}
+}
 
-// own returns the client's own address in the path's family.
-func (p path) own(client *fabric.Namespace) netip.Addr { return addrOf(client, p.family()) }
+// clientAddr returns the client's own address in the path's family.
+func (p path) clientAddr(client *fabric.Namespace) netip.Addr { return addrOf(client, p.family()) }
 
 // single returns the prefix that contains only the given address.
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
@@ -72,8 +74,8 @@ func addrOf(n *fabric.Namespace, family model.Family) netip.Addr {
 	return n.IPv6
 }
 
-// only returns the paths over the given protocols.
-func only(all []path, networks ...string) []path {
+// overNetworks returns the paths over the given protocols.
+func overNetworks(all []path, networks ...string) []path {
 	return slices.DeleteFunc(slices.Clone(all), func(p path) bool { return !slices.Contains(networks, p.network) })
 }
 

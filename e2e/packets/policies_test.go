@@ -9,20 +9,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// town is a node with the endpoint near, another node with the endpoint far, and every kind of client of the first
+// twoNodes is a node with the endpoint near, another node with the endpoint far, and every kind of client of the first
 // node.
-type town struct {
+type twoNodes struct {
 	*cluster
 	near, far       *pod
 	pod, node, host []*fabric.Namespace
 	external        []path // every external frontend
 }
 
-func newTown(t *testing.T, config setup) *town {
+func newTwoNodes(t *testing.T, config setup) *twoNodes {
 	t.Helper()
 	config.nodes = 2
 	c := setUp(t, config)
-	return &town{
+	return &twoNodes{
 		cluster: c, near: c.addServer(c.nodes[0], "near"), far: c.addServer(c.nodes[1], "far"),
 		pod:      []*fabric.Namespace{c.addPod(c.nodes[0], "client").Namespace},
 		node:     []*fabric.Namespace{c.nodes[0].Namespace},
@@ -31,7 +31,7 @@ func newTown(t *testing.T, config setup) *town {
 	}
 }
 
-func (t *town) clients() []*fabric.Namespace { return slices.Concat(t.pod, t.node, t.host) }
+func (n *twoNodes) clients() []*fabric.Namespace { return slices.Concat(n.pod, n.node, n.host) }
 
 // TestExternalTrafficLocalWithoutALocalEndpoint checks that internal clients reach endpoints on other nodes, a pod with
 // its own address and the node masqueraded. All other clients time out. Without a detector a pod counts as external.
@@ -45,11 +45,11 @@ func TestExternalTrafficLocalWithoutALocalEndpoint(t *testing.T) {
 		"no detector":     {setup{config: withoutDetector()}, timesOut},
 	} {
 		t.Run(name, func(t *testing.T) {
-			here := newTown(t, test.setup)
-			here.apply(service(web.withEverything, externalLocal).Merge(endpoints(here.far)))
-			expect(t, "a pod", here.pod, here.external, test.pod)
-			expect(t, "the node", here.node, here.external, servedBy("far"))
-			expect(t, "another host", here.host, here.external, timesOut)
+			c := newTwoNodes(t, test.setup)
+			c.apply(service(web.withEverything, externalLocal).Merge(endpoints(c.far)))
+			expect(t, "a pod", c.pod, c.external, test.pod)
+			expect(t, "the node", c.node, c.external, servedBy("far"))
+			expect(t, "another host", c.host, c.external, timesOut)
 		})
 	}
 }
@@ -57,59 +57,59 @@ func TestExternalTrafficLocalWithoutALocalEndpoint(t *testing.T) {
 // TestTheShortCircuitHonoursTopology checks that internal clients get the same endpoints as from a ClusterIP.
 func TestTheShortCircuitHonoursTopology(t *testing.T) {
 	t.Parallel()
-	here := newTown(t, setup{config: clusterCIDR()})
-	hinted := endpoints(here.near, here.far)
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	hinted := endpoints(c.near, c.far)
 	for _, slice := range hinted.Slices {
 		slice.Endpoints[0].HintZones = []string{"zone-of-node-2"}
 		slice.Endpoints[1].HintZones = []string{"zone-of-node-1"}
 	}
-	here.apply(service(web.withEverything, externalLocal).Merge(hinted))
+	c.apply(service(web.withEverything, externalLocal).Merge(hinted))
 	for range 8 {
-		expect(t, "a pod follows the hints", here.pod, here.external, servedBy("far"))
-		expect(t, "the node follows the hints", here.node, here.external, servedBy("far"))
-		expect(t, "another host stays on the node", here.host, here.external, servedBy("near"))
+		expect(t, "a pod follows the hints", c.pod, c.external, servedBy("far"))
+		expect(t, "the node follows the hints", c.node, c.external, servedBy("far"))
+		expect(t, "another host stays on the node", c.host, c.external, servedBy("near"))
 	}
 }
 
-// TestTerminatingEndpointsServeEachPathByItself checks that local and cluster-wide endpoints fall back to terminating
+// TestLocalAndClusterEndpointsFallBackIndependently checks that local and cluster-wide endpoints fall back to terminating
 // ones independently.
-func TestTerminatingEndpointsServeEachPathByItself(t *testing.T) {
+func TestLocalAndClusterEndpointsFallBackIndependently(t *testing.T) {
 	t.Parallel()
-	here := newTown(t, setup{config: clusterCIDR()})
-	mixed := endpoints(here.near, here.far)
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	mixed := endpoints(c.near, c.far)
 	for _, slice := range mixed.Slices {
 		slice.Endpoints[0].Ready, slice.Endpoints[0].Terminating = false, true
 	}
-	here.apply(service(web.withEverything, externalLocal).Merge(mixed))
+	c.apply(service(web.withEverything, externalLocal).Merge(mixed))
 	for range 8 {
-		expect(t, "a pod goes to the ready endpoint", here.pod, here.external, servedBy("far"))
-		expect(t, "the node goes to the ready endpoint", here.node, here.external, servedBy("far"))
-		expect(t, "another host goes to the local one, which terminates", here.host, here.external, servedBy("near"))
+		expect(t, "a pod goes to the ready endpoint", c.pod, c.external, servedBy("far"))
+		expect(t, "the node goes to the ready endpoint", c.node, c.external, servedBy("far"))
+		expect(t, "another host goes to the local one, which terminates", c.host, c.external, servedBy("near"))
 	}
-	here.apply(service(web.withEverything, internalLocal))
+	c.apply(service(web.withEverything, internalLocal))
 	for range 8 {
-		expect(t, "internalTrafficPolicy Local goes to the local one, which terminates", here.pod, paths, servedBy("near"))
-		expect(t, "externalTrafficPolicy Cluster goes to the ready one", here.host, here.external, servedBy("far"))
+		expect(t, "internalTrafficPolicy Local goes to the local one, which terminates", c.pod, paths, servedBy("near"))
+		expect(t, "externalTrafficPolicy Cluster goes to the ready one", c.host, c.external, servedBy("far"))
 	}
 }
 
 // TestTopologyKeysHoldForEveryFrontend checks that topology keys apply to every kind of frontend.
 func TestTopologyKeysHoldForEveryFrontend(t *testing.T) {
 	t.Parallel()
-	here := newTown(t, setup{config: clusterCIDR()})
-	everywhere := append(web.paths(here.nodes[0], model.ClusterIP), here.external...)
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	allPaths := append(web.paths(c.nodes[0], model.ClusterIP), c.external...)
 	for _, step := range []struct {
 		why, want string
 		endpoints []*pod
 	}{
-		{"an endpoint in the zone", "near", []*pod{here.near, here.far}},
-		{"no endpoint in the zone", "far", []*pod{here.far}},
-		{"an endpoint in the zone again", "near", []*pod{here.near, here.far}},
+		{"an endpoint in the zone", "near", []*pod{c.near, c.far}},
+		{"no endpoint in the zone", "far", []*pod{c.far}},
+		{"an endpoint in the zone again", "near", []*pod{c.near, c.far}},
 	} {
-		here.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Merge(endpoints(step.endpoints...)))
-		for _, clients := range [][]*fabric.Namespace{here.pod, here.node, here.host} {
+		c.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Merge(endpoints(step.endpoints...)))
+		for _, clients := range [][]*fabric.Namespace{c.pod, c.node, c.host} {
 			for range 4 {
-				expect(t, step.why, clients, everywhere, servedBy(step.want))
+				expect(t, step.why, clients, allPaths, servedBy(step.want))
 			}
 		}
 	}
@@ -118,15 +118,15 @@ func TestTopologyKeysHoldForEveryFrontend(t *testing.T) {
 // TestAPolicyChangesForNewConnectionsAtOnce changes a policy and changes it back.
 func TestAPolicyChangesForNewConnectionsAtOnce(t *testing.T) {
 	t.Parallel()
-	here := newTown(t, setup{config: clusterCIDR()})
-	node := here.nodes[0]
-	here.apply(endpoints(here.near, here.far))
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	node := c.nodes[0]
+	c.apply(endpoints(c.near, c.far))
 	for range 2 {
-		here.apply(service(web.withEverything, internalLocal, externalLocal))
-		expect(t, "internalTrafficPolicy Local", here.pod, paths, local.holds(node, here.near, here.far))
-		expect(t, "externalTrafficPolicy Local", here.host, here.external, local.holds(node, here.near, here.far))
-		here.apply(service(web.withEverything))
-		expect(t, "internalTrafficPolicy Cluster", here.pod, paths, all.holds(node, here.near, here.far))
-		expect(t, "externalTrafficPolicy Cluster", here.host, here.external, allMasq.holds(node, here.near, here.far))
+		c.apply(service(web.withEverything, internalLocal, externalLocal))
+		expect(t, "internalTrafficPolicy Local", c.pod, paths, local.expectation(node, c.near, c.far))
+		expect(t, "externalTrafficPolicy Local", c.host, c.external, local.expectation(node, c.near, c.far))
+		c.apply(service(web.withEverything))
+		expect(t, "internalTrafficPolicy Cluster", c.pod, paths, all.expectation(node, c.near, c.far))
+		expect(t, "externalTrafficPolicy Cluster", c.host, c.external, allMasq.expectation(node, c.near, c.far))
 	}
 }

@@ -29,8 +29,8 @@ table inet witness {
 // TestNoPacketLeavesWithAPriorityOfOurs covers every frontend, policy and client. The first packet's priority carries
 // classes and slots, but only to the next rule. A packet to no Service keeps its original priority.
 func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
-	here := newTown(t, setup{config: clusterCIDR()})
-	node := here.nodes[0]
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	node := c.nodes[0]
 	runNFT(t, node, counters, "-f", "-")
 	for _, test := range []struct {
 		why  string
@@ -41,10 +41,10 @@ func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 		{"externalTrafficPolicy Local", externalLocal},
 		{"session affinity", affinity(anHour)},
 	} {
-		here.apply(service(web.withEverything, test.edit).Merge(endpoints(here.near, here.far)))
+		c.apply(service(web.withEverything, test.edit).Merge(endpoints(c.near, c.far)))
 		before := packets(t, node, "any")
 		for range 2 {
-			expect(t, test.why, here.clients(), web.paths(node, allKinds...), succeeds)
+			expect(t, test.why, c.clients(), web.paths(node, allKinds...), succeeds)
 		}
 		if got := packets(t, node, "ours"); got != "0" {
 			t.Errorf("%s: %s packets left with one of our priorities", test.why, got)
@@ -53,7 +53,7 @@ func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 			t.Errorf("%s: no packet left, so nothing was tested", test.why)
 		}
 	}
-	sendWithPriority(t, node.Namespace, here.far, 5)
+	sendWithPriority(t, node.Namespace, c.far, 5)
 	if got := packets(t, node, "five"); got != "1" {
 		t.Errorf("%s packets left with priority 5, want 1", got)
 	}
@@ -70,11 +70,11 @@ func sendWithPriority(t *testing.T, from *fabric.Namespace, to *pod, priority in
 	if err != nil {
 		t.Fatal(err)
 	}
-	var failed error
+	var optErr error
 	if err := raw.Control(func(fd uintptr) {
-		failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_PRIORITY, priority)
-	}); err != nil || failed != nil {
-		t.Fatal(err, failed)
+		optErr = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_PRIORITY, priority)
+	}); err != nil || optErr != nil {
+		t.Fatal(err, optErr)
 	}
 	if _, err := conn.Write([]byte("!")); err != nil {
 		t.Fatal(err)

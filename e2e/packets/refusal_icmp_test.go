@@ -23,7 +23,7 @@ func TestADatagramSenderGetsTheICMPError(t *testing.T) {
 		client *fabric.Namespace
 		want   syscall.Errno
 	}{{r.pod, syscall.ECONNREFUSED}, {r.host, syscall.ECONNREFUSED}, {r.node, syscall.EPERM}} {
-		to := only(web.paths(r.nodes[0], allKinds...), "udp", "sctp")
+		to := overNetworks(web.paths(r.nodes[0], allKinds...), "udp", "sctp")
 		expect(t, "no endpoint", []*fabric.Namespace{test.client}, to, func(from *fabric.Namespace, to path) error {
 			if _, err := from.Request(to.network, to.addr, fabric.Timeout); !errors.Is(err, test.want) {
 				return fmt.Errorf("%w, want %w", replyError(err), test.want)
@@ -40,14 +40,14 @@ func TestPingToAClusterIPGetsPortUnreachable(t *testing.T) {
 	r.apply(service().Merge(endpoints(r.near)))
 	for _, client := range r.clients() {
 		for _, addr := range web.addrs(model.ClusterIP) {
-			if err := pingIsRefused(client, addr); err != nil {
+			if err := expectPingRefused(client, addr); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 }
 
-func pingIsRefused(from *fabric.Namespace, addr netip.Addr) error {
+func expectPingRefused(from *fabric.Namespace, addr netip.Addr) error {
 	echo, err := from.Ping(addr, fabric.Timeout)
 	if isNode(from) && errors.Is(err, syscall.EPERM) {
 		return nil
@@ -67,18 +67,18 @@ func pingIsRefused(from *fabric.Namespace, addr netip.Addr) error {
 func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
 	t.Parallel()
 	c, clients := newUnallocated(t)
-	ping := func(why string, should func(from *fabric.Namespace, echo fabric.Echo, err error) bool) {
+	ping := func(desc string, should func(from *fabric.Namespace, echo fabric.Echo, err error) bool) {
 		t.Helper()
 		for _, client := range clients {
 			for _, addr := range unallocated {
-				echo, err := client.Ping(addr, atOnce)
+				echo, err := client.Ping(addr, immediateTimeout)
 				for range 3 { // a busy machine may reply late
 					if !should(client, echo, err) {
-						echo, err = client.Ping(addr, atOnce)
+						echo, err = client.Ping(addr, immediateTimeout)
 					}
 				}
 				if !should(client, echo, err) {
-					t.Errorf("%s: ping from %s to %s: %+v, %v", why, client.Name, addr, echo, err)
+					t.Errorf("%s: ping from %s to %s: %+v, %v", desc, client.Name, addr, echo, err)
 				}
 			}
 		}

@@ -27,14 +27,14 @@ func newRefusals(t *testing.T) *refusals {
 		cluster: c, near: c.addServer(c.nodes[0], "near"), far: c.addServer(c.nodes[1], "far"),
 		pod: c.addPod(c.nodes[0], "client").Namespace, host: c.addHost("host", c.nodes[0]), node: c.nodes[0].Namespace,
 	}
-	refuseWithoutLimit(t, r.node)
-	meetNeighbours(t, r.clients(), r.near, r.far)
+	liftICMPLimits(t, r.node)
+	resolveLinkAddrs(t, r.clients(), r.near, r.far)
 	return r
 }
 
-// refuseWithoutLimit lifts the kernel's limits on ICMP errors: per receiver, and in total. Before Linux 6.11 the total
+// liftICMPLimits lifts the kernel's limits on ICMP errors: per receiver, and in total. Before Linux 6.11 the total
 // limit is not per network namespace and stays.
-func refuseWithoutLimit(t *testing.T, n *fabric.Namespace) {
+func liftICMPLimits(t *testing.T, n *fabric.Namespace) {
 	t.Helper()
 	for name, value := range map[string]string{
 		"net.ipv4.icmp_ratelimit": "0", "net.ipv6.icmp.ratelimit": "0",
@@ -48,9 +48,9 @@ func refuseWithoutLimit(t *testing.T, n *fabric.Namespace) {
 
 func (r *refusals) clients() []*fabric.Namespace { return []*fabric.Namespace{r.pod, r.node, r.host} }
 
-// meetNeighbours makes clients and nodes resolve each other's link addresses in both families. Otherwise the first
+// resolveLinkAddrs makes clients and nodes resolve each other's link addresses in both families. Otherwise the first
 // packet on a new link may be delayed.
-func meetNeighbours(t *testing.T, clients []*fabric.Namespace, servers ...*pod) {
+func resolveLinkAddrs(t *testing.T, clients []*fabric.Namespace, servers ...*pod) {
 	t.Helper()
 	for _, client := range clients {
 		for _, server := range servers {
@@ -68,10 +68,10 @@ func TestRefusalsDoNotRunOut(t *testing.T) {
 	c := newCluster(t, 1)
 	client, host := c.addPod(c.nodes[0], "client").Namespace, c.addHost("host", c.nodes[0])
 	clients := []*fabric.Namespace{client, c.nodes[0].Namespace, host}
-	meetNeighbours(t, clients, c.addServer(c.nodes[0], "server"))
+	resolveLinkAddrs(t, clients, c.addServer(c.nodes[0], "server"))
 	c.apply(service(web.withEverything))
 	for range 30 {
-		expect(t, "repeated thirty times", clients, only(web.paths(c.nodes[0], allKinds...), "tcp"), refused)
+		expect(t, "repeated thirty times", clients, overNetworks(web.paths(c.nodes[0], allKinds...), "tcp"), refused)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestRefusalsDoNotRunOut(t *testing.T) {
 func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	everywhere := web.paths(r.nodes[0], allKinds...)
+	allPaths := web.paths(r.nodes[0], allKinds...)
 	unready := web.slices([]*pod{r.near, r.far}, model.Endpoint{})
 	for _, test := range []struct {
 		why    string
@@ -95,18 +95,18 @@ func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 		{"no endpoint again", service(web.withEverything).Merge(endpoints())},
 	} {
 		r.apply(test.change)
-		expect(t, test.why, r.clients(), everywhere, refused)
+		expect(t, test.why, r.clients(), allPaths, refused)
 	}
 	r.apply(endpoints(r.near))
-	expect(t, "an endpoint was added", r.clients(), everywhere, servedBy("near"))
+	expect(t, "an endpoint was added", r.clients(), allPaths, servedBy("near"))
 }
 
-// TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself covers packets that would be delivered locally and not
+// TestARefusalReachesClientsOfAnAddressAssignedToTheNode covers packets that would be delivered locally and not
 // forwarded.
-func TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself(t *testing.T) {
+func TestARefusalReachesClientsOfAnAddressAssignedToTheNode(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	r.gain(r.nodes[0], append(web.addrs(model.ExternalIP), web.addrs(model.LoadBalancerIP)...)...)
+	r.addAddrs(r.nodes[0], append(web.addrs(model.ExternalIP), web.addrs(model.LoadBalancerIP)...)...)
 	r.reportAddrs(r.nodes[0])
 	external := web.paths(r.nodes[0], externalKinds...)
 	r.apply(service(web.withEverything))
@@ -118,8 +118,8 @@ func TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself(t *testing.T) {
 	expect(t, "an external address of the node itself", r.clients(), external, servedBy("near"))
 }
 
-// TestWhatAPolicyForbidsIsDroppedWithoutAReply checks that no client is refused while the Service has other endpoints.
-func TestWhatAPolicyForbidsIsDroppedWithoutAReply(t *testing.T) {
+// TestTrafficForbiddenByAPolicyIsDroppedWithoutAReply checks that no client is refused while the Service has other endpoints.
+func TestTrafficForbiddenByAPolicyIsDroppedWithoutAReply(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	internal, external := web.paths(r.nodes[0], model.ClusterIP), web.paths(r.nodes[0], externalKinds...)
@@ -138,11 +138,11 @@ func TestWhatAPolicyForbidsIsDroppedWithoutAReply(t *testing.T) {
 func TestTopologyKeysThatMatchNothingRefuse(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	everywhere := web.paths(r.nodes[0], allKinds...)
+	allPaths := web.paths(r.nodes[0], allKinds...)
 	r.apply(service(web.withEverything, topologyKeys(policy.Hostname)).Merge(endpoints(r.far)))
-	expect(t, "a hard key that nothing matches", r.clients(), everywhere, refused)
+	expect(t, "a hard key that nothing matches", r.clients(), allPaths, refused)
 	r.apply(service(web.withEverything, topologyKeys(policy.Hostname, policy.AnyNode)))
-	expect(t, "a soft key", r.clients(), everywhere, servedBy("far"))
+	expect(t, "a soft key", r.clients(), allPaths, servedBy("far"))
 }
 
 // TestUndefinedPortsOfAClusterIPAreRefused covers ports and protocols that the Service does not define.
@@ -159,7 +159,7 @@ func TestUndefinedPortsOfAClusterIPAreRefused(t *testing.T) {
 		{"dropped by policy on its own port", service(onlyTCP, internalLocal).Merge(endpoints(r.far))},
 	} {
 		r.apply(test.change)
-		expect(t, "a protocol that the Service does not define, "+test.why, r.clients(), only(paths, "udp", "sctp"), refused)
+		expect(t, "a protocol that the Service does not define, "+test.why, r.clients(), overNetworks(paths, "udp", "sctp"), refused)
 		expect(t, "a port that the Service does not define, "+test.why, r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), refused)
 	}
 }
@@ -170,7 +170,7 @@ func TestUndefinedPortsOfExternalAddressesAreUntouched(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	external := append(web.addrs(model.ExternalIP), web.addrs(model.LoadBalancerIP)...)
-	r.gain(r.nodes[0], external...)
+	r.addAddrs(r.nodes[0], external...)
 	r.reportAddrs(r.nodes[0])
 	r.serveOn(r.node, 81, external...)
 	r.apply(service(web.withEverything).Merge(endpoints(r.near)))

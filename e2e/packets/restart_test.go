@@ -48,7 +48,7 @@ func TestARestartDropsNoConnectionThatSourceRangesAllow(t *testing.T) {
 		dialling.Wait()
 	})
 	defer stop() // also if a sync fails
-	balancer := only(web.paths(node, model.LoadBalancerIP), "tcp")
+	balancer := overNetworks(web.paths(node, model.LoadBalancerIP), "tcp")
 	expect(t, "before the first restart", []*fabric.Namespace{client}, balancer, servedBy("server"))
 	sentAgain := synRetransmissions(t, client)
 	for _, to := range balancer {
@@ -102,11 +102,11 @@ func synRetransmissions(t *testing.T, n *fabric.Namespace) int {
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		for at, name := range names {
+		for i, name := range names {
 			if name != "TCPSynRetrans" || len(fields) != len(names) || fields[0] != names[0] {
 				continue
 			}
-			count, err := strconv.Atoi(fields[at])
+			count, err := strconv.Atoi(fields[i])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,9 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestTrafficNeverNoticesACompleteSync runs full syncs one after the other while a pod dials all the time. Each of them
+// TestTrafficIsNotAffectedByFullSyncs runs full syncs one after the other while a pod dials all the time. Each of them
 // empties and fills every map in one transaction. Clients with session affinity keep their endpoint.
-func TestTrafficNeverNoticesACompleteSync(t *testing.T) {
+func TestTrafficIsNotAffectedByFullSyncs(t *testing.T) {
 	for name, edit := range map[string]func(*model.Service){
 		"without session affinity": func(*model.Service) {},
 		"with session affinity":    affinity(time.Hour),
@@ -35,19 +35,19 @@ func TestTrafficNeverNoticesACompleteSync(t *testing.T) {
 					}
 				}
 			})
-			answered := map[path]map[string]int{}
+			replies := map[path]map[string]int{}
 			for range 60 {
 				for _, to := range paths {
-					if answered[to] == nil {
-						answered[to] = map[string]int{}
+					if replies[to] == nil {
+						replies[to] = map[string]int{}
 					}
-					answered[to][mustRequest(t, client.Namespace, to).Pod]++
+					replies[to][mustRequest(t, client.Namespace, to).Pod]++
 				}
 			}
 			close(ended)
 			syncs.Wait()
-			for to, pods := range answered {
-				if sticky := name == "with session affinity"; sticky == (len(pods) > 1) {
+			for to, pods := range replies {
+				if hasAffinity := name == "with session affinity"; hasAffinity == (len(pods) > 1) {
 					t.Errorf("%s: replies from %v", to, pods)
 				}
 			}

@@ -18,17 +18,17 @@ func TestConnectionsSpreadEvenly(t *testing.T) {
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[1], "b"), c.addServer(c.nodes[1], "c")}
 	client := c.addPod(c.nodes[0], "client")
 	c.apply(service(web.withEverything).Merge(endpoints(servers...)))
-	spreadEvenly(t, c, client, len(servers), 24)
+	expectEvenSpread(t, c, client, len(servers), 24)
 }
 
-// TestConnectionsToAWidePortSpreadEvenly covers a port with so many addresses and endpoints that it has its own
+// TestConnectionsToADedicatedMapSpreadEvenly covers a port with so many addresses and endpoints that it has its own
 // endpoint map.
-func TestConnectionsToAWidePortSpreadEvenly(t *testing.T) {
+func TestConnectionsToADedicatedMapSpreadEvenly(t *testing.T) {
 	c := newCluster(t, 2)
 	servers := c.addServers(12)
 	client := c.addPod(c.nodes[0], "client")
 	c.apply(service(web.withEverything, withManyAddresses).Merge(endpoints(servers...)))
-	spreadEvenly(t, c, client, len(servers), 48)
+	expectEvenSpread(t, c, client, len(servers), 48)
 }
 
 // addServers adds pods, alternating between the nodes.
@@ -51,16 +51,16 @@ func withManyAddresses(s *model.Service) {
 	}
 }
 
-// TestAWidePortObeysPoliciesAndChanges checks that a port with its own map behaves like the others: with a Local
+// TestADedicatedMapAppliesPoliciesAndChanges checks that a port with its own map behaves like the others: with a Local
 // policy, depending on the client; when endpoints are removed; and when it switches to the shared map and back, which
 // no open connection notices.
-func TestAWidePortObeysPoliciesAndChanges(t *testing.T) {
+func TestADedicatedMapAppliesPoliciesAndChanges(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	far := r.addServers(12)
 	near := slices.DeleteFunc(slices.Clone(far), func(server *pod) bool { return server.Node != r.nodes[0].Node })
 	all := endpoints(append(slices.Clone(far), r.near)...)
-	external := only(web.paths(r.nodes[0], model.ExternalIP, model.NodePort, model.LoadBalancerIP), "tcp", "udp")
+	external := overNetworks(web.paths(r.nodes[0], model.ExternalIP, model.NodePort, model.LoadBalancerIP), "tcp", "udp")
 	among := func(servers []*pod) expectation {
 		return func(from *fabric.Namespace, to path) error {
 			reply, err := from.Request(to.network, to.addr, fabric.Timeout)
@@ -81,23 +81,23 @@ func TestAWidePortObeysPoliciesAndChanges(t *testing.T) {
 		expect(t, "internalTrafficPolicy: Local", []*fabric.Namespace{r.pod}, web.paths(r.nodes[0], model.ClusterIP), among(append(near, r.near)))
 	}
 	r.apply(service(web.withEverything, withManyAddresses).Merge(all))
-	open := converse(t, r.clients(), only(web.paths(r.nodes[0], model.ClusterIP), "tcp"))
+	open := openConnections(t, r.clients(), overNetworks(web.paths(r.nodes[0], model.ClusterIP), "tcp"))
 	r.apply(service(web.withEverything))
-	expectGoesOn(t, "the port uses the shared map", open)
+	expectContinues(t, "the port uses the shared map", open)
 	r.apply(service(web.withEverything, withManyAddresses))
-	expectGoesOn(t, "the port has its own map again", open)
+	expectContinues(t, "the port has its own map again", open)
 	r.apply(endpoints(far[:11]...))
 	for range 8 {
 		expect(t, "endpoints were removed", r.clients(), external, among(far[:11]))
 	}
-	expectGoesOn(t, "some endpoints were removed", open)
+	expectContinues(t, "some endpoints were removed", open)
 }
 
-// spreadEvenly fails if connections from a pod and from the node prefer some endpoints. By chance, chi-square exceeds
+// expectEvenSpread fails if connections from a pod and from the node prefer some endpoints. By chance, chi-square exceeds
 // the limit once in 100,000 runs.
-func spreadEvenly(t *testing.T, c *cluster, client *fabric.Pod, servers int, limit float64) {
+func expectEvenSpread(t *testing.T, c *cluster, client *fabric.Pod, servers int, limit float64) {
 	t.Helper()
-	for _, to := range append(paths, only(web.paths(c.nodes[0], model.NodePort, model.LoadBalancerIP), "tcp")...) {
+	for _, to := range append(paths, overNetworks(web.paths(c.nodes[0], model.NodePort, model.LoadBalancerIP), "tcp")...) {
 		connections := 50 * servers
 		counts := map[string]int{}
 		for number := range connections {
@@ -130,7 +130,7 @@ func TestEachNodeStaysInItsTier(t *testing.T) {
 	near, far := c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
 	client := c.addPod(c.nodes[0], "client")
 	c.apply(service(topologyKeys(policy.Zone, policy.AnyNode)))
-	stays := func(want string) {
+	expectServer := func(want string) {
 		t.Helper()
 		for _, to := range paths {
 			for range 10 {
@@ -141,12 +141,12 @@ func TestEachNodeStaysInItsTier(t *testing.T) {
 		}
 	}
 	c.apply(endpoints(near, far))
-	stays("near")
-	open := converse(t, []*fabric.Namespace{client.Namespace}, only(paths, "tcp"))
+	expectServer("near")
+	open := openConnections(t, []*fabric.Namespace{client.Namespace}, overNetworks(paths, "tcp"))
 	c.apply(endpoints(far))
-	stays("far")
-	expectGoesOn(t, "the tier changed", open)
+	expectServer("far")
+	expectContinues(t, "the tier changed", open)
 	c.apply(endpoints(near, far))
-	stays("near")
-	expectGoesOn(t, "the tier changed back", open)
+	expectServer("near")
+	expectContinues(t, "the tier changed back", open)
 }

@@ -19,23 +19,23 @@ var (
 )
 
 // secondUDP are the UDP paths to the node port at the second addresses of a node.
-var secondUDP = only(second, "udp")
+var secondUDP = overNetworks(secondPaths, "udp")
 
 // newSecondNodePorts returns a cluster in which the first node has the second addresses.
 func newSecondNodePorts(t *testing.T, addresses model.NodePortAddresses) *nodePorts {
 	t.Helper()
 	n := newNodePorts(t, addresses)
-	refuseWithoutLimit(t, n.node.Namespace)
-	n.gain(n.node, secondAddrs...)
+	liftICMPLimits(t, n.node.Namespace)
+	n.addAddrs(n.node, secondAddrs...)
 	n.reportAddrs(n.node)
 	return n
 }
 
 // restartWith starts a new proxy with another setting on the node, and applies a change from the time without a proxy.
-func (n *nodePorts) restartWith(addresses model.NodePortAddresses, meanwhile model.Change) {
+func (n *nodePorts) restartWith(addresses model.NodePortAddresses, change model.Change) {
 	n.t.Helper()
 	n.setup.config.NodePorts = addresses
-	n.everything = n.everything.Merge(meanwhile)
+	n.everything = n.everything.Merge(change)
 	n.restart(n.node)
 	n.sync(n.node)
 }
@@ -68,11 +68,11 @@ func TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newSecondNodePorts(t, test.before)
-			ending := converse(t, []*fabric.Namespace{n.pod, n.host}, secondUDP)
-			going := converse(t, n.clients(), only(n.own(), "udp"))
+			ending := openConnections(t, []*fabric.Namespace{n.pod, n.host}, secondUDP)
+			continuing := openConnections(t, n.clients(), overNetworks(n.ownPaths(), "udp"))
 			test.change(n)
 			expectNext(t, name, ending, isUnreplied)
-			expectGoesOn(t, name, going)
+			expectContinues(t, name, continuing)
 		})
 	}
 }
@@ -82,21 +82,21 @@ func TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress(t *testing.T) {
 	t.Parallel()
 	n := newSecondNodePorts(t, onPrimary)
 	n.rename(n.node.IPv4, secondAddrs[1])
-	ending, going := converse(t, n.clients(), secondUDP[1:]), converse(t, n.clients(), only(n.own()[:3], "udp"))
+	ending, continuing := openConnections(t, n.clients(), secondUDP[1:]), openConnections(t, n.clients(), overNetworks(n.ownPaths()[:3], "udp"))
 	n.rename(n.node.IPv4, n.node.IPv6)
 	expectNext(t, "IPv6, whose address changed", ending, isUnreplied)
-	expectGoesOn(t, "IPv4, whose address is unchanged", going)
+	expectContinues(t, "IPv4, whose address is unchanged", continuing)
 }
 
 // TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore makes both changes while no proxy runs.
 func TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore(t *testing.T) {
 	t.Parallel()
-	for name, meanwhile := range map[string]model.Change{"the endpoint was removed": endpoints(), "the Service was deleted": web.gone()} {
+	for name, change := range map[string]model.Change{"the endpoint was removed": endpoints(), "the Service was deleted": web.deletion()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newSecondNodePorts(t, onSecond)
-			open := converse(t, n.clients(), append(only(n.own(), "udp"), secondUDP...))
-			n.restartWith(onPrimary, meanwhile)
+			open := openConnections(t, n.clients(), append(overNetworks(n.ownPaths(), "udp"), secondUDP...))
+			n.restartWith(onPrimary, change)
 			expectNext(t, name, open, isUnreplied)
 		})
 	}
@@ -109,20 +109,20 @@ func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 	for name, change := range map[string]func(n *nodePorts){
 		"its endpoint was removed":         func(n *nodePorts) { n.apply(endpoints(n.far)) },
 		"its last endpoint was removed":    func(n *nodePorts) { n.apply(endpoints()) },
-		"its Service was deleted":          func(n *nodePorts) { n.apply(web.gone()) },
-		"both were removed":                func(n *nodePorts) { n.apply(web.gone().Merge(endpoints())) },
+		"its Service was deleted":          func(n *nodePorts) { n.apply(web.deletion()) },
+		"both were removed":                func(n *nodePorts) { n.apply(web.deletion().Merge(endpoints())) },
 		"only the Service changed":         func(n *nodePorts) { n.apply(service(web.withNodePorts, affinity(anHour)).Merge(endpoints(n.far))) },
 		"its node port has another number": func(n *nodePorts) { n.apply(service()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newSecondNodePorts(t, onPrimary)
-			leave := intrude(t, n.node, secondUDP, n.near)
-			open := converse(t, n.clients(), secondUDP)
+			remove := addForeignDNAT(t, n.node, secondUDP, n.near)
+			open := openConnections(t, n.clients(), secondUDP)
 			n.restart(n.node)
 			n.sync(n.node)
 			expectNext(t, "a proxy starts next to it", open, isServedBy("near"))
-			leave()
+			remove()
 			expectNext(t, "the other table was deleted", open, isServedBy("near"))
 			change(n)
 			expectNext(t, name, open, isUnreplied)
@@ -130,9 +130,9 @@ func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 	}
 }
 
-// TestAFlowThatIsNoneOfTheServicesStays covers flows to the number of a node port that another program's table
+// TestFlowsToOtherPodsAndSocketsAreKept covers flows to the number of a node port that another program's table
 // translated to a pod that never was an endpoint, or that a process of the node serves.
-func TestAFlowThatIsNoneOfTheServicesStays(t *testing.T) {
+func TestFlowsToOtherPodsAndSocketsAreKept(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		addresses     model.NodePortAddresses
@@ -148,24 +148,24 @@ func TestAFlowThatIsNoneOfTheServicesStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newSecondNodePorts(t, test.addresses)
-			leave := func() {}
+			remove := func() {}
 			if test.isTranslated {
-				leave = intrude(t, n.node, secondUDP, n.addServer(n.node, "foreign"))
+				remove = addForeignDNAT(t, n.node, secondUDP, n.addServer(n.node, "foreign"))
 			} else {
 				n.serveOn(n.node.Namespace, web.nodePort(), secondAddrs...)
 			}
-			open := converse(t, n.clients(), secondUDP)
-			leave()
+			open := openConnections(t, n.clients(), secondUDP)
+			remove()
 			if test.restartedWith != nil {
 				n.restartWith(*test.restartedWith, model.Change{})
-				expectGoesOn(t, "a restart", open)
+				expectContinues(t, "a restart", open)
 			}
-			for why, change := range map[string]model.Change{
+			for desc, change := range map[string]model.Change{
 				"an endpoint was removed": endpoints(n.far), "the last one was removed": endpoints(),
-				"an endpoint was added": endpoints(n.near), "the Service was deleted": web.gone(),
+				"an endpoint was added": endpoints(n.near), "the Service was deleted": web.deletion(),
 			} {
 				n.apply(change)
-				expectGoesOn(t, why, open)
+				expectContinues(t, desc, open)
 			}
 		})
 	}
@@ -187,17 +187,17 @@ func TestAUDPFlowToAnAddressThatIsLocalByARoute(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, onAll)
 	routeLocally(t, n.node, "add")
-	open := converse(t, n.clients(), secondUDP)
+	open := openConnections(t, n.clients(), secondUDP)
 	n.restart(n.node)
 	n.sync(n.node)
-	expectGoesOn(t, "a restart", open)
+	expectContinues(t, "a restart", open)
 	n.node.proxy.ForceFullSync()
 	n.apply(endpoints(n.near, n.far))
 	n.apply(service(web.withNodePorts, externalLocal))
-	expectGoesOn(t, "another endpoint that may serve", open)
+	expectContinues(t, "another endpoint that may serve", open)
 	n.apply(service(web.withNodePorts).Merge(endpoints(n.far)))
 	expectNext(t, "its endpoint was removed", open, isServedBy("far"))
-	n.apply(web.gone())
+	n.apply(web.deletion())
 	expectNext(t, "its Service was deleted", open, isUnreplied)
 }
 
@@ -213,20 +213,20 @@ func TestAUDPFlowFromAnAddressThatIsLocalByARoute(t *testing.T) {
 			must.Succeed(t, n.node.SetSysctl("net.ipv6.ip_nonlocal_bind", "1")) // without it IPv6 cannot bind to such an address
 			n.apply(service(web.withEverything, externalLocal).Merge(endpoints(n.far)))
 			var open []*conversation
-			for _, to := range only(web.paths(n.node, externalKinds...), "udp") {
-				own := secondAddrs[to.family()]
-				opened, err := n.node.OpenFrom(own, to.addr)
+			for _, to := range overNetworks(web.paths(n.node, externalKinds...), "udp") {
+				sourceAddr := secondAddrs[to.family()]
+				opened, err := n.node.OpenFrom(sourceAddr, to.addr)
 				must.Succeed(t, err)
 				t.Cleanup(func() { _ = opened.Close() }) // ignore the error: the test is over
-				c := &conversation{Conversation: opened, from: n.node.Namespace, to: to}
+				c := &conversation{Connection: opened, from: n.node.Namespace, to: to}
 				if c.first, err = c.Request(fabric.Timeout); err != nil || c.first.Pod != "far" {
-					t.Fatalf("%s from %s: %+v, %v", to, own, c.first, err)
+					t.Fatalf("%s from %s: %+v, %v", to, sourceAddr, c.first, err)
 				}
 				open = append(open, c)
 			}
 			n.restart(n.node)
 			n.sync(n.node)
-			expectGoesOn(t, "a restart", open)
+			expectContinues(t, "a restart", open)
 			n.apply(endpoints(n.near))
 			expectNext(t, "its endpoint was removed", open, isServedBy("near"))
 		})

@@ -14,14 +14,14 @@ import (
 
 // udpFlows are sockets that keep sending from one port over every frontend of web, from every kind of client.
 type udpFlows struct {
-	*town
+	*twoNodes
 	inside, outside []*conversation
 }
 
-func newUDPFlows(t *testing.T, here *town) *udpFlows {
+func newUDPFlows(t *testing.T, c *twoNodes) *udpFlows {
 	t.Helper()
-	all := only(web.paths(here.nodes[0], allKinds...), "udp")
-	return &udpFlows{town: here, inside: converse(t, append(here.pod, here.node...), all), outside: converse(t, here.host, all)}
+	all := overNetworks(web.paths(c.nodes[0], allKinds...), "udp")
+	return &udpFlows{twoNodes: c, inside: openConnections(t, append(c.pod, c.node...), all), outside: openConnections(t, c.host, all)}
 }
 
 func (f *udpFlows) all() []*conversation {
@@ -29,11 +29,11 @@ func (f *udpFlows) all() []*conversation {
 }
 
 // external returns the flows that externalTrafficPolicy governs; if wanted is false, the other flows.
-func external(open []*conversation, wanted bool) []*conversation {
+func external(open []*conversation, want bool) []*conversation {
 	var found []*conversation
 	for _, c := range open {
 		clusterIP := web.addr(model.ClusterIP, c.to.family())
-		if isExternal := c.to.addr.Addr() != clusterIP; isExternal == wanted {
+		if isExternal := c.to.addr.Addr() != clusterIP; isExternal == want {
 			found = append(found, c)
 		}
 	}
@@ -41,7 +41,7 @@ func external(open []*conversation, wanted bool) []*conversation {
 }
 
 // expectNext sends another request over every flow, concurrently because some of them time out.
-func expectNext(t *testing.T, why string, open []*conversation, should func(*conversation) error) {
+func expectNext(t *testing.T, desc string, open []*conversation, should func(*conversation) error) {
 	t.Helper()
 	failures := make([]error, len(open))
 	var requests sync.WaitGroup
@@ -51,7 +51,7 @@ func expectNext(t *testing.T, why string, open []*conversation, should func(*con
 	requests.Wait()
 	for i, err := range failures {
 		if err != nil {
-			t.Errorf("%s: %s from %s: %v", why, open[i].to, open[i].from.Name, err)
+			t.Errorf("%s: %s from %s: %v", desc, open[i].to, open[i].from.Name, err)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func isServedBy(name string) func(*conversation) error {
 }
 
 func isUnreplied(c *conversation) error {
-	if reply, err := c.Request(atOnce); err == nil {
+	if reply, err := c.Request(immediateTimeout); err == nil {
 		return fmt.Errorf("%s replied, want no reply", reply.Pod)
 	}
 	return nil
@@ -75,40 +75,40 @@ func isUnreplied(c *conversation) error {
 
 func isRefused(c *conversation) error {
 	_, err := c.Request(fabric.Timeout)
-	return wantRefusal(err)
+	return checkRefused(err)
 }
 
-func wantRefusal(err error) error {
+func checkRefused(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM) {
 		return nil
 	}
 	return fmt.Errorf("%w, want a refusal", replyError(err))
 }
 
-// newFlowsTown returns two nodes; the first one sends ICMP errors without a limit.
-func newFlowsTown(t *testing.T) *town {
+// newTwoNodesForFlows returns two nodes; the first one sends ICMP errors without a limit.
+func newTwoNodesForFlows(t *testing.T) *twoNodes {
 	t.Helper()
-	here := newTown(t, setup{config: clusterCIDR()})
-	refuseWithoutLimit(t, here.node[0])
-	return here
+	c := newTwoNodes(t, setup{config: clusterCIDR()})
+	liftICMPLimits(t, c.node[0])
+	return c
 }
 
 // TestAUDPFlowMovesWhenItsEndpointIsRemoved covers every frontend. The flow is refused when the last endpoint is
 // removed. An endpoint that is added later serves the same socket.
 func TestAUDPFlowMovesWhenItsEndpointIsRemoved(t *testing.T) {
 	t.Parallel()
-	here := newFlowsTown(t)
-	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
-	flows := newUDPFlows(t, here)
-	here.apply(endpoints(here.near, here.far))
-	expectGoesOn(t, "another endpoint was added", flows.all())
-	here.apply(endpoints(here.far))
+	c := newTwoNodesForFlows(t)
+	c.apply(service(web.withEverything).Merge(endpoints(c.near)))
+	flows := newUDPFlows(t, c)
+	c.apply(endpoints(c.near, c.far))
+	expectContinues(t, "another endpoint was added", flows.all())
+	c.apply(endpoints(c.far))
 	expectNext(t, "the endpoint was removed", flows.all(), isServedBy("far"))
-	here.apply(endpoints())
+	c.apply(endpoints())
 	for range 2 { // a socket on the node gets the error twice: from send, and as an ICMP error from the next send
 		expectNext(t, "the last endpoint was removed", flows.all(), isRefused)
 	}
-	here.apply(endpoints(here.near))
+	c.apply(endpoints(c.near))
 	expectNext(t, "an endpoint was added", flows.all(), isServedBy("near"))
 }
 
@@ -117,22 +117,22 @@ func TestAUDPFlowEndsWithItsService(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change model.Change
-		ends   func(all []*conversation) (ended, left []*conversation)
+		ends   func(all []*conversation) (ended, continuing []*conversation)
 	}{
-		"the Service is deleted": {web.gone(), func(all []*conversation) ([]*conversation, []*conversation) { return all, nil }},
+		"the Service is deleted": {web.deletion(), func(all []*conversation) ([]*conversation, []*conversation) { return all, nil }},
 		"the external frontends are removed": {service(), func(all []*conversation) ([]*conversation, []*conversation) {
 			return external(all, true), external(all, false)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			here := newFlowsTown(t)
-			here.apply(service(web.withEverything).Merge(endpoints(here.near)))
-			flows := newUDPFlows(t, here)
-			here.apply(test.change)
-			ended, left := test.ends(flows.all())
+			c := newTwoNodesForFlows(t)
+			c.apply(service(web.withEverything).Merge(endpoints(c.near)))
+			flows := newUDPFlows(t, c)
+			c.apply(test.change)
+			ended, continuing := test.ends(flows.all())
 			expectNext(t, name, ended, isUnreplied)
-			expectGoesOn(t, name, left)
-			here.apply(service(web.withEverything))
+			expectContinues(t, name, continuing)
+			c.apply(service(web.withEverything))
 			expectNext(t, "all frontends exist again", flows.all(), isServedBy("near"))
 		})
 	}
@@ -146,71 +146,71 @@ func TestAStaleUDPFlowEndsWhenAProxyStarts(t *testing.T) {
 		change model.Change
 		should func(*conversation) error
 	}{
-		"the Service was deleted":  {web.gone(), isUnreplied},
+		"the Service was deleted":  {web.deletion(), isUnreplied},
 		"the endpoint was removed": {endpoints(), isRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			here := newFlowsTown(t)
-			here.apply(service(web.withEverything).Merge(endpoints(here.near)))
-			flows := newUDPFlows(t, here)
-			here.everything = here.everything.Merge(test.change)
-			here.restart(here.nodes[0])
-			here.sync(here.nodes[0])
+			c := newTwoNodesForFlows(t)
+			c.apply(service(web.withEverything).Merge(endpoints(c.near)))
+			flows := newUDPFlows(t, c)
+			c.everything = c.everything.Merge(test.change)
+			c.restart(c.nodes[0])
+			c.sync(c.nodes[0])
 			expectNext(t, name, flows.all(), test.should)
 		})
 	}
 }
 
-// TestAUDPFlowThatBeganBeforeItsServiceFindsIt covers a flow of packets that were dropped, untranslated, until the
+// TestAUDPFlowOlderThanItsServiceReachesIt covers a flow of packets that were dropped, untranslated, until the
 // Service existed.
-func TestAUDPFlowThatBeganBeforeItsServiceFindsIt(t *testing.T) {
+func TestAUDPFlowOlderThanItsServiceReachesIt(t *testing.T) {
 	t.Parallel()
-	here := newFlowsTown(t)
+	c := newTwoNodesForFlows(t)
 	var open []*conversation
-	for _, from := range append(append(here.pod, here.node...), here.host...) {
-		for _, to := range only(web.paths(here.nodes[0], allKinds...), "udp") {
+	for _, from := range append(append(c.pod, c.node...), c.host...) {
+		for _, to := range overNetworks(web.paths(c.nodes[0], allKinds...), "udp") {
 			opened, err := from.Open(to.network, to.addr)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = opened.Close() }) // ignore the error: the test is over
-			open = append(open, &conversation{Conversation: opened, from: from, to: to})
+			open = append(open, &conversation{Connection: opened, from: from, to: to})
 		}
 	}
 	expectNext(t, "before the Service exists", open, isUnreplied)
-	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
+	c.apply(service(web.withEverything).Merge(endpoints(c.near)))
 	expectNext(t, "the Service was created", open, isServedBy("near"))
 }
 
 // TestAUDPFlowFollowsThePolicies checks that a client moves to another endpoint when its own may no longer serve it.
 func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	t.Parallel()
-	here := newFlowsTown(t)
-	here.apply(service(web.withEverything).Merge(endpoints(here.far)))
-	flows := newUDPFlows(t, here)
-	here.apply(endpoints(here.near, here.far))
-	expectGoesOn(t, "a nearer endpoint was added", flows.all())
+	c := newTwoNodesForFlows(t)
+	c.apply(service(web.withEverything).Merge(endpoints(c.far)))
+	flows := newUDPFlows(t, c)
+	c.apply(endpoints(c.near, c.far))
+	expectContinues(t, "a nearer endpoint was added", flows.all())
 
-	here.apply(service(web.withEverything, externalLocal))
+	c.apply(service(web.withEverything, externalLocal))
 	expectNext(t, "externalTrafficPolicy Local: external clients leave the far endpoint", external(flows.outside, true), isServedBy("near"))
-	expectGoesOn(t, "externalTrafficPolicy Local does not apply to internal clients", flows.inside)
-	expectGoesOn(t, "externalTrafficPolicy Local does not apply to the ClusterIP", external(flows.outside, false))
+	expectContinues(t, "externalTrafficPolicy Local does not apply to internal clients", flows.inside)
+	expectContinues(t, "externalTrafficPolicy Local does not apply to the ClusterIP", external(flows.outside, false))
 
-	here.apply(service(web.withEverything, internalLocal, externalLocal))
+	c.apply(service(web.withEverything, internalLocal, externalLocal))
 	expectNext(t, "internalTrafficPolicy Local: all clients leave the far endpoint", external(flows.all(), false), isServedBy("near"))
-	expectGoesOn(t, "internalTrafficPolicy Local does not apply to external frontends", external(flows.inside, true))
+	expectContinues(t, "internalTrafficPolicy Local does not apply to external frontends", external(flows.inside, true))
 }
 
 // TestAUDPFlowFollowsTopologyKeysThatForbid also checks that keys that only prefer do not end flows: a flow stays when
 // endpoints of a nearer tier are added.
 func TestAUDPFlowFollowsTopologyKeysThatForbid(t *testing.T) {
 	t.Parallel()
-	here := newFlowsTown(t)
-	here.apply(service(web.withEverything).Merge(endpoints(here.far)))
-	flows := newUDPFlows(t, here)
-	here.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Merge(endpoints(here.near, here.far)))
-	expectGoesOn(t, "a soft key that prefers another endpoint", flows.all())
-	here.apply(service(web.withEverything, topologyKeys(policy.Zone)))
+	c := newTwoNodesForFlows(t)
+	c.apply(service(web.withEverything).Merge(endpoints(c.far)))
+	flows := newUDPFlows(t, c)
+	c.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Merge(endpoints(c.near, c.far)))
+	expectContinues(t, "a soft key that prefers another endpoint", flows.all())
+	c.apply(service(web.withEverything, topologyKeys(policy.Zone)))
 	expectNext(t, "a hard key that forbids the endpoint", flows.all(), isServedBy("near"))
 }
 
@@ -218,38 +218,38 @@ func TestAUDPFlowFollowsTopologyKeysThatForbid(t *testing.T) {
 // terminates.
 func TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes(t *testing.T) {
 	t.Parallel()
-	here := newFlowsTown(t)
-	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
-	flows := newUDPFlows(t, here)
-	terminating := endpoints(here.near, here.far)
+	c := newTwoNodesForFlows(t)
+	c.apply(service(web.withEverything).Merge(endpoints(c.near)))
+	flows := newUDPFlows(t, c)
+	terminating := endpoints(c.near, c.far)
 	for _, slice := range terminating.Slices {
 		slice.Endpoints[0].Ready, slice.Endpoints[0].Terminating = false, true
 	}
-	here.apply(terminating)
-	expectGoesOn(t, "the endpoint terminates and serves", flows.all())
+	c.apply(terminating)
+	expectContinues(t, "the endpoint terminates and serves", flows.all())
 	for _, slice := range terminating.Slices {
 		serving := *slice
 		serving.Endpoints = append([]model.SliceEndpoint{}, slice.Endpoints...)
 		serving.Endpoints[0].Serving = false
 		terminating.Slices[slice.Name] = &serving
 	}
-	here.apply(terminating)
+	c.apply(terminating)
 	expectNext(t, "the endpoint has ended", flows.all(), isServedBy("far"))
 }
 
 // TestOtherFlowsAreKept covers flows of other Services, and flows that are not ours.
 func TestOtherFlowsAreKept(t *testing.T) {
 	t.Parallel()
-	here := newFlowsTown(t)
+	c := newTwoNodesForFlows(t)
 	other := app{"other", 11}
-	here.apply(other.service(other.withEverything).Merge(other.endpoints(here.near, here.far)))
-	here.apply(service(web.withEverything).Merge(endpoints(here.near)))
-	clients := append(append(here.pod, here.node...), here.host...)
-	direct := pathsTo(podPort, here.near.IPv4, here.far.IPv4, here.near.IPv6, here.far.IPv6)
-	open := converse(t, clients, append(only(other.paths(here.nodes[0], allKinds...), "udp"), only(direct, "udp")...))
-	for _, change := range []model.Change{endpoints(here.far), endpoints(), web.gone()} {
-		here.apply(change)
-		expectGoesOn(t, "another Service changed", open)
+	c.apply(other.service(other.withEverything).Merge(other.endpoints(c.near, c.far)))
+	c.apply(service(web.withEverything).Merge(endpoints(c.near)))
+	clients := append(append(c.pod, c.node...), c.host...)
+	direct := pathsTo(podPort, c.near.IPv4, c.far.IPv4, c.near.IPv6, c.far.IPv6)
+	open := openConnections(t, clients, append(overNetworks(other.paths(c.nodes[0], allKinds...), "udp"), overNetworks(direct, "udp")...))
+	for _, change := range []model.Change{endpoints(c.far), endpoints(), web.deletion()} {
+		c.apply(change)
+		expectContinues(t, "another Service changed", open)
 	}
 }
 
@@ -257,11 +257,11 @@ func TestOtherFlowsAreKept(t *testing.T) {
 func TestTighterSourceRangesEndTheFlowsThatTheyNoLongerAllow(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
-	balancer := only(web.paths(r.nodes[0], model.LoadBalancerIP), "udp")
-	others := only(web.paths(r.nodes[0], model.ExternalIP), "udp")
+	balancer := overNetworks(web.paths(r.nodes[0], model.LoadBalancerIP), "udp")
+	otherPaths := overNetworks(web.paths(r.nodes[0], model.ExternalIP), "udp")
 	r.apply(service(web.withEverything).Merge(endpoints(r.near)))
-	fromHost, fromPod := converse(t, []*fabric.Namespace{r.host}, balancer), converse(t, []*fabric.Namespace{r.pod}, balancer)
-	elsewhere := converse(t, []*fabric.Namespace{r.host}, others)
+	fromHost, fromPod := openConnections(t, []*fabric.Namespace{r.host}, balancer), openConnections(t, []*fabric.Namespace{r.pod}, balancer)
+	elsewhere := openConnections(t, []*fabric.Namespace{r.host}, otherPaths)
 	r.apply(service(web.withEverything, clientRanges(r.host, r.pod)))
 	expectNext(t, "ranges with both clients", append(fromHost, fromPod...), isServedBy("near"))
 	r.apply(service(web.withEverything, clientRanges(r.pod)))

@@ -78,7 +78,7 @@ func (c control) dial(query url.Values) results {
 	return got
 }
 
-func TestDiallingCountsWhoRepliedAndTheClientAddressTheySaw(t *testing.T) {
+func TestDiallingCountsServersAndClientAddresses(t *testing.T) {
 	s, c := newServer(t, "web-1"), newTestControl(t)
 	want := results{Servers: map[string]int{"web-1": 5}, Clients: map[string]int{"127.0.0.1": 5}, Errors: map[string]int{}}
 	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
@@ -95,15 +95,15 @@ func TestDiallingCountsWhoRepliedAndTheClientAddressTheySaw(t *testing.T) {
 func TestDiallingDistinguishesARefusalFromATimeout(t *testing.T) {
 	c := newTestControl(t)
 	closed := reserve.OnLoopback(t).String()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program replies
+	unresponsive, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program replies
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { silent.Close() })
+	t.Cleanup(func() { unresponsive.Close() })
 	for _, test := range []struct{ network, address, timeout, want string }{
 		{"tcp", closed, "1m", "connection refused"},
 		{"udp", closed, "1m", "connection refused"},
-		{"tcp", silent.Addr().String(), "50ms", "timeout"},
+		{"tcp", unresponsive.Addr().String(), "50ms", "timeout"},
 	} {
 		query := url.Values{"network": {test.network}, "address": {test.address}, "count": {"3"}, "timeout": {test.timeout}}
 		got := c.dial(query)
@@ -120,20 +120,20 @@ func TestDiallingDistinguishesARefusalFromATimeout(t *testing.T) {
 
 func TestConnectionsThatOverlapDoNotWaitForEachOther(t *testing.T) {
 	c := newTestControl(t)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program replies
+	unresponsive, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program replies
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { silent.Close() })
+	t.Cleanup(func() { unresponsive.Close() })
 	began := time.Now()
 	got := c.dial(url.Values{
-		"address": {silent.Addr().String()}, "count": {"50"}, "timeout": {"2s"}, "interval": {"1ms"}, "overlap": {"true"},
+		"address": {unresponsive.Addr().String()}, "count": {"50"}, "timeout": {"2s"}, "interval": {"1ms"}, "overlap": {"true"},
 	})
-	failed := 0
+	failures := 0
 	for _, times := range got.Errors {
-		failed += times
+		failures += times
 	}
-	if took := time.Since(began); failed != 50 || took > 50*time.Second {
+	if took := time.Since(began); failures != 50 || took > 50*time.Second {
 		t.Errorf("%+v after %v, want 50 concurrent errors", got, took)
 	}
 }
@@ -152,7 +152,7 @@ func TestDiallingFromAFixedPortWorksAgainAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnInvalidOrderIsRejected(t *testing.T) {
+func TestAnInvalidDialRequestIsRejected(t *testing.T) {
 	c := newTestControl(t)
 	for _, query := range []url.Values{
 		{}, {"address": {"127.0.0.1:1"}, "network": {"sctp"}}, {"address": {"127.0.0.1:1"}, "count": {"-1"}},
@@ -204,10 +204,10 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 	connections := make(chan net.Conn, 1)
 	go func() { _ = greetConnections(remembering{listener, connections}, "web-1") }() // until it is closed
 
-	var made map[string]string
-	c.request(http.MethodPost, "/hold", url.Values{"address": {listener.Addr().String()}}, &made)
+	var created map[string]string
+	c.request(http.MethodPost, "/hold", url.Values{"address": {listener.Addr().String()}}, &created)
 	report := func() (s state) {
-		c.request(http.MethodGet, "/hold/"+made["id"], nil, &s)
+		c.request(http.MethodGet, "/hold/"+created["id"], nil, &s)
 		return s
 	}
 	wait.Until(t, "lines are echoed", func() bool { return report().Echoes > 2 })
@@ -237,9 +237,9 @@ func (r remembering) Accept() (net.Conn, error) {
 
 func TestAHeldConnectionThatIsEndedIsForgotten(t *testing.T) {
 	s, c := newServer(t, "web-1"), newTestControl(t)
-	var made map[string]string
-	c.request(http.MethodPost, "/hold", url.Values{"address": {s.tcp}}, &made)
-	path := "/hold/" + made["id"]
+	var created map[string]string
+	c.request(http.MethodPost, "/hold", url.Values{"address": {s.tcp}}, &created)
+	path := "/hold/" + created["id"]
 	if status := c.request(http.MethodDelete, path, nil, nil); status != http.StatusOK {
 		t.Errorf("close the connection: status %d", status)
 	}

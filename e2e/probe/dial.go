@@ -22,62 +22,62 @@ type results struct {
 }
 
 func serveDial(w http.ResponseWriter, r *http.Request) {
-	order, err := readOrder(r)
+	request, err := parseDialRequest(r)
 	if err != nil {
 		respondError(w, err)
 		return
 	}
-	respond(w, order.dial(r.Context()))
+	respond(w, request.dial(r.Context()))
 }
 
 // dial connects as often as requested: one connection after the other, or at fixed intervals if they may
 // overlap.
-func (o order) dial(ctx context.Context) results {
-	a := results{Servers: map[string]int{}, Clients: map[string]int{}, Errors: map[string]int{}}
+func (d dialRequest) dial(ctx context.Context) results {
+	r := results{Servers: map[string]int{}, Clients: map[string]int{}, Errors: map[string]int{}}
 	var mutex sync.Mutex
 	connect := func() {
 		start := time.Now()
-		server, client, err := o.connect(ctx)
+		server, client, err := d.connect(ctx)
 		mutex.Lock()
 		defer mutex.Unlock()
-		a.add(server, client, err, time.Since(start))
+		r.add(server, client, err, time.Since(start))
 	}
 	var connecting sync.WaitGroup
-	for i := range o.count {
-		if i > 0 && o.interval > 0 {
+	for i := range d.count {
+		if i > 0 && d.interval > 0 {
 			select {
 			case <-ctx.Done():
-			case <-time.After(o.interval):
+			case <-time.After(d.interval):
 			}
 		}
-		if o.overlap {
+		if d.overlap {
 			connecting.Go(connect)
 		} else {
 			connect()
 		}
 	}
 	connecting.Wait()
-	return a
+	return r
 }
 
-func (a *results) add(server, client string, err error, took time.Duration) {
+func (r *results) add(server, client string, err error, took time.Duration) {
 	if err != nil {
-		a.Errors[plain(err)]++
+		r.Errors[errorText(err)]++
 		return
 	}
-	a.Servers[server]++
-	a.Clients[client]++
-	a.SlowestMS = max(a.SlowestMS, float64(took.Microseconds())/1000)
+	r.Servers[server]++
+	r.Clients[client]++
+	r.SlowestMS = max(r.SlowestMS, float64(took.Microseconds())/1000)
 }
 
 // connect connects once and reads the greeting.
-func (o order) connect(ctx context.Context) (server, client string, err error) {
-	deadline := time.Now().Add(o.timeout)
+func (d dialRequest) connect(ctx context.Context) (server, client string, err error) {
+	deadline := time.Now().Add(d.timeout)
 	dialer := net.Dialer{Deadline: deadline}
-	if o.sourcePort != 0 {
-		dialer.LocalAddr, dialer.Control = o.source(), reuseAddress
+	if d.sourcePort != 0 {
+		dialer.LocalAddr, dialer.Control = d.source(), reuseAddress
 	}
-	conn, err := dialer.DialContext(ctx, o.network, o.address)
+	conn, err := dialer.DialContext(ctx, d.network, d.address)
 	if err != nil {
 		return "", "", err
 	}
@@ -85,13 +85,13 @@ func (o order) connect(ctx context.Context) (server, client string, err error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return "", "", err
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok && o.sourcePort != 0 {
+	if tcp, ok := conn.(*net.TCPConn); ok && d.sourcePort != 0 {
 		// A reset connection leaves no TIME_WAIT, which would block the source port.
 		if err := tcp.SetLinger(0); err != nil {
 			return "", "", err
 		}
 	}
-	return greet(conn, o.network)
+	return greet(conn, d.network)
 }
 
 func greet(conn net.Conn, network string) (server, client string, err error) {
@@ -113,23 +113,23 @@ func greet(conn net.Conn, network string) (server, client string, err error) {
 }
 
 // source returns the local address of a connection from a fixed port.
-func (o order) source() net.Addr {
-	if o.network == "udp" {
-		return &net.UDPAddr{Port: o.sourcePort}
+func (d dialRequest) source() net.Addr {
+	if d.network == "udp" {
+		return &net.UDPAddr{Port: d.sourcePort}
 	}
-	return &net.TCPAddr{Port: o.sourcePort}
+	return &net.TCPAddr{Port: d.sourcePort}
 }
 
 func reuseAddress(_, _ string, socket syscall.RawConn) error {
-	var failed error
+	var optErr error
 	err := socket.Control(func(fd uintptr) {
-		failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+		optErr = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	})
-	return errors.Join(err, failed)
+	return errors.Join(err, optErr)
 }
 
-// plain removes addresses and ports from an error, so that equal errors count together.
-func plain(err error) string {
+// errorText removes addresses and ports from an error, so that equal errors count together.
+func errorText(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op + ": " + op.Err.Error()
 	}

@@ -100,7 +100,7 @@ func (c *held) state() state {
 	defer c.mu.Unlock()
 	s := state{Alive: c.err == nil, Server: c.server, Echoes: c.echoes}
 	if c.err != nil {
-		s.Error = plain(c.err)
+		s.Error = errorText(c.err)
 	}
 	return s
 }
@@ -108,13 +108,13 @@ func (c *held) state() state {
 // talk reads the greeting, and then sends lines, one after each echo, until the connection fails.
 func (c *held) talk() {
 	defer c.conn.Close()
-	err := c.converse()
+	err := c.exchange()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = err
 }
 
-func (c *held) converse() error {
+func (c *held) exchange() error {
 	lines := bufio.NewReader(c.conn)
 	greeted, err := c.read(lines)
 	if err != nil {

@@ -37,26 +37,26 @@ func serve(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("listen for UDP: %w", err)
 	}
 	defer packets.Close()
-	orders, err := net.Listen("tcp", controlPort)
+	controlListener, err := net.Listen("tcp", controlPort)
 	if err != nil {
 		return fmt.Errorf("listen for commands: %w", err)
 	}
-	defer orders.Close()
+	defer controlListener.Close()
 	control := &http.Server{Handler: newControl(), ReadHeaderTimeout: time.Minute}
 
-	failed := make(chan error, 3)
-	go func() { failed <- greetConnections(listener, name) }()
-	go func() { failed <- greetPackets(packets, name) }()
-	go func() { failed <- control.Serve(orders) }()
+	errs := make(chan error, 3)
+	go func() { errs <- greetConnections(listener, name) }()
+	go func() { errs <- greetPackets(packets, name) }()
+	go func() { errs <- control.Serve(controlListener) }()
 	fmt.Fprintf(out, "%s serves\n", name)
 	select {
-	case err := <-failed:
+	case err := <-errs:
 		return err
 	case <-ctx.Done():
 	}
 	fmt.Fprintf(out, "%s continues for %s\n", name, grace)
 	select {
-	case err := <-failed:
+	case err := <-errs:
 		return err
 	case <-time.After(grace):
 		return nil

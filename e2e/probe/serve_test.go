@@ -15,11 +15,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// asProbe makes the test binary act as a probe.
-const asProbe = "VICINITY_TEST_PROBE"
+// probeEnv makes the test binary act as a probe.
+const probeEnv = "VICINITY_TEST_PROBE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProbe) != "" {
+	if os.Getenv(probeEnv) != "" {
 		os.Args = []string{"probe", "serve"}
 		main()
 		os.Exit(0)
@@ -34,14 +34,14 @@ func startProbe(t *testing.T, environment ...string) (*fabric.Pod, *fabric.Proce
 	must.Succeed(t, err)
 	pod, err := node.AddPod("web-1")
 	must.Succeed(t, err)
-	said := logs.New(t, "the probe")
+	log := logs.New(t, "the probe")
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), asProbe+"=1", "POD_NAME=web-1"), environment...)
-	cmd.Stdout, cmd.Stderr = said, said
+	cmd.Env = append(append(os.Environ(), probeEnv+"=1", "POD_NAME=web-1"), environment...)
+	cmd.Stdout, cmd.Stderr = log, log
 	process, err := pod.Start(cmd)
 	must.Succeed(t, err)
-	said.WaitFor(t, "web-1 serves")
-	return pod, process, said
+	log.WaitFor(t, "web-1 serves")
+	return pod, process, log
 }
 
 // resultsIn returns the name with which the probe of a pod replies.
@@ -59,8 +59,8 @@ func resultsIn(t *testing.T, pod *fabric.Pod) string {
 	return server + " " + client
 }
 
-func TestAProbeGoesOnForItsGracePeriod(t *testing.T) {
-	pod, process, said := startProbe(t, "GRACE=10m")
+func TestAProbeServesForItsGracePeriod(t *testing.T) {
+	pod, process, log := startProbe(t, "GRACE=10m")
 	want := "web-1 " + pod.Node.IPv4.String()
 	if got := resultsIn(t, pod); got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -68,7 +68,7 @@ func TestAProbeGoesOnForItsGracePeriod(t *testing.T) {
 	if err := process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	said.WaitFor(t, "web-1 continues for 10m")
+	log.WaitFor(t, "web-1 continues for 10m")
 	if got := resultsIn(t, pod); got != want {
 		t.Errorf("while terminating: got %q, want %q", got, want)
 	}

@@ -24,9 +24,9 @@ import (
 const (
 	// idleServices is the number of Services, with ten endpoints each, on idleNodes other nodes.
 	idleServices, idleNodes = 10_000, 100
-	// quiet is the time without an unreplied connection after which scans become rarer, watched the duration of a
+	// quietTime is the time without an unreplied connection after which scans become rarer, watched the duration of a
 	// measurement.
-	quiet, watched = 65 * time.Second, 30 * time.Second
+	quietTime, measureTime = 65 * time.Second, 30 * time.Second
 )
 
 // BenchmarkIdle measures the cost of failure detection on an idle node: whole daemons on one CPU, one with failure
@@ -40,8 +40,8 @@ func BenchmarkIdle(b *testing.B) {
 		for _, d := range daemons {
 			d.process.Log.WaitFor(b, "the first sync is in the kernel")
 		}
-		fmt.Printf("\nTen thousand Services, a daemon on one CPU, %v idle; memory is VmRSS\n", watched)
-		time.Sleep(quiet)
+		fmt.Printf("\nTen thousand Services, a daemon on one CPU, %v idle; memory is VmRSS\n", measureTime)
+		time.Sleep(quietTime)
 		for _, d := range daemons {
 			fmt.Printf("%-8s %8s of memory\n", d.mode, strings.TrimSpace(d.proc(b, "status", "VmRSS:")))
 		}
@@ -54,20 +54,20 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-func measureIdle(b *testing.B, daemons []*idleDaemon, more int, areAnswered bool, name string) {
+func measureIdle(b *testing.B, daemons []*idleDaemon, more int, areReplied bool, name string) {
 	b.Helper()
 	before := map[*idleDaemon]time.Duration{}
 	for _, d := range daemons {
-		d.insert(b, more, areAnswered)
+		d.insert(b, more, areReplied)
 	}
 	time.Sleep(2 * time.Second)
 	for _, d := range daemons {
-		before[d] = d.processorTime(b)
+		before[d] = d.cpuTime(b)
 	}
-	time.Sleep(watched)
+	time.Sleep(measureTime)
 	for _, d := range daemons {
-		used := d.processorTime(b) - before[d]
-		fmt.Printf("%-8s %5.2f %% of a core: %s\n", d.mode, 100*used.Seconds()/watched.Seconds(), name)
+		used := d.cpuTime(b) - before[d]
+		fmt.Printf("%-8s %5.2f %% of a core: %s\n", d.mode, 100*used.Seconds()/measureTime.Seconds(), name)
 	}
 }
 
@@ -95,24 +95,24 @@ func newIdleDaemon(b *testing.B, network *fabric.Fabric, manifests, mode string)
 }
 
 // insert inserts connections to the first Service into the node's conntrack table.
-func (d *idleDaemon) insert(b *testing.B, count int, areAnswered bool) {
+func (d *idleDaemon) insert(b *testing.B, count int, areReplied bool) {
 	b.Helper()
 	for range count {
 		i := d.inserted
 		d.inserted++
 		c := connections.Connection{
-			Protocol: model.TCP, Dialled: netip.AddrPortFrom(idleAddr(96, 0), 80), ReplySrc: netip.AddrPortFrom(idleAddr(244, 0), 8080),
-			Client: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 245, byte(i >> 22), byte(i >> 14)}), uint16(1024+i&0x3fff)),
-			State:  conntrack.TCPSynSent, Label: ruleset.TranslatedLabel, IsReplied: areAnswered,
+			Protocol: model.TCP, OrigDst: netip.AddrPortFrom(idleAddr(96, 0), 80), ReplySrc: netip.AddrPortFrom(idleAddr(244, 0), 8080),
+			OrigSrc: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 245, byte(i >> 22), byte(i >> 14)}), uint16(1024+i&0x3fff)),
+			State:   conntrack.TCPSynSent, Label: ruleset.TranslatedLabel, IsReplied: areReplied,
 		}
-		if areAnswered {
+		if areReplied {
 			c.State = conntrack.TCPEstablished
 		}
 		must.Succeed(b, d.table.TryInsert(c))
 	}
 }
 
-func (d *idleDaemon) processorTime(b *testing.B) time.Duration {
+func (d *idleDaemon) cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	text := d.proc(b, "stat", ") ")
 	fields := strings.Fields(text) // of proc(5), starting at the third field

@@ -7,11 +7,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// takeLongWay routes packets between node-1 and another node, and between their pods, through a LongWay, which neither
+// addLongWay routes packets between node-1 and another node, and between their pods, through a LongWay, which neither
 // delays nor drops packets at first.
-func (s *town) takeLongWay(number int) *fabric.LongWay {
-	s.t.Helper()
-	way, err := s.network.AddLongWay(fmt.Sprint("long-way-", number), s.nodes[0], s.nodes[number])
-	must.Succeed(s.t, err)
+func (tb *testbed) addLongWay(number int) *fabric.LossyPath {
+	tb.t.Helper()
+	way, err := tb.network.AddLossyPath(fmt.Sprint("long-way-", number), tb.nodes[0], tb.nodes[number])
+	must.Succeed(tb.t, err)
 	return way
 }

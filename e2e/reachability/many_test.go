@@ -26,20 +26,20 @@ import (
 const manyNodes = 600
 
 var (
-	manyNodesAt     = netip.MustParsePrefix("10.65.0.0/16")
-	manyEndpointsAt = netip.MustParsePrefix("10.66.0.0/16")
+	manyNodesRange     = netip.MustParsePrefix("10.65.0.0/16")
+	manyEndpointsRange = netip.MustParsePrefix("10.66.0.0/16")
 )
 
 // TestThreeHundredNodesDieAtOnce checks that each failed node is ejected because of its own unreplied connections, and
 // that none of the other three hundred is ejected.
 func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	t.Parallel()
-	s := &town{t: t, network: fabrictest.New(t), program: site.Program(t, "proxy"), manifests: t.TempDir()}
+	s := &testbed{t: t, network: fabrictest.New(t), program: site.Program(t, "proxy"), manifests: t.TempDir()}
 	node, err := s.network.AddNode("node-1")
 	must.Succeed(t, err)
 	s.client, err = node.AddPod("client")
 	must.Succeed(t, err)
-	others := s.addMany(node)
+	router := s.addMany(node)
 	s.proxy = site.Start(t, node.Namespace, exec.Command(s.program, "run", "--node", node.Name, "--manifests", s.manifests,
 		"--cluster-cidr", fabric.PodsIPv4.String(), "--unreachable-node-mode", "enforce"))
 	s.proxy.Log.WaitFor(t, "the first sync is in the kernel")
@@ -54,47 +54,47 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 
 	var dead []string
 	for i := range manyNodes / 2 {
-		dead = append(dead, manyAddr(manyNodesAt, i).String(), manyAddr(manyEndpointsAt, i).String())
+		dead = append(dead, manyAddr(manyNodesRange, i).String(), manyAddr(manyEndpointsRange, i).String())
 	}
-	s.drop(others.Namespace, "ip daddr { "+strings.Join(dead, ", ")+" }")
+	s.drop(router.Namespace, "ip daddr { "+strings.Join(dead, ", ")+" }")
 	took := s.waitForUnreachable(manyNodes / 2)
 	t.Logf("the last of %d was ejected after %v", manyNodes/2, took)
 	time.Sleep(2 * time.Second)
-	judged := ejectionLogs(s.proxy)
-	slices.Sort(judged)
+	ejected := ejectionLogs(s.proxy)
+	slices.Sort(ejected)
 	var want []string
 	for i := range manyNodes / 2 {
 		want = append(want, manyName(i))
 	}
-	if !slices.Equal(judged, want) {
-		t.Errorf("%d ejections: %v, want exactly one of each of %v", len(judged), judged, want)
+	if !slices.Equal(ejected, want) {
+		t.Errorf("%d ejections: %v, want exactly one of each of %v", len(ejected), ejected, want)
 	}
 }
 
 func manyName(i int) string { return fmt.Sprintf("other-%03d", i) }
 
-func manyAddr(of netip.Prefix, i int) netip.Addr {
-	bytes := of.Addr().As4()
+func manyAddr(prefix netip.Prefix, i int) netip.Addr {
+	bytes := prefix.Addr().As4()
 	bytes[2], bytes[3] = byte(i/200), byte(1+i%200)
 	return netip.AddrFrom4(bytes)
 }
 
 // addMany writes the Nodes and a Service with an endpoint on each, and adds the machine with all their addresses.
-func (s *town) addMany(node *fabric.Node) *fabric.Node {
-	s.t.Helper()
-	others, err := s.network.AddNode("others")
-	must.Succeed(s.t, err)
-	for _, prefix := range []netip.Prefix{manyNodesAt, manyEndpointsAt} {
-		must.Succeed(s.t, node.RouteVia(prefix, others.Namespace))
-		_, err := others.Run(exec.CommandContext(s.t.Context(), "ip", "route", "add", "local", prefix.String(), "dev", "lo"))
-		must.Succeed(s.t, err)
+func (tb *testbed) addMany(node *fabric.Node) *fabric.Node {
+	tb.t.Helper()
+	router, err := tb.network.AddNode("others")
+	must.Succeed(tb.t, err)
+	for _, prefix := range []netip.Prefix{manyNodesRange, manyEndpointsRange} {
+		must.Succeed(tb.t, node.RouteVia(prefix, router.Namespace))
+		_, err := router.Run(exec.CommandContext(tb.t.Context(), "ip", "route", "add", "local", prefix.String(), "dev", "lo"))
+		must.Succeed(tb.t, err)
 	}
 	for _, port := range []string{"10256", "8080"} {
-		listener, err := others.Listen("tcp4", "0.0.0.0:"+port)
-		must.Succeed(s.t, err)
+		listener, err := router.Listen("tcp4", "0.0.0.0:"+port)
+		must.Succeed(tb.t, err)
 		var accepting sync.WaitGroup
 		accepting.Go(func() { acceptAll(listener) })
-		s.t.Cleanup(func() {
+		tb.t.Cleanup(func() {
 			_ = listener.Close()
 			accepting.Wait()
 		})
@@ -102,13 +102,13 @@ func (s *town) addMany(node *fabric.Node) *fabric.Node {
 	var objects, endpoints strings.Builder
 	fmt.Fprintf(&objects, nodeManifest, node.Name, 0, node.IPv4, node.IPv6)
 	for i := range manyNodes {
-		fmt.Fprintf(&objects, nodeManifest, manyName(i), i%3, manyAddr(manyNodesAt, i), fmt.Sprintf("fd00:65::%x", i+1))
-		fmt.Fprintf(&endpoints, endpointManifest, manyAddr(manyEndpointsAt, i), manyName(i))
+		fmt.Fprintf(&objects, nodeManifest, manyName(i), i%3, manyAddr(manyNodesRange, i), fmt.Sprintf("fd00:65::%x", i+1))
+		fmt.Fprintf(&endpoints, endpointManifest, manyAddr(manyEndpointsRange, i), manyName(i))
 	}
 	fmt.Fprintf(&objects, serviceManifest, web.Addr(), web6.Addr())
 	fmt.Fprintf(&objects, sliceManifest, "ipv4", "IPv4", endpoints.String())
-	must.Succeed(s.t, os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600))
-	return others
+	must.Succeed(tb.t, os.WriteFile(filepath.Join(tb.manifests, "all.yaml"), []byte(objects.String()), 0o600))
+	return router
 }
 
 func acceptAll(listener net.Listener) {
@@ -122,9 +122,9 @@ func acceptAll(listener net.Listener) {
 }
 
 // dialMany starts three hundred connections a second until done is closed, with a timeout of three seconds each.
-func (s *town) dialMany(done <-chan struct{}) {
+func (tb *testbed) dialMany(done <-chan struct{}) {
 	const perSecond, seconds = 300, 3
-	err := s.client.Do(func() error {
+	err := tb.client.Do(func() error {
 		var sockets []int
 		closeFirst := func(count int) {
 			for _, fd := range sockets[:count] {
@@ -154,6 +154,6 @@ func (s *town) dialMany(done <-chan struct{}) {
 		}
 	})
 	if err != nil {
-		s.t.Error(err)
+		tb.t.Error(err)
 	}
 }

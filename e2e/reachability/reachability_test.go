@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// probed matches all ports at which nodes are probed.
-const probed = "tcp dport { 9, 10250, 10256 }"
+// probePorts matches all ports at which nodes are probed.
+const probePorts = "tcp dport { 9, 10250, 10256 }"
 
 // neighbourTimeout is the time within which a node must be ejected if nodes share a link and the failed one has no
 // cable. The kernel tries to resolve an unknown neighbour for three seconds. Then all waiting IPv6 clients get "no
@@ -27,42 +27,42 @@ const neighbourTimeout = 1800 * time.Millisecond
 // longer.
 func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 	t.Parallel()
-	for _, death := range []struct {
+	for _, failure := range []struct {
 		name string
 		to   netip.AddrPort
 		drop []string
 	}{
-		{"dropped packets, IPv4", web, unresponsiveStates},
-		{"dropped packets, IPv6", web6, unresponsiveStates},
-		{"unplugged cable, IPv4", web, noCable},
-		{"unplugged cable, IPv6", web6, noCable},
+		{"dropped packets, IPv4", web, poweredOff},
+		{"dropped packets, IPv6", web6, poweredOff},
+		{"unplugged cable, IPv4", web, unpluggedLink},
+		{"unplugged cable, IPv6", web6, unpluggedLink},
 	} {
-		t.Run(death.name, func(t *testing.T) {
+		t.Run(failure.name, func(t *testing.T) {
 			t.Parallel()
-			s := newTown(t, "enforce")
+			s := newTestbed(t, "enforce")
 			dead, endpoint := s.nodes[1], s.pods[1].IPv4
-			if death.to == web6 {
+			if failure.to == web6 {
 				endpoint = s.pods[1].IPv6
 			}
-			end := s.drop(dead.Namespace, death.drop...)
-			var judged time.Duration
-			var judging sync.WaitGroup
-			judging.Go(func() {
+			end := s.drop(dead.Namespace, failure.drop...)
+			var ejectedAfter time.Duration
+			var watching sync.WaitGroup
+			watching.Go(func() {
 				began := time.Now()
 				s.waitForUnreplied(true)
 				s.waitForUnreachable(1)
-				judged = time.Since(began)
+				ejectedAfter = time.Since(began)
 				s.expectExplained(dead, endpoint)
 			})
-			all := s.load(death.to, 100, 10*time.Second, 3*patient)
-			judging.Wait()
+			all := s.load(failure.to, 100, 10*time.Second, 3*clientTimeout)
+			watching.Wait()
 			end()
 			back := s.waitForUnreachable(0)
 			s.waitForUnreplied(false)
 			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; ejected after %v, restored after %v", all.made, all.failed, all.errors,
-				all.waited, all.maxDuration, judged, back)
+				all.waited, all.maxDuration, ejectedAfter, back)
 			forgiven := 0
-			if &death.drop[0] == &noCable[0] && judged > neighbourTimeout {
+			if &failure.drop[0] == &unpluggedLink[0] && ejectedAfter > neighbourTimeout {
 				forgiven = all.errors[unix.EHOSTUNREACH.Error()]
 			}
 			if all.failed > forgiven {
@@ -76,13 +76,13 @@ func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 	}
 }
 
-// TestWithoutItConnectionsFail is the same without failure detection, and shows how many connections would fail.
-func TestWithoutItConnectionsFail(t *testing.T) {
+// TestConnectionsFailWithoutFailureDetection is the same without failure detection, and shows how many connections would fail.
+func TestConnectionsFailWithoutFailureDetection(t *testing.T) {
 	t.Parallel()
-	s := newTown(t, "off")
-	end := s.drop(s.nodes[1].Namespace, unresponsiveStates...)
+	s := newTestbed(t, "off")
+	end := s.drop(s.nodes[1].Namespace, poweredOff...)
 	defer end()
-	all := s.load(web, 100, 5*time.Second, patient)
+	all := s.load(web, 100, 5*time.Second, clientTimeout)
 	t.Logf("%d of %d connections failed", all.failed, all.made)
 	if all.failed*4 < all.made {
 		t.Errorf("%d of %d connections failed, want more than a quarter", all.failed, all.made)
@@ -94,7 +94,7 @@ func TestWithoutItConnectionsFail(t *testing.T) {
 func TestNoOtherNodeIsEjected(t *testing.T) {
 	t.Parallel()
 	const period = 20 * time.Second
-	s := newTown(t, "enforce")
+	s := newTestbed(t, "enforce")
 	for _, scene := range []struct {
 		name  string
 		begin func() (end func())
@@ -103,7 +103,7 @@ func TestNoOtherNodeIsEjected(t *testing.T) {
 		{
 			name: "this node's network fails for 8 s", sure: "isolated",
 			begin: func() func() {
-				end := s.drop(s.nodes[0].Namespace, unresponsiveStates...)
+				end := s.drop(s.nodes[0].Namespace, poweredOff...)
 				back := time.AfterFunc(8*time.Second, end)
 				return func() { back.Stop() }
 			},
@@ -111,7 +111,7 @@ func TestNoOtherNodeIsEjected(t *testing.T) {
 		{
 			name: "SYNs are dropped while other connections get replies", sure: "flows_replied",
 			begin: func() func() {
-				return s.drop(s.nodes[1].Namespace, probed, "tcp dport 8080 tcp flags syn numgen random mod 2 == 0")
+				return s.drop(s.nodes[1].Namespace, probePorts, "tcp dport 8080 tcp flags syn numgen random mod 2 == 0")
 			},
 		},
 		{
@@ -144,9 +144,9 @@ func TestNoOtherNodeIsEjected(t *testing.T) {
 func TestUnrepliedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	const count = 30
-	s := newTown(t, "observe")
+	s := newTestbed(t, "observe")
 	end := s.drop(s.nodes[1].Namespace, "tcp dport 8080 ip saddr "+s.client.IPv4.String())
-	var answered, failed atomic.Int32
+	var replied, failed atomic.Int32
 	var dialling sync.WaitGroup
 	for range count { // a third of them to the pod that drops them
 		dialling.Go(func() {
@@ -155,12 +155,12 @@ func TestUnrepliedConnectionsAreCounted(t *testing.T) {
 				failed.Add(1)
 				return
 			}
-			answered.Add(1)
+			replied.Add(1)
 			_ = conn.Close()
 		})
 	}
 	wait.Until(t, "the metric equals the number of waiting dials", func() bool {
-		waiting := count - answered.Load() - failed.Load()
+		waiting := count - replied.Load() - failed.Load()
 		return waiting > 0 && waiting < count && s.metric("vicinity_conntrack_unreplied_entries") == float64(waiting)
 	})
 	end()

@@ -61,9 +61,9 @@ func tokenOf(t *testing.T, api *site.Site, account string, arguments ...string) 
 	return strings.TrimSpace(api.Kubectl(t, append([]string{"-n", "kube-system", "create", "token", account}, arguments...)...))
 }
 
-// TestOnlyWhomTheAPIServerAllowsReadsTheMetrics uses a real proxy, the component's objects, and tokens of a real API
+// TestOnlyAuthorizedClientsReadTheMetrics uses a real proxy, the component's objects, and tokens of a real API
 // server. It also covers an outage of the API server.
-func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
+func TestOnlyAuthorizedClientsReadTheMetrics(t *testing.T) {
 	network := fabrictest.New(t)
 	machine, err := network.AddNode(nodeName)
 	must.Succeed(t, err)
@@ -80,7 +80,7 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 	api.Create(t, objects.Node(nodeName, nil, machine.IPv4, machine.IPv6))
 	kubeconfig := site.Kubeconfig(t, api.Account(t, "kube-system", "vicinity-proxy"))
 	proxy := site.Start(t, machine.Namespace, exec.Command(site.Program(t, "proxy"), "run", "--kubeconfig", kubeconfig, "--node", nodeName,
-		"--own-tables", "never", "--cluster-cidr", fabric.PodsIPv4.String(), "--secure-metrics-bind-address", flagOfTheComponent(t, manifests)))
+		"--own-tables", "never", "--cluster-cidr", fabric.PodsIPv4.String(), "--secure-metrics-bind-address", componentAddress(t, manifests)))
 	proxy.Log.WaitFor(t, "the first sync is in the kernel")
 
 	reader, stranger := tokenOf(t, api, "vicinity-metrics-reader"), tokenOf(t, api, "stranger")
@@ -127,10 +127,10 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 }
 
 // tryTokens tries unknown tokens until the proxy limits their rate.
-func tryTokens(t *testing.T, stranger scraper) {
+func tryTokens(t *testing.T, s scraper) {
 	t.Helper()
 	for number := range 1000 {
-		switch status, _, err := stranger.get(t, "/metrics", fmt.Sprint("guess-", number)); {
+		switch status, _, err := s.get(t, "/metrics", fmt.Sprint("guess-", number)); {
 		case err == nil && status == http.StatusTooManyRequests:
 			return
 		case err != nil || status != http.StatusUnauthorized:
@@ -140,8 +140,8 @@ func tryTokens(t *testing.T, stranger scraper) {
 	t.Error("1,000 unknown tokens were not rate-limited")
 }
 
-// flagOfTheComponent returns the address that the component sets for the proxies.
-func flagOfTheComponent(t *testing.T, manifests string) string {
+// componentAddress returns the address that the component sets for the proxies.
+func componentAddress(t *testing.T, manifests string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(manifests, "monitoring", "proxy", "kustomization.yaml"))
 	must.Succeed(t, err)

@@ -35,16 +35,16 @@ type peer struct {
 }
 
 // newPeer returns a peer that never sends, or only completes the TLS handshake, in which it offers these protocols.
-func newPeer(t *testing.T, shakesHands bool, protocols ...string) *peer {
+func newPeer(t *testing.T, completesTLS bool, protocols ...string) *peer {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "0.0.0.0:0")
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	p := &peer{}
 	p.addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.MustParseAddrPort(listener.Addr().String()).Port())
-	own := httptest.NewTLSServer(nil) // for its certificate
-	config := &tls.Config{Certificates: own.TLS.Certificates, NextProtos: protocols, MinVersion: tls.VersionTLS12}
-	own.Close()
+	tlsServer := httptest.NewTLSServer(nil) // for its certificate
+	config := &tls.Config{Certificates: tlsServer.TLS.Certificates, NextProtos: protocols, MinVersion: tls.VersionTLS12}
+	tlsServer.Close()
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -56,7 +56,7 @@ func newPeer(t *testing.T, shakesHands bool, protocols ...string) *peer {
 			go func() {
 				defer p.open.Add(-1)
 				defer func() { _ = conn.Close() }()
-				if shakesHands {
+				if completesTLS {
 					conn = tls.Server(conn, config)
 				}
 				_, _ = io.Copy(io.Discard, conn)
@@ -100,7 +100,7 @@ func clients() map[string]client {
 		}},
 		"a command queries the running proxy": {onlyPlain: true, newRound: func(_ *testing.T, p *peer) func(context.Context) error {
 			return func(ctx context.Context) error {
-				_, err := status.FetchSummary(ctx, p.addr.String(), "/summary")
+				_, err := status.FetchPage(ctx, p.addr.String(), "/summary")
 				return err
 			}
 		}},
@@ -132,20 +132,20 @@ func clients() map[string]client {
 	}
 }
 
-// TestAnUnresponsivePeerHoldsNothing checks that each of our clients times out at a peer that accepts connections and
+// TestAnUnresponsivePeerLeaksNothing checks that each of our clients times out at a peer that accepts connections and
 // sends nothing, and leaks neither connections nor goroutines, however many requests it sends.
-func TestAnUnresponsivePeerHoldsNothing(t *testing.T) {
+func TestAnUnresponsivePeerLeaksNothing(t *testing.T) {
 	// client-go sends HTTP/2 pings to detect whether a server responds, by default after 45 s.
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	before := runtime.NumGoroutine()
 	t.Run("all", func(t *testing.T) {
 		for name, client := range clients() {
-			silent := map[string]*peer{"before the handshake": newPeer(t, false)}
+			peers := map[string]*peer{"before the handshake": newPeer(t, false)}
 			if !client.onlyPlain {
-				silent["after the handshake"] = newPeer(t, true, "h2")
+				peers["after the handshake"] = newPeer(t, true, "h2")
 			}
-			for when, peer := range silent {
+			for when, peer := range peers {
 				t.Run(name+", "+when, func(t *testing.T) {
 					t.Parallel()
 					round := client.newRound(t, peer)

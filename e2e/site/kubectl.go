@@ -48,10 +48,10 @@ func (s *Site) run(command *exec.Cmd) (string, error) {
 	if s.config.On != nil {
 		return s.config.On.Run(command)
 	}
-	var output, complaints bytes.Buffer
-	command.Stdout, command.Stderr = &output, &complaints
+	var output, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &output, &stderr
 	if err := command.Run(); err != nil {
-		return output.String(), fmt.Errorf("run %s: %w: %s", strings.Join(command.Args, " "), err, bytes.TrimSpace(complaints.Bytes()))
+		return output.String(), fmt.Errorf("run %s: %w: %s", strings.Join(command.Args, " "), err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return output.String(), nil
 }

@@ -74,7 +74,7 @@ func Metric(page, name string, labels ...string) (sum float64, err error) {
 	found := false
 	for lines := bufio.NewScanner(strings.NewReader(page)); lines.Scan(); {
 		series, value, _ := strings.Cut(lines.Text(), " ")
-		if of, _, _ := strings.Cut(series, "{"); of != name || !hasAll(series, labels) {
+		if metric, _, _ := strings.Cut(series, "{"); metric != name || !hasAll(series, labels) {
 			continue
 		}
 		number, err := strconv.ParseFloat(value, 64)
@@ -120,11 +120,11 @@ func Get(from *fabric.Namespace, address, path string) (code int, body string, e
 
 // Client returns a client that connects from a machine, with a new connection for each request.
 func Client(from *fabric.Namespace) *http.Client {
-	const patience = 30 * time.Second
-	return &http.Client{Timeout: patience, Transport: &http.Transport{
+	const timeout = 30 * time.Second
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
-			return from.Dial(network, address, patience)
+			return from.Dial(network, address, timeout)
 		},
 	}}
 }

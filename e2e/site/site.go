@@ -52,8 +52,8 @@ type Site struct {
 	config  Config
 	dir     string
 	objects client.Client
-	// newcomers is the number of users that have waited for their roles.
-	newcomers atomic.Int64
+	// probeUsers is the number of users that have waited for their roles.
+	probeUsers atomic.Int64
 }
 
 // New starts a control plane, which ends with the test.

@@ -64,8 +64,8 @@ func (s *Site) Grant(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 // four watches, each in the order of the writes: when it has the last ones, it has all others.
 func (s *Site) waitForRoles(t testing.TB) {
 	t.Helper()
-	const namespace, everywhere, there = metav1.NamespaceDefault, "everywhere.example", "there.example"
-	user := fmt.Sprint("newcomer-", s.newcomers.Add(1))
+	const namespace, clusterGroup, namespaceGroup = metav1.NamespaceDefault, "everywhere.example", "there.example"
+	user := fmt.Sprint("newcomer-", s.probeUsers.Add(1))
 	meta := metav1.ObjectMeta{Name: user}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
 	rules := func(group string) []rbacv1.PolicyRule {
@@ -75,16 +75,16 @@ func (s *Site) waitForRoles(t testing.TB) {
 		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: user}
 	}
 	inNamespace := metav1.ObjectMeta{Name: user, Namespace: namespace}
-	newcomers := []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules(everywhere)},
+	probes := []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules(clusterGroup)},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref("ClusterRole"), Subjects: subjects},
-		&rbacv1.Role{ObjectMeta: inNamespace, Rules: rules(there)},
+		&rbacv1.Role{ObjectMeta: inNamespace, Rules: rules(namespaceGroup)},
 		&rbacv1.RoleBinding{ObjectMeta: inNamespace, RoleRef: ref("Role"), Subjects: subjects},
 	}
-	for _, each := range newcomers { // an API server creates its first namespaces after it is ready
+	for _, each := range probes { // an API server creates its first namespaces after it is ready
 		wait.Success(t, "create the roles", func() error { return s.objects.Create(t.Context(), each) })
 	}
-	for _, group := range []string{everywhere, there} {
+	for _, group := range []string{clusterGroup, namespaceGroup} {
 		wait.Success(t, "the roles are effective", func() error {
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -98,7 +98,7 @@ func (s *Site) waitForRoles(t testing.TB) {
 			return err
 		})
 	}
-	for _, each := range newcomers {
+	for _, each := range probes {
 		must.Succeed(t, s.objects.Delete(t.Context(), each))
 	}
 }

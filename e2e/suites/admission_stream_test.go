@@ -62,13 +62,13 @@ func startCreates(ctx context.Context) *creates {
 // createDry creates a Service in a dry run. It returns an error if the response is neither the webhook's nor that of an
 // API server that failed open.
 func createDry(ctx context.Context, namespace string, service *corev1.Service) (outcomeOfCreate, error) {
-	made, err := kube.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	created, err := kube.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case isDenial(err):
 		return reviewed, nil
 	case err != nil:
 		return "", err
-	case settings(service) == "" && settings(made) == zoneFirst:
+	case settings(service) == "" && settings(created) == zoneFirst:
 		return reviewed, nil
 	}
 	return passed, nil
@@ -88,7 +88,7 @@ func (c *creates) repeat(ctx context.Context, namespace string, service *corev1.
 			return
 		case <-time.After(betweenCreates):
 		}
-		asked := time.Now()
+		start := time.Now()
 		outcome, err := createDry(ctx, namespace, service)
 		c.mu.Lock()
 		if err != nil {
@@ -97,7 +97,7 @@ func (c *creates) repeat(ctx context.Context, namespace string, service *corev1.
 			c.counts[outcome]++
 		}
 		if outcome == passed {
-			c.missed = append(c.missed, time.Since(asked).Round(time.Millisecond))
+			c.missed = append(c.missed, time.Since(start).Round(time.Millisecond))
 		}
 		c.mu.Unlock()
 	}
@@ -110,10 +110,10 @@ func (c *creates) count(outcome outcomeOfCreate) int {
 }
 
 // expectMore waits until more Services have this outcome than before.
-func (c *creates) expectMore(ctx context.Context, why string, outcome outcomeOfCreate) {
+func (c *creates) expectMore(ctx context.Context, desc string, outcome outcomeOfCreate) {
 	GinkgoHelper()
 	before := c.count(outcome)
-	Eventually(func() int { return c.count(outcome) }).WithContext(ctx).Should(BeNumerically(">", before), "%s: Services %s", why, outcome)
+	Eventually(func() int { return c.count(outcome) }).WithContext(ctx).Should(BeNumerically(">", before), "%s: Services %s", desc, outcome)
 }
 
 // end stops the clients and reports the outcomes of all Services.

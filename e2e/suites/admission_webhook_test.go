@@ -106,15 +106,15 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 }
 
 // withWarnings returns another client, and a function that returns the warnings in its responses.
-func (c cluster) withWarnings() (client kubernetes.Interface, heard func() []string) {
+func (c cluster) withWarnings() (client kubernetes.Interface, received func() []string) {
 	GinkgoHelper()
-	config, kept := rest.CopyConfig(c.config), &warnings{}
-	config.WarningHandler = kept
+	config, recorded := rest.CopyConfig(c.config), &warnings{}
+	config.WarningHandler = recorded
 	client, err := kubernetes.NewForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
 	return client, func() []string {
-		kept.mu.Lock()
-		defer kept.mu.Unlock()
-		return kept.texts
+		recorded.mu.Lock()
+		defer recorded.mu.Unlock()
+		return recorded.texts
 	}
 }

@@ -54,7 +54,7 @@ var _ = Describe("Session affinity", func() {
 			Expect(server).To(HaveLen(1), "the server %s", kept)
 			server[0].setReady(ctx, false)
 			Eventually(func(g Gomega) {
-				got, err := podClients[0].dial(ctx, to, dialling{count: sample, timeout: patient})
+				got, err := podClients[0].dial(ctx, to, dialling{count: sample, timeout: successTimeout})
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(got.servers()).NotTo(ContainElement(kept), "servers after %s became unready: %s", kept, got)
 			}).WithContext(ctx).Should(Succeed())
@@ -71,7 +71,7 @@ var _ = Describe("Session affinity", func() {
 		kept := expectOneServer(ctx, "kept", podClients[0], to)
 		// The client may get the same endpoint again by chance, but not every time.
 		Eventually(func(g Gomega) {
-			got, err := podClients[0].dial(ctx, to, dialling{count: 1, timeout: patient})
+			got, err := podClients[0].dial(ctx, to, dialling{count: 1, timeout: successTimeout})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.replies()).To(Equal(1), "connections with a reply: %s", got)
 			g.Expect(got.servers()).NotTo(Equal([]string{kept}), "the endpoint after a pause")
@@ -80,16 +80,16 @@ var _ = Describe("Session affinity", func() {
 })
 
 // expectOneServer waits until one server replies to a whole sample of connections, and returns its name.
-func expectOneServer(ctx context.Context, why string, client probe, to target) string {
+func expectOneServer(ctx context.Context, desc string, client probe, to target) string {
 	GinkgoHelper()
 	var name string
 	Eventually(func(g Gomega) {
-		_, err := client.dial(ctx, to, dialling{count: 1, timeout: moment})
+		_, err := client.dial(ctx, to, dialling{count: 1, timeout: failureTimeout})
 		g.Expect(err).NotTo(HaveOccurred())
-		got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
+		got, err := client.dial(ctx, to, dialling{count: sample, timeout: successTimeout})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(got.replies()).To(Equal(sample), "%s: connections from %s to %s with a reply: %s", why, client, to, got)
-		g.Expect(got.servers()).To(HaveLen(1), "%s: servers that reply to %s at %s: %s", why, client, to, got)
+		g.Expect(got.replies()).To(Equal(sample), "%s: connections from %s to %s with a reply: %s", desc, client, to, got)
+		g.Expect(got.servers()).To(HaveLen(1), "%s: servers that reply to %s at %s: %s", desc, client, to, got)
 		name = got.servers()[0]
 	}).WithContext(ctx).Should(Succeed())
 	return name

@@ -59,7 +59,7 @@ func (c cluster) readNodes(ctx context.Context) []node {
 	Expect(err).NotTo(HaveOccurred())
 	var nodes []node
 	for _, object := range list.Items {
-		if !takesPods(&object) {
+		if !isSchedulable(&object) {
 			continue
 		}
 		found := node{name: object.Name, zone: object.Labels[corev1.LabelTopologyZone]}
@@ -74,7 +74,7 @@ func (c cluster) readNodes(ctx context.Context) []node {
 	return nodes
 }
 
-func takesPods(object *corev1.Node) bool {
+func isSchedulable(object *corev1.Node) bool {
 	if object.Spec.Unschedulable || slices.ContainsFunc(object.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 	}) {
@@ -122,10 +122,10 @@ func (c cluster) twoOfEachZone() []node {
 	GinkgoHelper()
 	var both []node
 	for _, zone := range c.zones() {
-		there := c.inZone(zone)
-		Expect(len(there)).To(BeNumerically(">=", 2),
+		inThisZone := c.inZone(zone)
+		Expect(len(inThisZone)).To(BeNumerically(">=", 2),
 			"nodes of %s; this spec needs two in each zone: skip it with LABEL_FILTER='!%s' if there are fewer", zone, sixNodes)
-		both = append(both, there[:2]...)
+		both = append(both, inThisZone[:2]...)
 	}
 	return both
 }

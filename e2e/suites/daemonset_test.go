@@ -88,7 +88,7 @@ func (c cluster) withProxyFlags(ctx context.Context, flags ...string) {
 	var before appsv1.DaemonSetSpec
 	c.updateDaemonSet(ctx, func(spec *appsv1.DaemonSetSpec) {
 		before = *spec.DeepCopy()
-		spec.UpdateStrategy = allTogether()
+		spec.UpdateStrategy = replaceAllAtOnce()
 		container := &spec.Template.Spec.Containers[0]
 		container.Args = append(container.Args, flags...)
 	})
@@ -100,8 +100,8 @@ func (c cluster) withProxyFlags(ctx context.Context, flags ...string) {
 	c.expectRolledOut(ctx)
 }
 
-// allTogether returns the strategy for specs that wait for every node anyway.
-func allTogether() appsv1.DaemonSetUpdateStrategy {
+// replaceAllAtOnce returns the strategy for specs that wait for every node anyway.
+func replaceAllAtOnce() appsv1.DaemonSetUpdateStrategy {
 	return appsv1.DaemonSetUpdateStrategy{
 		Type:          appsv1.RollingUpdateDaemonSetStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: new(intstr.FromString("100%"))},

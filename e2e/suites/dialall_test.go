@@ -21,13 +21,13 @@ type outcome struct {
 
 func (o outcome) String() string { return fmt.Sprintf("%s to %s: %s", o.client, o.to, o.results) }
 
-// atOnce is the number of clients that dial at the same time. Most of them wait.
-const atOnce = 8
+// maxConcurrent is the number of clients that dial at the same time. Most of them wait.
+const maxConcurrent = 8
 
 // dialAll makes every client dial every target.
 func dialAll(ctx context.Context, clients probes, targets []target, how dialling) []outcome {
 	GinkgoHelper()
-	return dialSome(ctx, clients, targets, how, atOnce)
+	return dialSome(ctx, clients, targets, how, maxConcurrent)
 }
 
 // dialTogether makes every client dial every target, all at the same time, so that all of them see a concurrent change

@@ -50,21 +50,21 @@ var _ = Describe("External changes of the tables", Serial, func() {
 })
 
 // expectOutcome checks the outcome of an action, which must be the same for every table.
-func expectOutcome(said, outcome string) {
+func expectOutcome(output, outcome string) {
 	GinkgoHelper()
-	Expect(said).To(ContainSubstring(outcome), "output of probe sabotage")
-	for line := range strings.Lines(said) {
+	Expect(output).To(ContainSubstring(outcome), "output of probe sabotage")
+	for line := range strings.Lines(output) {
 		Expect(strings.TrimSpace(line)).To(Or(HaveSuffix(outcome), HaveSuffix(sabotage.Missing)), "output of probe sabotage")
 	}
 }
 
 // sabotageOn runs `probe sabotage` in a pod with the node's network namespace and the right to change its tables. It
 // returns the output.
-func sabotageOn(ctx context.Context, namespace string, on node, deed string) string {
+func sabotageOn(ctx context.Context, namespace string, on node, action string) string {
 	GinkgoHelper()
-	pod := newPod("saboteur-"+deed, on, inNodeNetwork, func(pod *corev1.Pod) {
+	pod := newPod("saboteur-"+action, on, inNodeNetwork, func(pod *corev1.Pod) {
 		container := &pod.Spec.Containers[0]
-		container.Args = []string{"sabotage", deed}
+		container.Args = []string{"sabotage", action}
 		container.ReadinessProbe = nil
 		container.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -81,10 +81,10 @@ func sabotageOn(ctx context.Context, namespace string, on node, deed string) str
 	log, err := pods.GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	defer log.Close()
-	said, err := io.ReadAll(log)
+	output, err := io.ReadAll(log)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(ended.Status.Phase).To(Equal(corev1.PodSucceeded), "output of probe sabotage: %s", said)
-	return string(said)
+	Expect(ended.Status.Phase).To(Equal(corev1.PodSucceeded), "output of probe sabotage: %s", output)
+	return string(output)
 }
 
 // restartsOn returns the restart counts of the proxy on a node, by pod.

@@ -50,7 +50,7 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 		services.measure(ctx, "while the zone is evacuated", staying)
 		expectAlive(ctx, "while the zone is evacuated", open)
 
-		kube.takeAway(ctx, kube.inZone(leaving))
+		kube.stopNodes(ctx, kube.inZone(leaving))
 		services.expectNone(ctx, "when the zone's nodes lost power", podClients.notInZone(leaving), evacuated)
 		// A Node's label is deleted with it, and slices list its pods for a while. Its dead endpoints must remain the last
 		// choice.
@@ -61,7 +61,7 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 		expectAlive(ctx, "connections to other nodes after the zone was removed", others)
 		services.expectNone(ctx, "after the zone's pods were deleted, too", podClients.notInZone(leaving), evacuated)
 
-		kube.bringBack(ctx, kube.inZone(leaving))
+		kube.startNodes(ctx, kube.inZone(leaving))
 		for _, on := range kube.inZone(leaving) { // the new Nodes have no label
 			patchLabel(ctx, on, evacuateLabel, new("true"))
 		}
@@ -99,27 +99,27 @@ func (s unevenServices) targets() []target {
 func (s unevenServices) measure(ctx context.Context, when string, servers probes) {
 	GinkgoHelper()
 	expectEachInItsZone(ctx, when, clusterIPs(s.preferring), servers)
-	alone := loadOf(ctx, s.preferring, servers)
-	expectBound(ctx, s.bounded, alone)
+	unbounded := loadOf(ctx, s.preferring, servers)
+	expectBound(ctx, s.bounded, unbounded)
 	got := loadOf(ctx, s.bounded, servers)
-	AddReportEntry(when, fmt.Sprintf("%s\n%s", alone, got))
-	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "%s: no overload without a bound, nothing to test: %s", when, alone)
-	Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "%s: the busiest server of %s", when, got)
+	AddReportEntry(when, fmt.Sprintf("%s\n%s", unbounded, got))
+	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()), "%s: no overload without a bound, nothing to test: %s", when, unbounded)
+	Expect(got.busiest()).To(BeNumerically("<=", bound+got.tolerance()), "%s: the busiest server of %s", when, got)
 }
 
 // expectNone makes clients connect to both Services and expects no replies from some servers.
-func (s unevenServices) expectNone(ctx context.Context, why string, from, of probes) {
+func (s unevenServices) expectNone(ctx context.Context, desc string, from, servers probes) {
 	GinkgoHelper()
 	connections := 0
-	for _, got := range dialAll(ctx, from, s.targets(), dialling{count: sample, timeout: patient}) {
+	for _, got := range dialAll(ctx, from, s.targets(), dialling{count: sample, timeout: successTimeout}) {
 		Expect(got.err).NotTo(HaveOccurred())
-		Expect(got.replies()).To(Equal(sample), "%s: connections with a reply: %s", why, got)
-		for _, server := range of {
-			Expect(got.Servers).NotTo(HaveKey(server.name), "%s: servers: %s", why, got)
+		Expect(got.replies()).To(Equal(sample), "%s: connections with a reply: %s", desc, got)
+		for _, server := range servers {
+			Expect(got.Servers).NotTo(HaveKey(server.name), "%s: servers: %s", desc, got)
 		}
 		connections += got.replies()
 	}
-	AddReportEntry(why, fmt.Sprintf("none of %d new connections goes to %v", connections, of.names()))
+	AddReportEntry(desc, fmt.Sprintf("none of %d new connections goes to %v", connections, servers.names()))
 }
 
 // byServer splits open connections into those to some servers, and others.
@@ -138,13 +138,13 @@ func byServer(ctx context.Context, all []held, servers probes) (with, others []h
 }
 
 // expectEnded waits until all connections are closed.
-func expectEnded(ctx context.Context, why string, all []held) {
+func expectEnded(ctx context.Context, desc string, all []held) {
 	GinkgoHelper()
 	for _, h := range all {
 		Eventually(func(g Gomega) {
 			got, err := h.state(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(got.Alive).To(BeFalse(), "%s: a connection of %s to %s is open", why, h.client, got.Server)
+			g.Expect(got.Alive).To(BeFalse(), "%s: a connection of %s to %s is open", desc, h.client, got.Server)
 		}).WithContext(ctx).Should(Succeed())
 	}
 }

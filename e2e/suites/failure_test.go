@@ -19,8 +19,8 @@ import (
 // After a failure and before cleanup, this logs the spec's objects in the API server, and the proxies' view of them on
 // each node. The results of every probe are already in the spec's output.
 var _ = JustAfterEach(func(ctx SpecContext) {
-	if CurrentSpecReport().Failed() && current != "" {
-		describe(ctx, GinkgoWriter, current)
+	if CurrentSpecReport().Failed() && currentNamespace != "" {
+		describe(ctx, GinkgoWriter, currentNamespace)
 	}
 })
 
@@ -66,16 +66,16 @@ func describeObjects[Object any](to io.Writer, kind string, objects []Object, er
 // describeProxy writes how a proxy explains the Services on its node, and the end of its log.
 func describeProxy(ctx context.Context, to io.Writer, proxy *corev1.Pod, services []corev1.Service) {
 	for _, service := range services {
-		said, err := kube.explain(ctx, proxy, service.Namespace+"/"+service.Name)
-		fmt.Fprintf(to, "\n%s explains %s (%v):\n%s", proxy.Spec.NodeName, service.Name, err, said)
+		output, err := kube.explain(ctx, proxy, service.Namespace+"/"+service.Name)
+		fmt.Fprintf(to, "\n%s explains %s (%v):\n%s", proxy.Spec.NodeName, service.Name, err, output)
 	}
 	describeLog(ctx, to, "proxy", proxy)
 }
 
 // describeLog writes the end of a pod's log.
-func describeLog(ctx context.Context, to io.Writer, whose string, pod *corev1.Pod) {
+func describeLog(ctx context.Context, to io.Writer, component string, pod *corev1.Pod) {
 	log, err := kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(20))}).DoRaw(ctx)
-	fmt.Fprintf(to, "\nThe %s's log on %s (%v):\n%s", whose, pod.Spec.NodeName, err, log)
+	fmt.Fprintf(to, "\nThe %s's log on %s (%v):\n%s", component, pod.Spec.NodeName, err, log)
 }
 
 // explain runs `proxy explain` in a proxy's pod, with the proxy's own settings.
@@ -95,7 +95,7 @@ func (c cluster) exec(ctx context.Context, pod *corev1.Pod, command ...string) (
 	if err != nil {
 		return "", err
 	}
-	var said, complained bytes.Buffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &said, Stderr: &complained})
-	return said.String() + complained.String(), err
+	var stdout, stderr bytes.Buffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr})
+	return stdout.String() + stderr.String(), err
 }

@@ -55,12 +55,12 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 			service.Annotations, service.Spec.TrafficDistribution = nil, nil
 			setting.set(service)
 		})
-		wanted := projectionOf(beforehand, setting.name)
+		want := projectionOf(beforehand, setting.name)
 		Eventually(func(g Gomega) {
 			got := projectionOf(forecastOf(ctx, service), forecast.Now)
-			g.Expect(got.Zone).To(BeNumerically("~", wanted.Zone, 1e-6), "in-zone share with %s", setting.name)
-			g.Expect(got.Node).To(BeNumerically("~", wanted.Node, 1e-6), "in-node share with %s", setting.name)
-			g.Expect(got.Busiest.Load).To(BeNumerically("~", wanted.Busiest.Load, 1e-6), "load of the busiest endpoint with %s", setting.name)
+			g.Expect(got.Zone).To(BeNumerically("~", want.Zone, 1e-6), "in-zone share with %s", setting.name)
+			g.Expect(got.Node).To(BeNumerically("~", want.Node, 1e-6), "in-node share with %s", setting.name)
+			g.Expect(got.Busiest.Load).To(BeNumerically("~", want.Busiest.Load, 1e-6), "load of the busiest endpoint with %s", setting.name)
 		}).WithContext(ctx).Should(Succeed())
 		var measured load
 		Eventually(func(g Gomega) { // a proxy may not have received it yet
@@ -75,17 +75,17 @@ func expectForecast(ctx context.Context, pods []*corev1.Pod) {
 // first family; the connections are in both, which behave alike.
 func expectLoads(ctx context.Context, g Gomega, service *corev1.Service, measured load, beforehand forecast.Service, setting string) {
 	GinkgoHelper()
-	wanted := map[string]float64{}
+	want := map[string]float64{}
 	for i, endpoint := range beforehand.Endpoints {
-		wanted[endpoint.Address] = projectionOf(beforehand, setting).Loads[i]
+		want[endpoint.Address] = projectionOf(beforehand, setting).Loads[i]
 	}
 	isFirst6 := isIPv6(beforehand.Endpoints[0].Address)
 	for _, endpoint := range endpointsOf(ctx, service, isFirst6) {
-		expected, known := wanted[net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(dataPort))]
+		expected, known := want[net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(dataPort))]
 		g.Expect(known).To(BeTrue(), "%s is in the forecast", endpoint.Addresses[0])
 		server := measured.servers.where(func(p probe) bool { return p.name == endpoint.TargetRef.Name })[0]
 		noise := expected*rounding + deviations*math.Sqrt(expected/measured.mean())
-		g.Expect(measured.times(server)).To(BeNumerically("~", expected, noise), "%s with %s: %s", server, setting, measured)
+		g.Expect(measured.relativeLoad(server)).To(BeNumerically("~", expected, noise), "%s with %s: %s", server, setting, measured)
 	}
 }
 
@@ -106,7 +106,7 @@ func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
 // projectionOf returns the forecast for a setting.
 func projectionOf(service forecast.Service, setting string) forecast.Projection {
 	GinkgoHelper()
-	at := slices.IndexFunc(service.Outlooks, func(o forecast.Projection) bool { return o.Setting == setting })
-	Expect(at).To(BeNumerically(">=", 0), "projection for %s", setting)
-	return service.Outlooks[at]
+	i := slices.IndexFunc(service.Projections, func(o forecast.Projection) bool { return o.Setting == setting })
+	Expect(i).To(BeNumerically(">=", 0), "projection for %s", setting)
+	return service.Projections[i]
 }

@@ -112,28 +112,28 @@ func (c cluster) startStatefulSet(ctx context.Context, namespace, service string
 }
 
 // expectAddresses waits until every client resolves the host to the addresses of these servers, and no others.
-func expectAddresses(ctx context.Context, why string, clients probes, host string, servers probes) {
+func expectAddresses(ctx context.Context, desc string, clients probes, host string, servers probes) {
 	GinkgoHelper()
 	var want []string
 	for _, server := range servers {
 		want = append(want, server.addresses...)
 	}
-	Expect(want).NotTo(BeEmpty(), "addresses of servers: %s", why)
+	Expect(want).NotTo(BeEmpty(), "addresses of servers: %s", desc)
 	for _, client := range clients {
 		Eventually(func(g Gomega) {
 			got, err := client.resolve(ctx, host)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(got).To(ConsistOf(want), "%s: addresses that %s gets for %s", why, client, host)
+			g.Expect(got).To(ConsistOf(want), "%s: addresses that %s gets for %s", desc, client, host)
 		}).WithContext(ctx).Should(Succeed())
 	}
 }
 
 // expectAddressesByZone waits until the clients in every zone that has servers resolve to those, and no others.
-func expectAddressesByZone(ctx context.Context, why string, service *corev1.Service, servers probes) {
+func expectAddressesByZone(ctx context.Context, desc string, service *corev1.Service, servers probes) {
 	GinkgoHelper()
 	for _, zone := range kube.zones() {
-		if there := servers.inZone(zone); len(there) > 0 {
-			expectAddresses(ctx, why+": "+zone, everyClient().inZone(zone), hostOf(service), there)
+		if local := servers.inZone(zone); len(local) > 0 {
+			expectAddresses(ctx, desc+": "+zone, everyClient().inZone(zone), hostOf(service), local)
 		}
 	}
 }
@@ -147,12 +147,12 @@ func expectMembers(ctx context.Context, clients probes, service *corev1.Service,
 }
 
 // expectNoAddress waits until every client's lookup finds no address, which is different from a timeout.
-func expectNoAddress(ctx context.Context, why string, clients probes, host string) {
+func expectNoAddress(ctx context.Context, desc string, clients probes, host string) {
 	GinkgoHelper()
 	for _, client := range clients {
 		Eventually(func(g Gomega) {
 			_, err := client.resolve(ctx, host)
-			g.Expect(err).To(MatchError(ContainSubstring("no such host")), "%s: error that %s gets for %s", why, client, host)
+			g.Expect(err).To(MatchError(ContainSubstring("no such host")), "%s: error that %s gets for %s", desc, client, host)
 		}).WithContext(ctx).Should(Succeed())
 	}
 }

@@ -33,8 +33,8 @@ var _ = Describe("A rollout under load", func() {
 
 		Expect(after.inZone(kube.zones()[0])).To(BeEmpty(), "new pods in a zone where they may not run")
 		Expect(len(windows)).To(BeNumerically(">=", 5), "windows in which connections were counted during the update")
-		AddReportEntry(preferring.Name, worst(windows, preferring, replicas))
-		AddReportEntry(bounded.Name, worst(windows, bounded, replicas))
+		AddReportEntry(preferring.Name, busiestPod(windows, preferring, replicas))
+		AddReportEntry(bounded.Name, busiestPod(windows, bounded, replicas))
 		for _, w := range windows {
 			for name, got := range w {
 				Expect(got.Errors).To(BeEmpty(), "failed connections to Service %s: %s", name, got)
@@ -71,7 +71,7 @@ func watchRollout(ctx context.Context, namespace string, services ...*corev1.Ser
 	var windows []window
 	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); {
 		w := window{}
-		for _, got := range dialTogether(ctx, podClients, targets, dialling{count: 150, timeout: patient, interval: 10 * time.Millisecond}) {
+		for _, got := range dialTogether(ctx, podClients, targets, dialling{count: 150, timeout: successTimeout, interval: 10 * time.Millisecond}) {
 			Expect(got.err).NotTo(HaveOccurred())
 			w[nameOf[got.to]] = w[nameOf[got.to]].plus(got.results)
 		}
@@ -85,8 +85,8 @@ func watchRollout(ctx context.Context, namespace string, services ...*corev1.Ser
 	return windows
 }
 
-// worst describes the load of the busiest pod in any window.
-func worst(windows []window, service *corev1.Service, pods int) string {
+// busiestPod describes the load of the busiest pod in any window.
+func busiestPod(windows []window, service *corev1.Service, pods int) string {
 	times, in := 0.0, results{}
 	for _, w := range windows {
 		got := w[service.Name]

@@ -40,14 +40,14 @@ var _ = Describe("A bound of 120 %", func() {
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), servers)
 		alone := loadOf(ctx, preferring, servers)
 		AddReportEntry(preferring.Name, alone)
-		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "no overload with PreferSameZone, so nothing was tested: %s", alone)
+		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.tolerance()), "no overload with PreferSameZone, so nothing was tested: %s", alone)
 		for _, service := range bounded {
 			expectBound(ctx, service, alone)
 			got := loadOf(ctx, service, servers)
 			AddReportEntry(service.Name, got)
-			Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "the busiest server of %s", got)
+			Expect(got.busiest()).To(BeNumerically("<=", bound+got.tolerance()), "the busiest server of %s", got)
 			for _, zone := range kube.zones() {
-				Expect(got.stayed(zone)).To(BeNumerically("~", got.mayStay(zone), got.noiseOfStayed(zone)),
+				Expect(got.nearShare(zone)).To(BeNumerically("~", got.maxNearShare(zone), got.nearShareTolerance(zone)),
 					"in-zone share of the connections from %s: %s", zone, got)
 			}
 		}
@@ -81,14 +81,14 @@ func withinBound(service *corev1.Service) {
 
 // expectBound waits until the bound is applied on every node: connections leave the zones without enough capacity for
 // them, and no others.
-func expectBound(ctx context.Context, service *corev1.Service, wanted load) {
+func expectBound(ctx context.Context, service *corev1.Service, want load) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		for _, got := range dialAll(ctx, podClients, clusterIPs(service), dialling{count: sample, timeout: patient}) {
+		for _, got := range dialAll(ctx, podClients, clusterIPs(service), dialling{count: sample, timeout: successTimeout}) {
 			g.Expect(got.err).NotTo(HaveOccurred())
 			zone := got.client.node.zone
-			near := load{servers: wanted.servers, from: map[string]results{zone: got.results}}.stayed(zone)
-			g.Expect(near == 1).To(Equal(wanted.mayStay(zone) == 1), "whether all connections stay: %s", got)
+			near := load{servers: want.servers, from: map[string]results{zone: got.results}}.nearShare(zone)
+			g.Expect(near == 1).To(Equal(want.maxNearShare(zone) == 1), "whether all connections stay: %s", got)
 		}
 	}).WithContext(ctx).Should(Succeed())
 }
@@ -120,9 +120,9 @@ func (l load) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: busiest %.2f times the mean;", l.service, l.busiest())
 	for _, zone := range kube.zones() {
-		fmt.Fprintf(&text, " %s: %.1f %% stay, its servers got", zone, 100*l.stayed(zone))
+		fmt.Fprintf(&text, " %s: %.1f %% stay, its servers got", zone, 100*l.nearShare(zone))
 		for _, server := range l.servers.inZone(zone) {
-			fmt.Fprintf(&text, " %.2f", l.times(server))
+			fmt.Fprintf(&text, " %.2f", l.relativeLoad(server))
 		}
 		text.WriteString(";")
 	}
@@ -138,8 +138,8 @@ func (l load) mean() float64 {
 	return float64(total) / float64(len(l.servers))
 }
 
-// times returns a server's load as a multiple of the mean.
-func (l load) times(server probe) float64 {
+// relativeLoad returns a server's load as a multiple of the mean.
+func (l load) relativeLoad(server probe) float64 {
 	count := 0
 	for _, got := range l.from {
 		count += got.Servers[server.name]
@@ -151,13 +151,13 @@ func (l load) times(server probe) float64 {
 func (l load) busiest() float64 {
 	most := 0.0
 	for _, server := range l.servers {
-		most = max(most, l.times(server))
+		most = max(most, l.relativeLoad(server))
 	}
 	return most
 }
 
-// stayed returns the in-zone share of a zone's connections.
-func (l load) stayed(zone string) float64 {
+// nearShare returns the in-zone share of a zone's connections.
+func (l load) nearShare(zone string) float64 {
 	near := 0
 	for _, server := range l.servers.inZone(zone) {
 		near += l.from[zone].Servers[server.name]
@@ -165,14 +165,14 @@ func (l load) stayed(zone string) float64 {
 	return float64(near) / float64(l.from[zone].replies())
 }
 
-// room returns how many connections a zone's servers may get.
-func (l load) room(zone string) float64 {
+// nearCapacity returns how many connections a zone's servers may get.
+func (l load) nearCapacity(zone string) float64 {
 	return bound * l.mean() * float64(len(l.servers.inZone(zone)))
 }
 
-// mayStay returns the share of a zone's connections that the zone's servers may get.
-func (l load) mayStay(zone string) float64 {
-	return min(1, l.room(zone)/float64(l.from[zone].replies()))
+// maxNearShare returns the share of a zone's connections that the zone's servers may get.
+func (l load) maxNearShare(zone string) float64 {
+	return min(1, l.nearCapacity(zone)/float64(l.from[zone].replies()))
 }
 
 const (
@@ -182,11 +182,11 @@ const (
 	rounding = 0.03
 )
 
-// noise returns by how much a server may exceed the bound, as a multiple of the mean.
-func (l load) noise() float64 { return bound*rounding + deviations*math.Sqrt(bound/l.mean()) }
+// tolerance returns by how much a server may exceed the bound, as a multiple of the mean.
+func (l load) tolerance() float64 { return bound*rounding + deviations*math.Sqrt(bound/l.mean()) }
 
-// noiseOfStayed returns the tolerance of the in-zone share; it is zero where all connections may stay.
-func (l load) noiseOfStayed(zone string) float64 {
-	leaves := 1 - l.mayStay(zone)
-	return leaves*rounding + deviations*math.Sqrt(l.mayStay(zone)*leaves/float64(l.from[zone].replies()))
+// nearShareTolerance returns the tolerance of the in-zone share; it is zero where all connections may stay.
+func (l load) nearShareTolerance(zone string) float64 {
+	leaves := 1 - l.maxNearShare(zone)
+	return leaves*rounding + deviations*math.Sqrt(l.maxNearShare(zone)*leaves/float64(l.from[zone].replies()))
 }

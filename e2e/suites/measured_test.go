@@ -52,8 +52,8 @@ func startLoad(ctx context.Context) *loadGenerator {
 	c := &loadGenerator{servers: kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...), zone: kube.zones()[0]}
 	c.service = newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"), withinBound)
 	expectServers(ctx, "before", podClients.inZone(c.zone), clusterIPs(c.service)[:1], c.servers.inZone(c.zone))
-	alone := c.dial(ctx)
-	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "no overload without measured demand, nothing to test: %s", alone)
+	unbounded := c.dial(ctx)
+	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()), "no overload without measured demand, nothing to test: %s", unbounded)
 	c.service = changeService(ctx, c.service, func(service *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&service.ObjectMeta, "vicinity.dev/demand-source", "measured")
 	})
@@ -64,7 +64,7 @@ func startLoad(ctx context.Context) *loadGenerator {
 // succeed.
 func (c *loadGenerator) dial(ctx context.Context) load {
 	GinkgoHelper()
-	const takes, each = 4 * time.Second, 10 // connections of a client in another zone
+	const duration, each = 4 * time.Second, 10 // connections of a client in another zone
 	near, far := podClients.inZone(c.zone), podClients.notInZone(c.zone)
 	counts := map[int]probes{each: far, 9 * each * len(far) / len(near): near}
 	got := load{service: c.service.Name, servers: c.servers, from: map[string]results{}}
@@ -73,7 +73,7 @@ func (c *loadGenerator) dial(ctx context.Context) load {
 	for count, clients := range counts {
 		all.Go(func() {
 			defer GinkgoRecover()
-			how := dialling{count: count, timeout: patient, interval: takes / time.Duration(count), overlap: true}
+			how := dialling{count: count, timeout: successTimeout, interval: duration / time.Duration(count), overlap: true}
 			for _, one := range dialTogether(ctx, clients, clusterIPs(c.service)[:1], how) {
 				Expect(one.err).NotTo(HaveOccurred())
 				Expect(one.replies()).To(Equal(count), "connections with a reply: %s", one)
@@ -88,7 +88,7 @@ func (c *loadGenerator) dial(ctx context.Context) load {
 }
 
 // expectBound dials until no server exceeds the bound in the most recent connections, about a thousand.
-func (c *loadGenerator) expectBound(ctx context.Context, why string) {
+func (c *loadGenerator) expectBound(ctx context.Context, desc string) {
 	GinkgoHelper()
 	const enough = 5
 	var last []load
@@ -103,9 +103,9 @@ func (c *loadGenerator) expectBound(ctx context.Context, why string) {
 				got.from[zone] = got.from[zone].plus(some)
 			}
 		}
-		g.Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "the busiest server, %s: %s", why, got)
+		g.Expect(got.busiest()).To(BeNumerically("<=", bound+got.tolerance()), "the busiest server, %s: %s", desc, got)
 	}).WithContext(ctx).WithTimeout(2 * waitTimeout).Should(Succeed())
-	AddReportEntry(why, got)
+	AddReportEntry(desc, got)
 	Expect(c.published(ctx).demandOf(c.zone)).To(BeNumerically(">", 800_000), "the zone's published demand in ppm")
 }
 

@@ -12,15 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// current is the namespace of the spec that runs in this process. It is described if the spec fails.
-var current string
+// currentNamespace is the namespace of the spec that runs in this process. It is described if the spec fails.
+var currentNamespace string
 
 // newNamespace creates a namespace for a spec and deletes it with the spec.
 func newNamespace(ctx context.Context, options ...namespaceOption) string {
 	GinkgoHelper()
-	current = kube.makeNamespace(ctx, "vicinity-spec-", options...)
-	DeferCleanup(kube.deleteNamespace, current)
-	return current
+	currentNamespace = kube.makeNamespace(ctx, "vicinity-spec-", options...)
+	DeferCleanup(kube.deleteNamespace, currentNamespace)
+	return currentNamespace
 }
 
 type namespaceOption func(*corev1.Namespace)
@@ -35,9 +35,9 @@ func (c cluster) makeNamespace(ctx context.Context, prefix string, options ...na
 	for _, option := range options {
 		option(namespace)
 	}
-	made, err := c.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	created, err := c.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	return made.Name
+	return created.Name
 }
 
 // deleteNamespace deletes the namespace and, without a grace period, its pods. It does not wait for the deletion,

@@ -32,10 +32,10 @@ func power(ctx context.Context, variable string, nodes []node) {
 	Expect(err).NotTo(HaveOccurred(), "%s: %s", strings.Join(words, " "), output)
 }
 
-// takeAway stops nodes. They are started again at the end of the spec at the latest.
-func (c cluster) takeAway(ctx context.Context, nodes []node) {
+// stopNodes stops nodes. They are started again at the end of the spec at the latest.
+func (c cluster) stopNodes(ctx context.Context, nodes []node) {
 	GinkgoHelper()
-	DeferCleanup(func(ctx SpecContext) { c.bringBack(ctx, nodes) })
+	DeferCleanup(func(ctx SpecContext) { c.startNodes(ctx, nodes) })
 	recordOutage(nodes)
 	power(ctx, "STOP_NODES", nodes)
 }
@@ -75,16 +75,16 @@ func (c cluster) podsOn(ctx context.Context, on node) []corev1.Pod {
 	return list.Items
 }
 
-// bringBack starts nodes and waits until they are schedulable and Vicinity runs on them. It also starts their clients
+// startNodes starts nodes and waits until they are schedulable and Vicinity runs on them. It also starts their clients
 // again.
-func (c cluster) bringBack(ctx context.Context, nodes []node) {
+func (c cluster) startNodes(ctx context.Context, nodes []node) {
 	GinkgoHelper()
 	power(ctx, "START_NODES", nodes)
 	for _, on := range nodes {
 		Eventually(func(g Gomega) {
 			found, err := c.CoreV1().Nodes().Get(ctx, on.name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(takesPods(found)).To(BeTrue(), "node %s takes pods: %+v", on.name, found.Status.Conditions)
+			g.Expect(isSchedulable(found)).To(BeTrue(), "node %s takes pods: %+v", on.name, found.Status.Conditions)
 		}).WithContext(ctx).Should(Succeed())
 	}
 	c.expectVicinity(ctx)

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// Each client dials every dialEvery for dialFor, from the moment at which nodes lose power. Kubernetes has not
+	// Each client dials every dialInterval for dialDuration, from the moment at which nodes lose power. Kubernetes has not
 	// detected the loss by the end of that time.
-	dialEvery   = 40 * time.Millisecond
-	dialFor     = 12 * time.Second
-	dialedTimes = int(dialFor / dialEvery)
+	dialInterval = 40 * time.Millisecond
+	dialDuration = 12 * time.Second
+	dialedTimes  = int(dialDuration / dialInterval)
 )
 
 // unreachable is the flag that determines how proxies handle unreachable nodes.
@@ -52,12 +52,12 @@ var _ = Describe("A loss of power", Serial, Label(nodePower, powerLossLabel, tho
 
 	It("of a zone costs all connections that are led there, where nodes that do not answer are ignored", func(ctx SpecContext) {
 		lost := losePower(ctx, "off", zone())
-		Expect(lost.ours).To(loseMany())
+		Expect(lost.vicinity).To(loseMany())
 	})
 })
 
 // powerLoss has the results of connections that were started while nodes lost power, by the proxy that served them.
-type powerLoss struct{ ours, theirs results }
+type powerLoss struct{ vicinity, other results }
 
 // losePower stops nodes while clients on all other nodes dial Services with endpoints on all nodes. If another proxy
 // runs, it serves one of the Services. IPv6 is not dialled: if all nodes are on one link, neighbour discovery in the
@@ -67,13 +67,13 @@ func losePower(ctx context.Context, do string, nodes []node) powerLoss {
 	kube.withProxyFlags(ctx, unreachable+do)
 	namespace := newNamespace(ctx)
 	servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
-	var lost powerLoss
+	var loss powerLoss
 	counts := map[*corev1.Service]*results{}
-	if name, beside := kube.proxyName(ctx); beside {
-		counts[newService(ctx, namespace, named("ours"), proxyName(name))] = &lost.ours
-		counts[newService(ctx, namespace, named("theirs"))] = &lost.theirs
+	if name, hasOther := kube.proxyName(ctx); hasOther {
+		counts[newService(ctx, namespace, named("ours"), proxyName(name))] = &loss.vicinity
+		counts[newService(ctx, namespace, named("theirs"))] = &loss.other
 	} else {
-		counts[newService(ctx, namespace, named("ours"))] = &lost.ours
+		counts[newService(ctx, namespace, named("ours"))] = &loss.vicinity
 	}
 	clients := podClients.notOn(nodes...)
 	for service := range counts {
@@ -84,7 +84,7 @@ func losePower(ctx context.Context, do string, nodes []node) powerLoss {
 	}
 	var mutex sync.Mutex
 	var dialing sync.WaitGroup
-	how := dialling{count: dialedTimes, interval: dialEvery, timeout: patient, overlap: true}
+	how := dialling{count: dialedTimes, interval: dialInterval, timeout: successTimeout, overlap: true}
 	for service, count := range counts {
 		for _, got := range clients {
 			to := clusterIPs(service)[0]
@@ -98,35 +98,35 @@ func losePower(ctx context.Context, do string, nodes []node) powerLoss {
 			})
 		}
 	}
-	kube.takeAway(ctx, nodes)
+	kube.stopNodes(ctx, nodes)
 	dialing.Wait()
-	AddReportEntry("connections", lost.String())
-	return lost
+	AddReportEntry("connections", loss.String())
+	return loss
 }
 
 func (l powerLoss) String() string {
-	say := func(of results) string {
+	say := func(r results) string {
 		return fmt.Sprintf("%d of %d connections failed, and the longest wait for an answer was %.1f s",
-			of.failed(), of.failed()+of.replies(), of.SlowestMS/1000)
+			r.failed(), r.failed()+r.replies(), r.SlowestMS/1000)
 	}
-	if l.theirs.Servers == nil {
-		return say(l.ours)
+	if l.other.Servers == nil {
+		return say(l.vicinity)
 	}
-	return say(l.ours) + "; with the other proxy " + say(l.theirs)
+	return say(l.vicinity) + "; with the other proxy " + say(l.other)
 }
 
 func (l powerLoss) expectNoneFailed() {
 	GinkgoHelper()
-	Expect(l.ours.Errors).To(BeEmpty(), "connections that failed: %s", l.ours)
-	Expect(l.ours.SlowestMS).To(BeNumerically(">", 900), "no connection was led to what is dead: %s", l.ours)
-	if l.theirs.Servers != nil {
-		Expect(l.theirs).To(loseMany())
+	Expect(l.vicinity.Errors).To(BeEmpty(), "connections that failed: %s", l.vicinity)
+	Expect(l.vicinity.SlowestMS).To(BeNumerically(">", 900), "no connection was led to what is dead: %s", l.vicinity)
+	if l.other.Servers != nil {
+		Expect(l.other).To(loseMany())
 	}
 }
 
 // loseMany matches a loss of more than an eighth: the dead nodes have at least a sixth of the endpoints.
 func loseMany() types.GomegaMatcher {
-	return WithTransform(func(of results) int { return of.failed()*8 - of.failed() - of.replies() }, BeNumerically(">", 0))
+	return WithTransform(func(r results) int { return r.failed()*8 - r.failed() - r.replies() }, BeNumerically(">", 0))
 }
 
 // expectAllBaselines waits until each proxy has a baseline for every other node.
@@ -134,21 +134,21 @@ func (c cluster) expectAllBaselines(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, pod := range c.proxyPods(ctx) {
-			known := c.reachability(ctx, g, &pod)
-			g.Expect(known).NotTo(BeNil(), "what the proxy on %s knows of other nodes", pod.Spec.NodeName)
-			g.Expect(known.Families["IPv4"].WithBaseline).To(Equal(len(c.nodes)-1), "nodes that have answered %s: %+v", pod.Spec.NodeName, known)
+			reported := c.reachability(ctx, g, &pod)
+			g.Expect(reported).NotTo(BeNil(), "what the proxy on %s knows of other nodes", pod.Spec.NodeName)
+			g.Expect(reported.Families["IPv4"].WithBaseline).To(Equal(len(c.nodes)-1), "nodes that have answered %s: %+v", pod.Spec.NodeName, reported)
 		}
 	}).WithContext(ctx).Should(Succeed())
 }
 
 // reachability returns the reachability of other nodes in a proxy's status.
 func (c cluster) reachability(ctx context.Context, g Gomega, proxy *corev1.Pod) *status.Reachability {
-	said, _ := c.exec(ctx, proxy, "/proxy", "status", "--output=json") // it exits with 1 while something disagrees
+	output, _ := c.exec(ctx, proxy, "/proxy", "status", "--output=json") // it exits with 1 while something disagrees
 	var page struct {
 		Proxy *status.Summary `json:"proxy"`
 	}
-	g.Expect(json.Unmarshal([]byte(said), &page)).To(Succeed(), said)
-	g.Expect(page.Proxy).NotTo(BeNil(), said)
+	g.Expect(json.Unmarshal([]byte(output), &page)).To(Succeed(), output)
+	g.Expect(page.Proxy).NotTo(BeNil(), output)
 	return page.Proxy.Reachability
 }
 

@@ -124,12 +124,12 @@ func (a results) failedWith(words string) int {
 // plus returns the sum of two results.
 func (a results) plus(b results) results {
 	return results{
-		Servers: added(a.Servers, b.Servers), Clients: added(a.Clients, b.Clients), Errors: added(a.Errors, b.Errors),
+		Servers: sumOf(a.Servers, b.Servers), Clients: sumOf(a.Clients, b.Clients), Errors: sumOf(a.Errors, b.Errors),
 		SlowestMS: max(a.SlowestMS, b.SlowestMS),
 	}
 }
 
-func added(a, b map[string]int) map[string]int {
+func sumOf(a, b map[string]int) map[string]int {
 	all := map[string]int{}
 	for _, counts := range []map[string]int{a, b} {
 		for key, count := range counts {

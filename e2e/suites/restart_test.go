@@ -44,9 +44,9 @@ var _ = Describe("A restart of the proxy on every node", Serial, func() {
 // ClusterIPs.
 func keptServers(ctx context.Context, service *corev1.Service) map[string]string {
 	GinkgoHelper()
-	kept := map[string]string{}
+	serverOf := map[string]string{}
 	for _, client := range podClients {
-		kept[client.name] = expectOneServer(ctx, "kept", client, clusterIPs(service)[0])
+		serverOf[client.name] = expectOneServer(ctx, "kept", client, clusterIPs(service)[0])
 	}
-	return kept
+	return serverOf
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// lingering is how long a server keeps serving after SIGTERM. The change must reach every node within that time.
-const lingering = 15 * time.Second
+// drainTime is how long a server keeps serving after SIGTERM. The change must reach every node within that time.
+const drainTime = 15 * time.Second
 
 var _ = Describe("A rolling update", func() {
 	It("loses no connection", func(ctx SpecContext) {
@@ -42,7 +42,7 @@ func makeDeployment(ctx context.Context, namespace string, replicas, surge int32
 	GinkgoHelper()
 	labels := map[string]string{app: "web"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()}
-	serveAfterSIGTERM(&template.Spec, lingering)
+	serveAfterSIGTERM(&template.Spec, drainTime)
 	_, err := kube.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{

@@ -26,9 +26,9 @@ type serviceOption func(*corev1.Service)
 // newService creates a webService.
 func newService(ctx context.Context, namespace string, options ...serviceOption) *corev1.Service {
 	GinkgoHelper()
-	made, err := kube.CoreV1().Services(namespace).Create(ctx, webService(options...), metav1.CreateOptions{})
+	created, err := kube.CoreV1().Services(namespace).Create(ctx, webService(options...), metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	return made
+	return created
 }
 
 // webService returns a Service for the selected pods, over TCP and UDP, and in both families if the cluster has both.

@@ -22,13 +22,13 @@ const (
 	// after it.
 	soakCuts              = 14
 	soakBefore, soakAfter = 36 * time.Second, 72 * time.Second
-	// plainEvery is the interval at which a client on each node dials the Service with endpoints on all nodes, and
-	// soakEvery the interval for each of the other Services. soakTimeout is the timeout of a connection. All clients
+	// plainInterval is the interval at which a client on each node dials the Service with endpoints on all nodes, and
+	// soakInterval the interval for each of the other Services. soakTimeout is the timeout of a connection. All clients
 	// together dial some 250,000 times.
-	plainEvery, soakEvery, soakTimeout = 60 * time.Millisecond, 200 * time.Millisecond, 8 * time.Second
-	// ejectedWithin is the deadline for every proxy to eject the node, once its clients dial there. Nearly always they do
+	plainInterval, soakInterval, soakTimeout = 60 * time.Millisecond, 200 * time.Millisecond, 8 * time.Second
+	// ejectionDeadline is the deadline for every proxy to eject the node, once its clients dial there. Nearly always they do
 	// so within the first second: a sixth of seventeen dials per second goes there.
-	ejectedWithin = 3500*time.Millisecond + time.Second
+	ejectionDeadline = 3500*time.Millisecond + time.Second
 
 	preferZone = "topology.kubernetes.io/zone, *"
 )
@@ -45,7 +45,7 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 			newService(ctx, namespace, named("bounded"), topologyKeys(preferZone), withinBound),
 		}
 		expectServers(ctx, "before", podClients, clusterIPs(services[0]), servers)
-		DeferCleanup(func(ctx SpecContext) { kube.bringBack(ctx, kube.nodes) })
+		DeferCleanup(func(ctx SpecContext) { kube.startNodes(ctx, kube.nodes) })
 		var all results
 		var late []string
 		for cut := range soakCuts {
@@ -64,25 +64,25 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 			recordOutage([]node{dead})
 			power(ctx, "STOP_NODES", []node{dead})
 			stopped := time.Now()
-			Eventually(func() []string { return slices.Sorted(maps.Keys(followed.about(dead.name, began))) }).
+			Eventually(func() []string { return slices.Sorted(maps.Keys(collectedEjections.about(dead.name, began))) }).
 				WithContext(ctx).Should(HaveLen(len(kube.nodes)-1), "proxies that know that %s does not answer", dead.name)
-			for by, at := range followed.about(dead.name, began) {
+			for by, at := range collectedEjections.about(dead.name, began) {
 				line := fmt.Sprintf("round %d: %s knows of %s %v after the power went, which took %v", cut+1, by, dead.name, at.Sub(stopped),
 					stopped.Sub(began))
 				AddReportEntry(line)
-				if at.Sub(stopped) > ejectedWithin {
+				if at.Sub(stopped) > ejectionDeadline {
 					late = append(late, line)
 				}
 			}
 			dialing.Wait()
 			kube.forgetPods(ctx, []node{dead})
-			kube.bringBack(ctx, []node{dead})
+			kube.startNodes(ctx, []node{dead})
 			kube.startPods(ctx, namespace, serversOn([]node{dead})...)
 		}
 		AddReportEntry("connections", fmt.Sprintf("%d of %d failed, and the longest wait for an answer was %.1f s", all.failed(),
 			all.failed()+all.replies(), all.SlowestMS/1000))
 		Expect(all.Errors).To(BeEmpty(), "connections that failed")
-		Expect(late).To(BeEmpty(), "proxies that noticed later than after %v", ejectedWithin)
+		Expect(late).To(BeEmpty(), "proxies that noticed later than after %v", ejectionDeadline)
 	})
 })
 
@@ -91,11 +91,11 @@ func dialFrom(ctx context.Context, from probes, services []*corev1.Service, peri
 	GinkgoHelper()
 	var mutex sync.Mutex
 	var dialing sync.WaitGroup
-	for end := time.Now().Add(period - dialFor/2); time.Now().Before(end); time.Sleep(dialFor) {
+	for end := time.Now().Add(period - dialDuration/2); time.Now().Before(end); time.Sleep(dialDuration) {
 		for i, service := range services {
-			how := dialling{count: int(dialFor / soakEvery), interval: soakEvery, timeout: soakTimeout, overlap: true}
+			how := dialling{count: int(dialDuration / soakInterval), interval: soakInterval, timeout: soakTimeout, overlap: true}
 			if i == 0 {
-				how.count, how.interval = int(dialFor/plainEvery), plainEvery
+				how.count, how.interval = int(dialDuration/plainInterval), plainInterval
 			}
 			for _, client := range from {
 				to := clusterIPs(service)[0]
@@ -115,13 +115,13 @@ func dialFrom(ctx context.Context, from probes, services []*corev1.Service, peri
 }
 
 // about returns when each proxy first found a node unreachable after a point in time.
-func (v *ejectionLog) about(node string, from time.Time) map[string]time.Time {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
+func (l *ejectionLog) about(node string, from time.Time) map[string]time.Time {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	first := map[string]time.Time{}
-	for one := range v.ejections {
-		if known, isKnown := first[one.by]; one.node == node && one.at.After(from) && (!isKnown || one.at.Before(known)) {
-			first[one.by] = one.at
+	for one := range l.ejections {
+		if earliest, isKnown := first[one.observer]; one.node == node && one.at.After(from) && (!isKnown || one.at.Before(earliest)) {
+			first[one.observer] = one.at
 		}
 	}
 	return first

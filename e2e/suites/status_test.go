@@ -92,9 +92,9 @@ func (c cluster) hasKubeconfig(ctx context.Context, proxy *corev1.Pod) bool {
 
 func configVolume(proxy *corev1.Pod) corev1.Volume {
 	GinkgoHelper()
-	at := slices.IndexFunc(proxy.Spec.Volumes, func(volume corev1.Volume) bool { return volume.ConfigMap != nil })
-	Expect(at).To(BeNumerically(">=", 0), "the proxy has a volume with its ConfigMap")
-	return proxy.Spec.Volumes[at]
+	i := slices.IndexFunc(proxy.Spec.Volumes, func(volume corev1.Volume) bool { return volume.ConfigMap != nil })
+	Expect(i).To(BeNumerically(">=", 0), "the proxy has a volume with its ConfigMap")
+	return proxy.Spec.Volumes[i]
 }
 
 // runOnNode runs a command of the proxy's program in another pod on the proxy's node, with host networking and with the
@@ -104,7 +104,7 @@ func (c cluster) runOnNode(ctx context.Context, proxy *corev1.Pod, name string, 
 	GinkgoHelper()
 	container := proxy.Spec.Containers[0]
 	pods := c.CoreV1().Pods(proxyNamespace)
-	var said string
+	var output string
 	Eventually(func(g Gomega) {
 		pod, err := pods.Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"},
@@ -131,8 +131,8 @@ func (c cluster) runOnNode(ctx context.Context, proxy *corev1.Pod, name string, 
 		}).WithContext(ctx).ShouldNot(BeNil())
 		log, err := pods.GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
-		said = string(log)
-		g.Expect(ended.ExitCode).To(Equal(want), "%s: %s", args, said)
+		output = string(log)
+		g.Expect(ended.ExitCode).To(Equal(want), "%s: %s", args, output)
 	}).WithContext(ctx).Should(Succeed())
-	return said
+	return output
 }

@@ -40,7 +40,7 @@ func (s *steady) dial(ctx context.Context, client probe, to target) {
 			return
 		default:
 		}
-		got, err := client.dial(ctx, to, dialling{count: 20, timeout: patient, interval: 20 * time.Millisecond})
+		got, err := client.dial(ctx, to, dialling{count: 20, timeout: successTimeout, interval: 20 * time.Millisecond})
 		s.mu.Lock()
 		s.total = s.total.plus(got)
 		if err != nil {
@@ -61,12 +61,12 @@ func (s *steady) end() (results, []error) {
 }
 
 // expectNoneLost stops the clients and reports every connection that got no reply.
-func (s *steady) expectNoneLost(why string) results {
+func (s *steady) expectNoneLost(desc string) results {
 	GinkgoHelper()
 	total, broken := s.end()
-	Expect(broken).To(BeEmpty(), "%s: clients that could not be controlled", why)
-	Expect(total.Errors).To(BeEmpty(), "%s: failed connections: %s", why, total)
-	Expect(total.replies()).To(BeNumerically(">", 0), "%s: connections with a reply", why)
+	Expect(broken).To(BeEmpty(), "%s: clients that could not be controlled", desc)
+	Expect(total.Errors).To(BeEmpty(), "%s: failed connections: %s", desc, total)
+	Expect(total.replies()).To(BeNumerically(">", 0), "%s: connections with a reply", desc)
 	return total
 }
 
@@ -82,11 +82,11 @@ func hold(ctx context.Context, clients probes, targets []target) []held {
 	var all []held
 	for _, client := range clients {
 		for _, to := range targets {
-			var made struct {
+			var created struct {
 				ID string `json:"id"`
 			}
-			Expect(client.request(ctx, "POST", "hold", map[string]string{"address": to.address}, &made)).To(Succeed())
-			h := held{client: client, id: made.ID}
+			Expect(client.request(ctx, "POST", "hold", map[string]string{"address": to.address}, &created)).To(Succeed())
+			h := held{client: client, id: created.ID}
 			DeferCleanup(func(ctx SpecContext) {
 				Expect(client.request(ctx, "DELETE", "hold/"+h.id, nil, nil)).To(Succeed())
 			})
@@ -122,15 +122,15 @@ func (h held) echoes(ctx context.Context) (int, error) {
 }
 
 // expectAlive waits until every connection has received another echo.
-func expectAlive(ctx context.Context, why string, all []held) {
+func expectAlive(ctx context.Context, desc string, all []held) {
 	GinkgoHelper()
 	before := make([]int, len(all))
 	for i, h := range all {
 		var err error
 		before[i], err = h.echoes(ctx)
-		Expect(err).NotTo(HaveOccurred(), why)
+		Expect(err).NotTo(HaveOccurred(), desc)
 	}
 	for i, h := range all {
-		Eventually(func() (int, error) { return h.echoes(ctx) }).WithContext(ctx).Should(BeNumerically(">", before[i]), why)
+		Eventually(func() (int, error) { return h.echoes(ctx) }).WithContext(ctx).Should(BeNumerically(">", before[i]), desc)
 	}
 }

@@ -32,8 +32,8 @@ import (
 const (
 	// waitTimeout is the timeout of an expectation. It only determines how late a failure is reported.
 	waitTimeout = 2 * time.Minute
-	// glance is the polling interval of an expectation.
-	glance = 200 * time.Millisecond
+	// pollInterval is the polling interval of an expectation.
+	pollInterval = 200 * time.Millisecond
 )
 
 // Specs that take a minute or more run before others, so that none of them runs alone at the end.
@@ -45,7 +45,7 @@ const (
 func TestVicinityInACluster(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(waitTimeout)
-	SetDefaultEventuallyPollingInterval(glance)
+	SetDefaultEventuallyPollingInterval(pollInterval)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "Vicinity in a cluster")
 }
@@ -68,7 +68,7 @@ var _ = SynchronizedBeforeSuite(func(ctx SpecContext) []byte {
 	kube.expectVicinity(ctx)
 	namespace := kube.makeNamespace(ctx, "vicinity-clients-")
 	DeferCleanup(kube.deleteNamespace, namespace)
-	followed = kube.followEjections()
+	collectedEjections = kube.collectEjections()
 	kube.startClients(ctx, namespace)
 	return []byte(namespace)
 }, func(ctx SpecContext, namespace []byte) {

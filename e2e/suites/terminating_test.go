@@ -13,13 +13,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// dying is how long a server keeps serving after SIGTERM: as long as the spec may need it.
-const dying = 5 * time.Minute
+// terminatingGrace is how long a server keeps serving after SIGTERM: as long as the spec may need it.
+const terminatingGrace = 5 * time.Minute
 
 var _ = Describe("Terminating endpoints", func() {
 	It("serve as long as no other endpoint is ready", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone(), afterSIGTERM(dying))...)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone(), afterSIGTERM(terminatingGrace))...)
 		service := newService(ctx, namespace)
 		targets := clusterIPs(service)
 		expectServers(ctx, "all are ready", podClients, bothProtocols(targets), servers)
@@ -37,7 +37,7 @@ var _ = Describe("Terminating endpoints", func() {
 	It("serve for their node under the Local policies, while its load balancer health check fails", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		here, elsewhere := kube.nodes[0], kube.nodes[1]
-		servers := kube.startPods(ctx, namespace, serversOn([]node{here, elsewhere}, afterSIGTERM(dying))...)
+		servers := kube.startPods(ctx, namespace, serversOn([]node{here, elsewhere}, afterSIGTERM(terminatingGrace))...)
 		service := newService(ctx, namespace, loadBalancer, internalLocal, externalLocal)
 		outside := nodeClients.notOn(here)
 		expectServers(ctx, "ready", outside, nodePorts(service, here), servers.on(here))
@@ -52,7 +52,7 @@ var _ = Describe("Terminating endpoints", func() {
 
 	It("serve for their zone if topology keys allow no other", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone(), afterSIGTERM(dying))...)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone(), afterSIGTERM(terminatingGrace))...)
 		hard := newService(ctx, namespace, named("hard"), topologyKeys(corev1.LabelTopologyZone))
 		soft := newService(ctx, namespace, named("soft"), topologyKeys(corev1.LabelTopologyZone+", *"))
 		zone := kube.zones()[0]

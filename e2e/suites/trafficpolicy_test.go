@@ -58,7 +58,7 @@ var _ = Describe("externalTrafficPolicy", func() {
 		client := nodeClients.notOn(on)[0]
 		for _, to := range nodePorts(service, on) {
 			expectServers(ctx, "from outside", probes{client}, []target{to}, servers)
-			got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
+			got, err := client.dial(ctx, to, dialling{count: sample, timeout: successTimeout})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(got.replies()).To(Equal(sample), "connections with a reply: %s", got)
 			Expect(got.Clients).NotTo(HaveKey(client.addressOf(to)), "client addresses that servers see: %s", got)

@@ -45,9 +45,9 @@ var _ = Describe("A UDP client that always sends from one port", func() {
 		service := newService(ctx, namespace)
 		targets := overUDP(clusterIPs(service))
 		for _, to := range targets {
-			got, err := podClients[0].dial(ctx, to, dialling{count: timedOut, timeout: moment, sourcePort: clientPort()})
+			got, err := podClients[0].dial(ctx, to, dialling{count: timeoutSample, timeout: failureTimeout, sourcePort: clientPort()})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(got.failed()).To(Equal(timedOut), "without an endpoint: %s", got)
+			Expect(got.failed()).To(Equal(timeoutSample), "without an endpoint: %s", got)
 		}
 		server := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		expectFlows(ctx, "the first endpoint", podClients[:1], targets, server)
@@ -87,16 +87,16 @@ func overUDP(tcp []target) []target {
 }
 
 // expectFlows waits until one server replies to all datagrams that clients send from their one port.
-func expectFlows(ctx context.Context, why string, clients probes, targets []target, server probes) {
+func expectFlows(ctx context.Context, desc string, clients probes, targets []target, server probes) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		for _, count := range []int{1, 10} {
 			// One target at a time, because only one socket can bind the port.
 			for _, to := range targets {
-				for _, got := range dialAll(ctx, clients, []target{to}, dialling{count: count, timeout: moment, sourcePort: clientPort()}) {
+				for _, got := range dialAll(ctx, clients, []target{to}, dialling{count: count, timeout: failureTimeout, sourcePort: clientPort()}) {
 					g.Expect(got.err).NotTo(HaveOccurred())
-					g.Expect(got.replies()).To(Equal(count), "%s: datagrams with a reply: %s", why, got)
-					g.Expect(got.servers()).To(Equal(server.names()), "%s: servers: %s", why, got)
+					g.Expect(got.replies()).To(Equal(count), "%s: datagrams with a reply: %s", desc, got)
+					g.Expect(got.servers()).To(Equal(server.names()), "%s: servers: %s", desc, got)
 				}
 			}
 		}

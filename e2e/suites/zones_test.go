@@ -10,11 +10,11 @@ import (
 
 // expectEachInItsZone waits until the pods in every zone that has servers get replies from all of those servers, and
 // from no others.
-func expectEachInItsZone(ctx context.Context, why string, targets []target, servers probes) {
+func expectEachInItsZone(ctx context.Context, desc string, targets []target, servers probes) {
 	GinkgoHelper()
 	for _, zone := range kube.zones() {
-		if there := servers.inZone(zone); len(there) > 0 {
-			expectServers(ctx, why+": "+zone, podClients.inZone(zone), targets, there)
+		if local := servers.inZone(zone); len(local) > 0 {
+			expectServers(ctx, desc+": "+zone, podClients.inZone(zone), targets, local)
 		}
 	}
 }

@@ -32,12 +32,12 @@ import (
 // The measured cluster and its hours. A kubelet writes its node's status every five minutes if nothing changed
 // (nodeStatusReportFrequency).
 const (
-	beatsAnHour = 12
-	comeAndGo   = 100 // nodes per hour
-	labelTries  = 40
-	manyNodes   = 200 // concurrent proxies
-	// apart is the time between additions and removals of nodes: each change is published separately, as in a real hour.
-	apart = 1200 * time.Millisecond
+	beatsAnHour  = 12
+	nodeTurnover = 100 // nodes per hour
+	labelTries   = 40
+	manyNodes    = 200 // concurrent proxies
+	// churnInterval is the time between additions and removals of nodes: each change is published separately, as in a real hour.
+	churnInterval = 1200 * time.Millisecond
 )
 
 // measuredNodes returns the number of nodes, which $VICINITY_NODES may reduce for a quick run.
@@ -48,8 +48,8 @@ func measuredNodes(b *testing.B) int {
 	return count
 }
 
-// town is a cluster of many nodes.
-type town struct {
+// simulatedCluster is a cluster of many nodes.
+type simulatedCluster struct {
 	b     *testing.B
 	admin *kubernetes.Clientset
 	nodes []*corev1.Node
@@ -65,14 +65,14 @@ type view struct {
 }
 
 // newView watches the cluster as a proxy does.
-func (s *town) newView(from apiserver.NodeTopology) *view {
-	s.b.Helper()
-	v := &view{from: from}
-	watcher, err := apiserver.New(v.received.Of(asAdmin()), apiserver.Options{
-		View: convert.View{Node: s.nodes[0].Name}, NodeTopology: from, TopologyNamespace: namespace, Log: slog.New(slog.DiscardHandler),
+func (c *simulatedCluster) newView(source apiserver.NodeTopology) *view {
+	c.b.Helper()
+	v := &view{from: source}
+	watcher, err := apiserver.New(v.received.Wrap(asAdmin()), apiserver.Options{
+		View: convert.View{Node: c.nodes[0].Name}, NodeTopology: source, TopologyNamespace: namespace, Log: slog.New(slog.DiscardHandler),
 	})
-	must.Succeed(s.b, err)
-	ctx, cancel := context.WithCancel(s.b.Context())
+	must.Succeed(c.b, err)
+	ctx, cancel := context.WithCancel(c.b.Context())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- watcher.Run(ctx, func(update convert.Update) {
@@ -88,9 +88,9 @@ func (s *town) newView(from apiserver.NodeTopology) *view {
 	}()
 	v.end = sync.OnceFunc(func() {
 		cancel()
-		must.Succeed(s.b, <-ended)
+		must.Succeed(c.b, <-ended)
 	})
-	s.b.Cleanup(v.end)
+	c.b.Cleanup(v.end)
 	return v
 }
 
@@ -101,86 +101,86 @@ func (v *view) count() int {
 }
 
 // all calls do for the nodes in a range of numbers, several at a time.
-func (s *town) all(from, to int, do func(ctx context.Context, i int) error) {
-	s.b.Helper()
+func (c *simulatedCluster) all(from, to int, do func(ctx context.Context, i int) error) {
+	c.b.Helper()
 	var running sync.WaitGroup
 	var next atomic.Int64
 	next.Store(int64(from))
 	for range 16 {
 		running.Go(func() {
 			for i := int(next.Add(1)) - 1; i < to; i = int(next.Add(1)) - 1 {
-				if err := do(context.WithoutCancel(s.b.Context()), i); err != nil {
-					s.b.Error(err)
+				if err := do(context.WithoutCancel(c.b.Context()), i); err != nil {
+					c.b.Error(err)
 					return
 				}
 			}
 		})
 	}
 	running.Wait()
-	if s.b.Failed() {
-		s.b.FailNow()
+	if c.b.Failed() {
+		c.b.FailNow()
 	}
 }
 
-func (s *town) create(from, to int) {
-	s.b.Helper()
-	for len(s.nodes) < to {
-		s.nodes = append(s.nodes, nil)
+func (c *simulatedCluster) create(from, to int) {
+	c.b.Helper()
+	for len(c.nodes) < to {
+		c.nodes = append(c.nodes, nil)
 	}
-	s.all(from, to, func(ctx context.Context, i int) error {
-		node, err := s.admin.CoreV1().Nodes().Create(ctx, largeNode(i), metav1.CreateOptions{FieldManager: "kubelet"})
+	c.all(from, to, func(ctx context.Context, i int) error {
+		node, err := c.admin.CoreV1().Nodes().Create(ctx, largeNode(i), metav1.CreateOptions{FieldManager: "kubelet"})
 		if err != nil {
 			return err
 		}
 		node.Status = statusOf(i, 0)
-		s.nodes[i], err = s.admin.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{FieldManager: "kubelet"})
+		c.nodes[i], err = c.admin.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{FieldManager: "kubelet"})
 		return err
 	})
 }
 
 // beat makes every kubelet write its node's status once.
-func (s *town) beat(number, nodes int) {
-	s.b.Helper()
-	s.all(0, nodes, func(ctx context.Context, i int) (err error) {
-		s.nodes[i].Status = statusOf(i, number)
-		s.nodes[i], err = s.admin.CoreV1().Nodes().UpdateStatus(ctx, s.nodes[i], metav1.UpdateOptions{FieldManager: "kubelet"})
+func (c *simulatedCluster) beat(number, nodes int) {
+	c.b.Helper()
+	c.all(0, nodes, func(ctx context.Context, i int) (err error) {
+		c.nodes[i].Status = statusOf(i, number)
+		c.nodes[i], err = c.admin.CoreV1().Nodes().UpdateStatus(ctx, c.nodes[i], metav1.UpdateOptions{FieldManager: "kubelet"})
 		return err
 	})
 }
 
-func (s *town) label(i int, key, value string) {
-	s.b.Helper()
+func (c *simulatedCluster) label(i int, key, value string) {
+	c.b.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, key, value)
-	_, err := s.admin.CoreV1().Nodes().Patch(s.b.Context(), s.nodes[i].Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	must.Succeed(s.b, err)
-	s.nodes[i], err = s.admin.CoreV1().Nodes().Get(s.b.Context(), s.nodes[i].Name, metav1.GetOptions{})
-	must.Succeed(s.b, err)
+	_, err := c.admin.CoreV1().Nodes().Patch(c.b.Context(), c.nodes[i].Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	must.Succeed(c.b, err)
+	c.nodes[i], err = c.admin.CoreV1().Nodes().Get(c.b.Context(), c.nodes[i].Name, metav1.GetOptions{})
+	must.Succeed(c.b, err)
 }
 
 // apiServerTime returns the CPU time that the API server has used, in seconds.
-func (s *town) apiServerTime() float64 {
-	s.b.Helper()
-	page, err := s.admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(s.b.Context())
-	must.Succeed(s.b, err)
+func (c *simulatedCluster) apiServerTime() float64 {
+	c.b.Helper()
+	page, err := c.admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(c.b.Context())
+	must.Succeed(c.b, err)
 	seconds, err := site.Metric(string(page), "process_cpu_seconds_total")
-	must.Succeed(s.b, err)
+	must.Succeed(c.b, err)
 	return seconds
 }
 
 // BenchmarkAnHour measures what one proxy receives in an hour, from Nodes and from TopologySlices, and the delay of a
 // change.
 func BenchmarkAnHour(b *testing.B) {
-	s, count := newTown(b), measuredNodes(b)
-	views := s.both(count)
+	s, count := newSimulatedCluster(b), measuredNodes(b)
+	views := s.newViews(count)
 	quiet := s.hour(views, "quiet", count, func(int) {})
 	number := count
 	busy := s.hour(views, "busy", count, func(beat int) {
 		// Nodes are added and removed all the time, and once in that hour a third of all nodes get another zone.
-		for range comeAndGo / beatsAnHour {
+		for range nodeTurnover / beatsAnHour {
 			s.create(number, number+1)
-			time.Sleep(apart)
+			time.Sleep(churnInterval)
 			must.Succeed(b, s.admin.CoreV1().Nodes().Delete(b.Context(), s.nodes[number].Name, metav1.DeleteOptions{}))
-			time.Sleep(apart)
+			time.Sleep(churnInterval)
 			number++
 		}
 		if beat == beatsAnHour/2 {
@@ -191,19 +191,19 @@ func BenchmarkAnHour(b *testing.B) {
 	})
 	b.ReportMetric(quiet, "quiet-bytes/slices")
 	b.ReportMetric(busy, "busy-bytes/slices")
-	s.lag(views)
+	s.measureLag(views)
 	b.ReportMetric(0, "ns/op")
 }
 
-// newTown returns a cluster with these nodes and a publisher that has published them.
-func newTown(b *testing.B) *town {
+// newSimulatedCluster returns a cluster with these nodes and a publisher that has published them.
+func newSimulatedCluster(b *testing.B) *simulatedCluster {
 	b.Helper()
 	config := install(b)
 	unlimited := rest.CopyConfig(api.AdminConfig())
 	unlimited.QPS = -1
 	admin, err := kubernetes.NewForConfig(unlimited)
 	must.Succeed(b, err)
-	s := &town{b: b, admin: admin}
+	s := &simulatedCluster{b: b, admin: admin}
 	s.create(0, measuredNodes(b))
 	createRacked(b, "racked", rack+", *")
 	start(b, config, "publisher")
@@ -215,31 +215,31 @@ func newTown(b *testing.B) *town {
 	return s
 }
 
-// both returns two views: one from Nodes, and one from slices.
-func (s *town) both(count int) []*view {
-	s.b.Helper()
+// newViews returns two views: one from Nodes, and one from slices.
+func (c *simulatedCluster) newViews(count int) []*view {
+	c.b.Helper()
 	var views []*view
 	for _, from := range []apiserver.NodeTopology{apiserver.NodesTopology, apiserver.AutoTopology} {
-		before := heap()
-		v := s.newView(from)
-		wait.Until(s.b, "all nodes", func() bool { return v.count() == count })
-		s.b.Logf("%s: %d nodes take %d KiB of the heap, and %d bytes to list", from, count, (heap()-before)>>10, v.received.Load())
+		before := heapSize()
+		v := c.newView(from)
+		wait.Until(c.b, "all nodes", func() bool { return v.count() == count })
+		c.b.Logf("%s: %d nodes take %d KiB of the heap, and %d bytes to list", from, count, (heapSize()-before)>>10, v.received.Load())
 		views = append(views, v)
 	}
 	return views
 }
 
 // hour simulates an hour, and returns the ratio of the bytes received from Nodes to those from slices.
-func (s *town) hour(views []*view, name string, count int, meanwhile func(beat int)) float64 {
-	s.b.Helper()
+func (c *simulatedCluster) hour(views []*view, name string, count int, atBeat func(beat int)) float64 {
+	c.b.Helper()
 	var before [2][2]int64
 	for i, v := range views {
 		before[i] = [2]int64{v.received.Load(), v.updates.Load()}
 	}
 	began := time.Now()
 	for beat := range beatsAnHour {
-		s.beat(beat+1, count)
-		meanwhile(beat)
+		c.beat(beat+1, count)
+		atBeat(beat)
 	}
 	time.Sleep(3 * time.Second) // the last writes arrive
 	passed := time.Since(began)
@@ -249,23 +249,23 @@ func (s *town) hour(views []*view, name string, count int, meanwhile func(beat i
 		// The Lease is read at fixed intervals, so a real hour has more reads than this benchmark.
 		if v.from == apiserver.AutoTopology {
 			const every = 22.5 // seconds, on average
-			bytes[i] += s.leaseBytes() * (time.Hour - passed).Seconds() / every
+			bytes[i] += c.leaseBytes() * (time.Hour - passed).Seconds() / every
 		}
-		s.b.Logf("a %s hour, %s: %.0f kB, %d updates", name, v.from, bytes[i]/1000, v.updates.Load()-before[i][1])
+		c.b.Logf("a %s hour, %s: %.0f kB, %d updates", name, v.from, bytes[i]/1000, v.updates.Load()-before[i][1])
 	}
-	s.b.Logf("a %s hour: Nodes take %.0f times the bytes of slices (it took %s)", name, bytes[0]/bytes[1], passed.Round(time.Second))
+	c.b.Logf("a %s hour: Nodes take %.0f times the bytes of slices (it took %s)", name, bytes[0]/bytes[1], passed.Round(time.Second))
 	return bytes[0] / bytes[1]
 }
 
 // leaseBytes returns the cost of one read of the publisher's Lease.
-func (s *town) leaseBytes() float64 {
-	s.b.Helper()
+func (c *simulatedCluster) leaseBytes() float64 {
+	c.b.Helper()
 	var gotten received.Bytes
-	client, err := kubernetes.NewForConfig(gotten.Of(asAdmin()))
-	must.Succeed(s.b, err)
+	client, err := kubernetes.NewForConfig(gotten.Wrap(asAdmin()))
+	must.Succeed(c.b, err)
 	read := func() {
-		_, err := client.CoordinationV1().Leases(namespace).Get(s.b.Context(), "vicinity-topology", metav1.GetOptions{})
-		must.Succeed(s.b, err)
+		_, err := client.CoordinationV1().Leases(namespace).Get(c.b.Context(), "vicinity-topology", metav1.GetOptions{})
+		must.Succeed(c.b, err)
 	}
 	read() // connects first
 	before := gotten.Load()
@@ -277,17 +277,17 @@ func (s *town) leaseBytes() float64 {
 	return float64(gotten.Load()-before) / times
 }
 
-// lag measures the time from a label's change until a proxy has it.
-func (s *town) lag(views []*view) {
-	s.b.Helper()
+// measureLag measures the time from a label's change until a proxy has it.
+func (c *simulatedCluster) measureLag(views []*view) {
+	c.b.Helper()
 	for _, v := range views {
 		var took []time.Duration
 		for try := range labelTries {
 			value := fmt.Sprintf("rack-%s-%d", v.from, try)
 			began := time.Now()
-			s.label(7, rack, value)
+			c.label(7, rack, value)
 			for {
-				if known, _ := v.racks.Load(s.nodes[7].Name); known == value {
+				if current, _ := v.racks.Load(c.nodes[7].Name); current == value {
 					break
 				}
 				time.Sleep(time.Millisecond)
@@ -295,14 +295,14 @@ func (s *town) lag(views []*view) {
 			took = append(took, time.Since(began))
 		}
 		slices.Sort(took)
-		s.b.Logf("%s: delay from a label change to a proxy: p50 %s, max of %d %s",
+		c.b.Logf("%s: delay from a label change to a proxy: p50 %s, max of %d %s",
 			v.from, took[len(took)/2].Round(time.Millisecond), len(took), took[len(took)-1].Round(time.Millisecond))
 	}
 }
 
 // BenchmarkManyProxies measures what heartbeats cost the API server with many concurrent proxies.
 func BenchmarkManyProxies(b *testing.B) {
-	s, count := newTown(b), measuredNodes(b)
+	s, count := newSimulatedCluster(b), measuredNodes(b)
 	s.beat(99, count) // allocations for the first time
 	var cost []float64
 	for i, from := range []apiserver.NodeTopology{"", apiserver.NodesTopology, apiserver.SlicesTopology} {
@@ -334,7 +334,7 @@ func BenchmarkManyProxies(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func heap() int64 {
+func heapSize() int64 {
 	runtime.GC()
 	runtime.GC()
 	var stats runtime.MemStats
@@ -375,10 +375,10 @@ func statusOf(i, beat int) corev1.NodeStatus {
 			MachineID: fmt.Sprintf("%032x", i), KubeletVersion: "v1.37.1", OperatingSystem: "linux", Architecture: "amd64",
 		},
 	}
-	at := metav1.NewTime(time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC).Add(time.Duration(beat) * 5 * time.Minute))
+	heartbeat := metav1.NewTime(time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC).Add(time.Duration(beat) * 5 * time.Minute))
 	for _, name := range []corev1.NodeConditionType{"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"} {
 		status.Conditions = append(status.Conditions, corev1.NodeCondition{
-			Type: name, Status: "False", Reason: "KubeletHasSufficient", Message: "kubelet has sufficient of it available", LastHeartbeatTime: at,
+			Type: name, Status: "False", Reason: "KubeletHasSufficient", Message: "kubelet has sufficient of it available", LastHeartbeatTime: heartbeat,
 		})
 	}
 	return status

@@ -18,7 +18,7 @@ import (
 // its zone without a publisher. The real EndpointSlice controller writes them while the DaemonSet is rolled out. The
 // pods are only objects.
 func BenchmarkADaemonSetsSlices(b *testing.B) {
-	s, count := newTown(b), measuredNodes(b)
+	s, count := newSimulatedCluster(b), measuredNodes(b)
 	installProxyService(b)
 	s.all(0, count, func(ctx context.Context, i int) error { return runProxy(ctx, s.admin, i, 0) })
 	s.waitForEndpoints(count)
@@ -28,27 +28,27 @@ func BenchmarkADaemonSetsSlices(b *testing.B) {
 }
 
 // waitForEndpoints waits until the EndpointSlices have count ready endpoints.
-func (s *town) waitForEndpoints(count int) {
-	s.b.Helper()
-	wait.Until(s.b, "every pod is an endpoint", func() bool {
+func (c *simulatedCluster) waitForEndpoints(count int) {
+	c.b.Helper()
+	wait.Until(c.b, "every pod is an endpoint", func() bool {
 		time.Sleep(time.Second)
-		return len(proxied(s.b)) == count
+		return len(proxied(c.b)) == count
 	})
 }
 
 // rollOut replaces all pods by those of a generation, some percent at a time. It returns how many MB a watch of the
 // slices received.
-func (s *town) rollOut(count, percent, generation int) float64 {
-	s.b.Helper()
+func (c *simulatedCluster) rollOut(count, percent, generation int) float64 {
+	c.b.Helper()
 	var bytes received.Bytes
-	client, err := kubernetes.NewForConfig(bytes.Of(asAdmin()))
-	must.Succeed(s.b, err)
-	of := proxySlices
-	list, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(s.b.Context(), of)
-	must.Succeed(s.b, err)
-	of.ResourceVersion = list.ResourceVersion
-	watching, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Watch(s.b.Context(), of)
-	must.Succeed(s.b, err)
+	client, err := kubernetes.NewForConfig(bytes.Wrap(asAdmin()))
+	must.Succeed(c.b, err)
+	options := proxySlices
+	list, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).List(c.b.Context(), options)
+	must.Succeed(c.b, err)
+	options.ResourceVersion = list.ResourceVersion
+	watching, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Watch(c.b.Context(), options)
+	must.Succeed(c.b, err)
 	events := make(chan int, 1)
 	go func() {
 		n := 0
@@ -59,22 +59,22 @@ func (s *town) rollOut(count, percent, generation int) float64 {
 		}
 		events <- n
 	}()
-	before, spent := bytes.Load(), s.apiServerTime()
+	before, spent := bytes.Load(), c.apiServerTime()
 	for first := 0; first < count; first += max(1, count*percent/100) {
 		last := min(count, first+max(1, count*percent/100))
-		s.all(first, last, func(ctx context.Context, i int) error {
-			at := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-			return s.admin.CoreV1().Pods(metav1.NamespaceSystem).Delete(ctx, proxyPod(i, generation-1), at)
+		c.all(first, last, func(ctx context.Context, i int) error {
+			immediately := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+			return c.admin.CoreV1().Pods(metav1.NamespaceSystem).Delete(ctx, proxyPod(i, generation-1), immediately)
 		})
 		time.Sleep(time.Second) // time to pull the image
-		s.all(first, last, func(ctx context.Context, i int) error { return runProxy(ctx, s.admin, i, generation) })
+		c.all(first, last, func(ctx context.Context, i int) error { return runProxy(ctx, c.admin, i, generation) })
 		time.Sleep(time.Second)
 	}
-	s.waitForEndpoints(count)
+	c.waitForEndpoints(count)
 	time.Sleep(2 * time.Second)
-	megabytes, took := float64(bytes.Load()-before)/1e6, s.apiServerTime()-spent
+	megabytes, took := float64(bytes.Load()-before)/1e6, c.apiServerTime()-spent
 	watching.Stop()
-	s.b.Logf("a rollout of %d pods, %d %% at once: %d updates of slices, %.1f MB for each proxy, %.1f s of the API server's CPU time",
+	c.b.Logf("a rollout of %d pods, %d %% at once: %d updates of slices, %.1f MB for each proxy, %.1f s of the API server's CPU time",
 		count, percent, <-events, megabytes, took)
 	return megabytes
 }

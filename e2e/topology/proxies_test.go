@@ -49,10 +49,10 @@ func installProxyService(t testing.TB) {
 	t.Cleanup(func() {
 		_, _ = controller.Process.Kill(), controller.Wait()
 		ctx := context.WithoutCancel(t.Context())
-		at, all := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}
-		must.Succeed(t, api.Admin.CoreV1().Pods(metav1.NamespaceSystem).DeleteCollection(ctx, at, all))
+		immediately, all := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}
+		must.Succeed(t, api.Admin.CoreV1().Pods(metav1.NamespaceSystem).DeleteCollection(ctx, immediately, all))
 		must.Succeed(t, api.Admin.CoreV1().Services(proxyService.Namespace).Delete(ctx, proxyService.Name, metav1.DeleteOptions{}))
-		must.Succeed(t, api.Admin.DiscoveryV1().EndpointSlices(proxyService.Namespace).DeleteCollection(ctx, at, proxySlices))
+		must.Succeed(t, api.Admin.DiscoveryV1().EndpointSlices(proxyService.Namespace).DeleteCollection(ctx, immediately, proxySlices))
 	})
 }
 
@@ -70,17 +70,17 @@ func runProxy(ctx context.Context, admin kubernetes.Interface, node, generation 
 			Containers: []corev1.Container{{Name: "proxy", Image: "proxy"}},
 		},
 	}
-	made, err := admin.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, pod, metav1.CreateOptions{})
+	created, err := admin.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	address := fmt.Sprintf("10.1.%d.%d", node/250, node%250+1)
-	made.Status = corev1.PodStatus{
+	created.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}, HostIP: address,
 		HostIPs:    []corev1.HostIP{{IP: address}},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 	}
-	_, err = admin.CoreV1().Pods(metav1.NamespaceSystem).UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	_, err = admin.CoreV1().Pods(metav1.NamespaceSystem).UpdateStatus(ctx, created, metav1.UpdateOptions{})
 	return err
 }
 
@@ -101,13 +101,13 @@ func proxied(t testing.TB) map[string]bool {
 }
 
 // labels returns the other nodes' labels that a proxy knows, as text.
-func (f *follower) labels() string {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
+func (v *proxyView) labels() string {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
+	for _, name := range slices.Sorted(maps.Keys(v.nodes)) {
 		if name != "node-0000" {
-			all = append(all, fmt.Sprint(name, f.nodes[name].Labels))
+			all = append(all, fmt.Sprint(name, v.nodes[name].Labels))
 		}
 	}
 	return strings.Join(all, "\n")
@@ -154,7 +154,7 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	}
 	wait.Until(t, "every proxy is an endpoint", func() bool { return len(proxied(t)) == fewNodes })
 	createBounded(t)
-	f := follow(t, proxy, apiserver.AutoTopology)
+	f := newProxyView(t, proxy, apiserver.AutoTopology)
 	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
 	want := inZones()
 	maps.Copy(want["node-0004"], map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
@@ -193,18 +193,18 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	createRacked(t, "racked", rack+", *")
 	wait.Until(t, "the Service with racks", func() bool {
 		isServed, racks := f.serves("racked"), f.racks()
-		if isServed && racks != racksText(withOneMore(racksOfAll())) {
+		if isServed && racks != racksText(withNewNode(racksOfAll())) {
 			t.Fatalf("it is served before all racks are known: %s", racks)
 		}
 		return isServed
 	})
 	wait.Equal(t, "topology source with racks", model.TopologyFromNodes, f.source)
-	if lost := f.lostNodes(); len(lost) > 0 {
-		t.Errorf("lost nodes: %q", lost)
+	if removed := f.takeRemoved(); len(removed) > 0 {
+		t.Errorf("lost nodes: %q", removed)
 	}
 }
 
-func withOneMore(racks map[string]string) map[string]string {
+func withNewNode(racks map[string]string) map[string]string {
 	racks["0030"] = "rack-3"
 	return racks
 }
@@ -220,7 +220,7 @@ func TestTooFewProxiesReportNothing(t *testing.T) {
 	}
 	wait.Until(t, "every proxy is an endpoint", func() bool { return len(proxied(t)) == fewNodes-4 })
 	createBounded(t)
-	f := follow(t, proxy, apiserver.AutoTopology)
+	f := newProxyView(t, proxy, apiserver.AutoTopology)
 	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
 	if got := f.labels(); got != topologyText(inZones()) {
 		t.Errorf("nodes:\n%s\nwant\n%s", got, topologyText(inZones()))

@@ -23,7 +23,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	first := start(t, config, "one")
 	waitForNodes(t, "all nodes", want)
 	wait.Equal(t, "writes reported to the observer", "map[create:3]", first.seen.notifiedText)
-	if got := first.writes.Taken(); got != "map[create:3]" {
+	if got := first.writes.Take(); got != "map[create:3]" {
 		t.Errorf("for 250 nodes: %s", got)
 	}
 	wait.Success(t, "the Lease", func() error {
@@ -38,7 +38,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	api.Kubectl(t, "label", "node", "node-0008", "example.com/unused=1")
 	want["node-0007"] = corev1.LabelTopologyZone + "=zone-z"
 	waitForNodes(t, "another zone", want)
-	if got := first.writes.Taken(); got != "map[update:1]" {
+	if got := first.writes.Take(); got != "map[update:1]" {
 		t.Errorf("for another zone and an unused label: %s", got)
 	}
 	maps.Copy(want, createNodes(t, 250, 252))
@@ -46,7 +46,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	api.Kubectl(t, "delete", "node", "node-0100")
 	delete(want, "node-0100")
 	waitForNodes(t, "one node removed", want)
-	if got := first.writes.Taken(); strings.Contains(got, "create") || strings.Contains(got, "delete") {
+	if got := first.writes.Take(); strings.Contains(got, "create") || strings.Contains(got, "delete") {
 		t.Errorf("for two nodes added and one removed: %s", got)
 	}
 
@@ -59,7 +59,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 		want[name] = fmt.Sprintf("%s=rack-%d %s", rack, number/10, want[name])
 	}
 	waitForNodes(t, "with racks", want)
-	if got := first.writes.Taken(); got != "map[update:3]" {
+	if got := first.writes.Take(); got != "map[update:3]" {
 		t.Errorf("for another key: %s", got)
 	}
 
@@ -86,7 +86,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	api.Kubectl(t, "label", "node", "node-0007", "topology.kubernetes.io/zone=zone-a", "--overwrite")
 	want["node-0007"] = strings.Replace(want["node-0007"], "zone-z", "zone-a", 1)
 	waitForNodes(t, "by the next leader", want)
-	if got := second.writes.Taken(); got != "map[update:1]" {
+	if got := second.writes.Take(); got != "map[update:1]" {
 		t.Errorf("the next leader, for another zone: %s", got)
 	}
 	if first.seen.failed()+second.seen.failed() > 0 {

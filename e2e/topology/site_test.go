@@ -127,14 +127,14 @@ func (c *counts) notifiedText() string {
 
 func start(t testing.TB, config *rest.Config, identity string) publisher {
 	t.Helper()
-	seen, writes, log := &counts{notified: map[string]int{}}, sent.Of("topologyslices"), logs.New(t, identity)
+	seen, writes, log := &counts{notified: map[string]int{}}, sent.NewCounter("topologyslices"), logs.New(t, identity)
 	options := topologypublisher.Options{
 		Namespace: namespace, Identity: identity, DefaultKeys: func() string { return "" },
 		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: seen,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- topologypublisher.Run(ctx, writes.By(config), options) }()
+	go func() { ended <- topologypublisher.Run(ctx, writes.Wrap(config), options) }()
 	end := sync.OnceFunc(func() {
 		cancel()
 		must.Succeed(t, <-ended)

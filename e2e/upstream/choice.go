@@ -23,8 +23,8 @@ type reason struct {
 // spec is one of Kubernetes' specs.
 type spec struct {
 	text string
-	// alone is set if the spec runs in the second part, with those that take long or disturb others.
-	alone bool
+	// serial is set if the spec runs in the second part, with those that take long or disturb others.
+	serial bool
 	// lab is the kind of lab in which the spec runs.
 	lab labKind
 }
@@ -33,15 +33,15 @@ type spec struct {
 type labKind string
 
 const (
-	plain labKind = "plain"
+	plainLab labKind = "plain"
 	// localhost is a lab whose proxy serves node ports on loopback, by a feature gate.
 	localhost labKind = "localhost"
-	// policed is a lab in which kube-router enforces NetworkPolicies next to the service proxy.
-	policed labKind = "policed"
+	// networkPolicy is a lab in which kube-router enforces NetworkPolicies next to the service proxy.
+	networkPolicy labKind = "policed"
 )
 
 // labKinds are all kinds, in the order in which they run.
-var labKinds = []labKind{plain, localhost, policed}
+var labKinds = []labKind{plainLab, localhost, networkPolicy}
 
 // labOf returns the kind of lab that a spec needs, according to its text.
 func labOf(text string) labKind {
@@ -49,9 +49,9 @@ func labOf(text string) labKind {
 	case strings.Contains(text, "[Feature:LocalhostNodePorts]"):
 		return localhost
 	case strings.Contains(text, "[Feature:NetworkPolicy]"):
-		return policed
+		return networkPolicy
 	default:
-		return plain
+		return plainLab
 	}
 }
 
@@ -77,7 +77,7 @@ func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
 		if reason, out := patterns.match(text); out {
 			chosen.skipped[reason]++
 		} else {
-			chosen.specs = append(chosen.specs, spec{text: text, alone: runsAlone(report), lab: labOf(text)})
+			chosen.specs = append(chosen.specs, spec{text: text, serial: runsSerially(report), lab: labOf(text)})
 		}
 	}
 	return chosen, patterns.check()
@@ -94,11 +94,11 @@ type patterns []*pattern
 
 func compile(reasons []reason) (patterns, error) {
 	var all patterns
-	for i, why := range reasons {
-		for _, text := range why.Specs {
+	for i, item := range reasons {
+		for _, text := range item.Specs {
 			compiled, err := regexp.Compile(text)
 			if err != nil {
-				return nil, fmt.Errorf("compile pattern of skipped specs (%s): %w", why.Reason, err)
+				return nil, fmt.Errorf("compile pattern of skipped specs (%s): %w", item.Reason, err)
 			}
 			all = append(all, &pattern{Regexp: compiled, reason: i})
 		}
@@ -130,8 +130,8 @@ func (p patterns) check() error {
 	return nil
 }
 
-// runsAlone reports whether Kubernetes' own jobs run a spec separately from the others.
-func runsAlone(report types.SpecReport) bool {
+// runsSerially reports whether Kubernetes' own jobs run a spec separately from the others.
+func runsSerially(report types.SpecReport) bool {
 	return slices.ContainsFunc(report.Labels(), func(label string) bool {
 		return label == "Serial" || label == "Slow" || label == "Disruptive"
 	})
@@ -147,10 +147,10 @@ func readReasons() ([]reason, error) {
 }
 
 // texts returns the specs of one part.
-func (c choice) texts(alone bool) []string {
+func (c choice) texts(serial bool) []string {
 	var texts []string
 	for _, s := range c.specs {
-		if s.alone == alone {
+		if s.serial == serial {
 			texts = append(texts, s.text)
 		}
 	}

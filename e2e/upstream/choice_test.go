@@ -55,9 +55,9 @@ func TestSpecsRunInTheLabThatTheyNeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind, want := range map[labKind]string{
-		plain:     "[sig-network] Netpol API; [sig-network] serve",
-		localhost: "[sig-network] loopback [Feature:LocalhostNodePorts]",
-		policed:   "[sig-network] deny [Feature:NetworkPolicy]",
+		plainLab:      "[sig-network] Netpol API; [sig-network] serve",
+		localhost:     "[sig-network] loopback [Feature:LocalhostNodePorts]",
+		networkPolicy: "[sig-network] deny [Feature:NetworkPolicy]",
 	} {
 		if got := strings.Join(chosen.inLab(kind).texts(false), "; "); got != want {
 			t.Errorf("in a lab of kind %s: %s, want %s", kind, got, want)
@@ -65,7 +65,7 @@ func TestSpecsRunInTheLabThatTheyNeed(t *testing.T) {
 	}
 }
 
-func TestAReasonForNothingIsAnError(t *testing.T) {
+func TestAnUnusedReasonIsAnError(t *testing.T) {
 	for pattern, want := range map[string]string{"SCTP": "matches no spec", "(": "needs SCTP"} {
 		_, err := choose([]types.SpecReport{specReport("quick")}, []reason{{"needs SCTP", []string{pattern}}})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -79,9 +79,9 @@ func TestTheReasonsCanBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, why := range reasons {
-		if why.Reason == "" || len(why.Specs) == 0 {
-			t.Errorf("incomplete: %+v", why)
+	for _, item := range reasons {
+		if item.Reason == "" || len(item.Specs) == 0 {
+			t.Errorf("incomplete: %+v", item)
 		}
 	}
 	if len(reasons) == 0 {

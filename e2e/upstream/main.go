@@ -121,8 +121,8 @@ func newImages() *cobra.Command {
 	}
 }
 
-// before returns the results to which a run adds: those of earlier runs, if it runs only some specs.
-func (r runner) before(focus *regexp.Regexp) (results, error) {
+// previousResults returns the results to which a run adds: those of earlier runs, if it runs only some specs.
+func (r runner) previousResults(focus *regexp.Regexp) (results, error) {
 	if focus.String() == "" {
 		return results{}, nil
 	}
@@ -147,16 +147,16 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	if err != nil {
 		return err
 	}
-	found, err := r.before(focus)
+	found, err := r.previousResults(focus)
 	if err != nil {
 		return err
 	}
 	for _, kind := range labKinds {
-		here := chosen.inLab(kind)
-		if len(here.specs) == 0 {
+		inKind := chosen.inLab(kind)
+		if len(inKind.specs) == 0 {
 			continue
 		}
-		err := r.inCluster(ctx, kind, func(kubeconfig string) error { return r.runParts(ctx, kubeconfig, here, found) })
+		err := r.inCluster(ctx, kind, func(kubeconfig string) error { return r.runParts(ctx, kubeconfig, inKind, found) })
 		if err != nil {
 			return err
 		}

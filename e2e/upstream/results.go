@@ -23,15 +23,15 @@ func resultsOf(texts []string, reports []types.SpecReport) results {
 	}
 	for _, report := range reports {
 		text := report.FullText()
-		if _, wanted := found[text]; !wanted || report.LeafNodeType != types.NodeTypeIt {
+		if _, isChosen := found[text]; !isChosen || report.LeafNodeType != types.NodeTypeIt {
 			continue
 		}
 		switch {
 		case report.State.Is(types.SpecStatePassed):
 			found[text] = passed
 		case report.State.Is(types.SpecStateSkipped):
-			if why := report.FailureMessage(); why != "" { // without one it was skipped, and should not have been
-				found[text] = "skipped itself: " + firstLine(why)
+			if message := report.FailureMessage(); message != "" { // without one it was skipped, and should not have been
+				found[text] = "skipped itself: " + firstLine(message)
 			}
 		default:
 			found[text] = report.State.String()

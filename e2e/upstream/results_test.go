@@ -11,14 +11,14 @@ import (
 )
 
 func TestOnlyWhatPassedCountsAsPassed(t *testing.T) {
-	failed, skipped, interrupted, notRun := specReport("b"), specReport("c"), specReport("d"), specReport("e")
-	failed.State = types.SpecStateFailed
+	failedSpec, skipped, interrupted, notRun := specReport("b"), specReport("c"), specReport("d"), specReport("e")
+	failedSpec.State = types.SpecStateFailed
 	skipped.State = types.SpecStateSkipped
 	skipped.Failure.Message = "Requires at least 2 nodes\nand more"
 	interrupted.State = types.SpecStateInterrupted
 	notRun.State = types.SpecStateSkipped
 	texts := []string{"[sig-network] a", "[sig-network] b", "[sig-network] c", "[sig-network] d", "[sig-network] e", "[sig-network] f"}
-	got := resultsOf(texts, []types.SpecReport{specReport("a"), failed, skipped, interrupted, notRun, specReport("not requested")})
+	got := resultsOf(texts, []types.SpecReport{specReport("a"), failedSpec, skipped, interrupted, notRun, specReport("not requested")})
 	want := results{
 		"[sig-network] a": "passed",
 		"[sig-network] b": "failed",

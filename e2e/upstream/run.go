@@ -82,7 +82,7 @@ func (r runner) inLab(ctx context.Context, kind labKind, do func(kubeconfig stri
 	if err != nil {
 		return err
 	}
-	if kind == policed {
+	if kind == networkPolicy {
 		engine, err := imageOfKubeRouter(r.programs)
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (r runner) prepare(ctx context.Context, kind labKind, kubeconfig string) er
 			return fmt.Errorf("stop cluster DNS: %w", err)
 		}
 	}
-	if kind == policed {
+	if kind == networkPolicy {
 		return r.installKubeRouter(ctx, kubeconfig)
 	}
 	return nil

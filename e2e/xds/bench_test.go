@@ -33,11 +33,11 @@ const (
 	loadTime         = 10 * time.Second
 )
 
-// ourServer makes this test binary act as a server with the same input as go-control-plane's.
-const ourServer = "VICINITY_TEST_XDS_SERVER"
+// serverEnv makes this test binary act as a server with the same input as go-control-plane's.
+const serverEnv = "VICINITY_TEST_XDS_SERVER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(ourServer) == "" {
+	if os.Getenv(serverEnv) == "" {
 		os.Exit(m.Run())
 	}
 	if err := serveUpdates(os.Stdin); err != nil {
@@ -56,9 +56,9 @@ type update struct {
 
 // serveUpdates runs a table and a server, including all decisions that a proxy makes before.
 func serveUpdates(input io.Reader) error {
-	var s *stage
+	var s *fixture
 	decoder := json.NewDecoder(input)
-	made := newCluster()
+	created := newCluster()
 	for {
 		var next update
 		if err := decoder.Decode(&next); err == io.EOF {
@@ -67,10 +67,10 @@ func serveUpdates(input io.Reader) error {
 			return err
 		}
 		if next.Name == "" {
-			s = made
+			s = created
 			s.address = next.Listen
 			s.start()
-			s.open()
+			s.completeSync()
 			continue
 		}
 		service := webService()
@@ -88,7 +88,7 @@ func serveUpdates(input io.Reader) error {
 				Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: "node-1", Zone: "a", Ready: true, Serving: true},
 			})
 		}
-		made.apply(model.Change{
+		created.apply(model.Change{
 			Services: map[model.ObjectName]*model.Service{service.Name: service},
 			Slices:   map[model.ObjectName]*model.EndpointSlice{slice.Name: slice},
 		})
@@ -99,8 +99,8 @@ func serveUpdates(input io.Reader) error {
 func BenchmarkManyStreams(b *testing.B) {
 	built, err := programs()
 	must.Succeed(b, err)
-	theirs := func() *exec.Cmd { return exec.Command(built.Path(binaries.XDS, "xds"), "cache") }
-	for name, server := range map[string]func() *exec.Cmd{"vicinity": func() *exec.Cmd { return ours(b) }, "go-control-plane": theirs} {
+	controlPlaneServer := func() *exec.Cmd { return exec.Command(built.Path(binaries.XDS, "xds"), "cache") }
+	for name, server := range map[string]func() *exec.Cmd{"vicinity": func() *exec.Cmd { return ourServerCommand(b) }, "go-control-plane": controlPlaneServer} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				benchmarkManyStreams(b, server(), exec.Command(built.Path(binaries.XDS, "xds"), "streams"))
@@ -109,17 +109,17 @@ func BenchmarkManyStreams(b *testing.B) {
 	}
 }
 
-// ours starts our server as a process of its own.
-func ours(t testing.TB) *exec.Cmd {
+// ourServerCommand starts our server as a process of its own.
+func ourServerCommand(t testing.TB) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	must.Succeed(t, err)
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), ourServer+"=1")
+	cmd.Env = append(os.Environ(), serverEnv+"=1")
 	return cmd
 }
 
-func benchmarkManyStreams(b *testing.B, server, crowd *exec.Cmd) {
+func benchmarkManyStreams(b *testing.B, server, watchers *exec.Cmd) {
 	socket := xds.SocketPrefix + filepath.Join(b.TempDir(), "xds.sock")
 	updates, _ := startPiped(b, server)
 	encoder := json.NewEncoder(updates)
@@ -137,7 +137,7 @@ func benchmarkManyStreams(b *testing.B, server, crowd *exec.Cmd) {
 	}
 	waitForSocket(b, strings.TrimPrefix(socket, xds.SocketPrefix))
 	before := memoryOf(b, server.Process.Pid)
-	input, output := startPiped(b, crowd)
+	input, output := startPiped(b, watchers)
 	must.Succeed(b, json.NewEncoder(input).Encode(map[string]any{"server": socket, "connections": manyConnections, "streams": streams}))
 	decoder := json.NewDecoder(bufio.NewReader(output))
 	var ready int
@@ -188,8 +188,8 @@ func arrivals(b *testing.B, decoder *json.Decoder, sent map[uint32]time.Time) []
 			Last    int64
 		}
 		must.Succeed(b, decoder.Decode(&one))
-		if at, was := sent[one.Port]; was {
-			delays = append(delays, time.Unix(0, one.Last).Sub(at))
+		if sentAt, was := sent[one.Port]; was {
+			delays = append(delays, time.Unix(0, one.Last).Sub(sentAt))
 		}
 	}
 	if len(delays) < len(sent)*9/10 {

@@ -68,9 +68,9 @@ func checkBootstrap(t *testing.T, text string) error {
 	return nil
 }
 
-// TestEnvoysTypesTakeTheConfiguration validates the configuration with which `make xds-envoy` starts an Envoy, and the
+// TestEnvoysTypesAcceptTheConfiguration validates the configuration with which `make xds-envoy` starts an Envoy, and the
 // clusters in the README. It does not test how Envoy uses them.
-func TestEnvoysTypesTakeTheConfiguration(t *testing.T) {
+func TestEnvoysTypesAcceptTheConfiguration(t *testing.T) {
 	whole := fmt.Sprintf(envoyConfig, 9901, 10000, "/run/vicinity/xds.sock")
 	readme, err := os.ReadFile("../../manifests/xds/README.md")
 	must.Succeed(t, err)

@@ -32,7 +32,7 @@ const (
 // connection of its own. Each stream subscribes to as many names as its client may, reads no response, and starts a
 // request of the maximum size without ending it.
 func TestAllClientsTogetherHaveABound(t *testing.T) {
-	server := ours(t)
+	server := ourServerCommand(t)
 	updates, _ := startPiped(t, server)
 	encoder := json.NewEncoder(updates)
 	const services = 1000
@@ -64,7 +64,7 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 				for i := range namesOfClient / streamsOfClient {
 					names = append(names, nameOf((client*7+stream*namesOfClient/streamsOfClient+i)%services)+domain)
 				}
-				if err := greedy(t, address, netip.AddrFrom4([4]byte{127, 0, 1, byte(1 + client)}), names); err != nil {
+				if err := openGreedyStream(t, address, netip.AddrFrom4([4]byte{127, 0, 1, byte(1 + client)}), names); err != nil {
 					t.Errorf("client %d, stream %d: %v", client, stream, err)
 					return
 				}
@@ -86,9 +86,9 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	}
 }
 
-// greedy opens a stream without a client library, on a connection of its own that stays open until the test ends, and
+// openGreedyStream opens a stream without a client library, on a connection of its own that stays open until the test ends, and
 // reads nothing.
-func greedy(t *testing.T, server string, from netip.Addr, names []string) error {
+func openGreedyStream(t *testing.T, server string, from netip.Addr, names []string) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 	conn, err := dialer.Dial("tcp", server)
 	if err != nil {

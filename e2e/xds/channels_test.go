@@ -19,11 +19,11 @@ import (
 // the same servers as plain connections from the same pod, in the same shares: evenly. Zones have five, three and one
 // servers.
 func TestAHundredChannelsOnThreeNodes(t *testing.T) {
-	s := newTownOf(t, 3, 0, 0, 0, 0, 0, 1, 1, 1, 2)
+	s := newTestbedOf(t, 3, 0, 0, 0, 0, 0, 1, 1, 1, 2)
 	kinds := []string{"kubernetes.io/hostname, *", "topology.kubernetes.io/zone", ""}
 	const channels = 102 // 34 per node
 	s.serveAlike(channels/len(s.nodes), kinds)
-	answered := 0
+	replies := 0
 	for i, node := range s.nodes {
 		daemon := s.startOn(i, fmt.Sprintf("0.0.0.0:%d", xdsPort))
 		pod, err := node.AddPod(fmt.Sprintf("client-%d", i))
@@ -41,34 +41,34 @@ func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 			connect := on
 			connect.Until, connect.Calls, connect.Timeout, connect.Wait = addrs(want), 10*len(want), 60_000, true
 			if got := c.do(connect); got.Wrong != "" || len(got.Errors) > 0 || got.Last > 0 {
-				t.Fatalf("%s: %s; errors %s, replies %s", what, got.Wrong, inShort(got.Errors), inShort(got.Answers))
+				t.Fatalf("%s: %s; errors %s, replies %s", what, got.Wrong, formatCounts(got.Errors), formatCounts(got.Answers))
 			}
 			on.Calls = 40 * len(want)
 			got := c.do(on)
 			checkEven(t, what, addrs(want), got.Answers)
-			answered += on.Calls
+			replies += on.Calls
 			if k < len(kinds) {
 				checkEven(t, what+", through the kernel", addrs(want), s.connections(c, clusterIP(k), 60*len(want)))
 			}
 		}
-		streams, err := daemon.Metric(metricsAt, "vicinity_xds_streams")
+		streams, err := daemon.Metric(metricsAddr, "vicinity_xds_streams")
 		must.Succeed(t, err)
-		rejected, err := daemon.Metric(metricsAt, "vicinity_xds_responses_total", `result="nacked"`)
+		rejected, err := daemon.Metric(metricsAddr, "vicinity_xds_responses_total", `result="nacked"`)
 		must.Succeed(t, err)
 		if streams != channels/3 || rejected > 0 {
 			t.Errorf("node-%d has %v streams, and rejected %v responses", i+1, streams, rejected)
 		}
 	}
-	t.Logf("%d calls by %d channels", answered, channels)
+	t.Logf("%d calls by %d channels", replies, channels)
 }
 
 func clusterIP(number int) string { return fmt.Sprintf("10.96.1.%d", 1+number) }
 
 // serveAlike creates the given number of Services with all servers as endpoints. Their keys alternate.
-func (s *town) serveAlike(services int, keys []string) {
+func (tb *testbed) serveAlike(services int, keys []string) {
 	var objects []runtime.Object
-	for i := range s.nodes {
-		objects = append(objects, s.node(fmt.Sprintf("node-%d", i+1), string(rune('a'+i)), ""))
+	for i := range tb.nodes {
+		objects = append(objects, tb.node(fmt.Sprintf("node-%d", i+1), string(rune('a'+i)), ""))
 	}
 	for k := range services {
 		name := fmt.Sprintf("web-%d", k)
@@ -84,46 +84,46 @@ func (s *town) serveAlike(services int, keys []string) {
 			service.Annotations = map[string]string{policy.TopologyKeysAnnotation: key}
 		}
 		objects = append(objects, service)
-		for _, one := range s.servers {
-			slice := s.slice(name, "shop", one.pod.IPv4, "grpc", serverPort, true)
+		for _, one := range tb.servers {
+			slice := tb.slice(name, "shop", one.pod.IPv4, "grpc", serverPort, true)
 			slice.Endpoints[0].NodeName = new(fmt.Sprintf("node-%d", one.node+1))
 			slice.Endpoints[0].Zone = new(string(rune('a' + one.node)))
 			objects = append(objects, slice)
 		}
 	}
-	s.write("node", objects...)
+	tb.write("node", objects...)
 }
 
 // connections makes count plain connections to an address, and counts the servers that reply.
-func (s *town) connections(c *client, clusterIP string, count int) map[string]int {
-	answers := map[string]int{}
+func (tb *testbed) connections(c *client, clusterIP string, count int) map[string]int {
+	counts := map[string]int{}
 	for range count {
 		got := c.do(command{Channel: "plain", Target: "passthrough:///" + clusterIP + ":80", Calls: 1, Timeout: 10_000, Close: true})
 		for name := range got.Answers {
-			answers[name]++
+			counts[name]++
 		}
 	}
-	return answers
+	return counts
 }
 
 // checkEven expects replies from exactly some servers, each with a count that is plausible for uniform random
 // selection: the sum of squares exceeds the bound less than once in a million draws among nine.
-func checkEven(t *testing.T, what string, want []string, answers map[string]int) {
+func checkEven(t *testing.T, what string, want []string, counts map[string]int) {
 	t.Helper()
 	want = slices.Sorted(slices.Values(want))
-	if got := slices.Sorted(maps.Keys(answers)); !slices.Equal(got, want) {
+	if got := slices.Sorted(maps.Keys(counts)); !slices.Equal(got, want) {
 		t.Errorf("%s: replies from %s, want %s", what, strings.Join(got, " "), strings.Join(want, " "))
 		return
 	}
 	sum, chi := 0, 0.0
-	for _, count := range answers {
+	for _, count := range counts {
 		sum += count
 	}
 	expected := float64(sum) / float64(len(want))
-	for _, count := range answers {
+	for _, count := range counts {
 		chi += (float64(count) - expected) * (float64(count) - expected) / expected
 	}
 	if chi > 43 {
-		t.Errorf("%s: chi-square is %.1f: %s", what, chi, inShort(answers))
+		t.Errorf("%s: chi-square is %.1f: %s", what, chi, formatCounts(counts))
 	}
 }

@@ -31,14 +31,14 @@ import (
 // The daemon's addresses, and the ClusterIPs of its Service in the manifests and of another Service.
 const (
 	xdsPort     = 18000
-	metricsAt   = "127.0.0.1:10249"
+	metricsAddr = "127.0.0.1:10249"
 	xdsService  = "10.96.0.18"
 	webService4 = "10.96.0.80"
 	serverPort  = 8080
 )
 
-// town is a set of nodes with servers and clients; node-1 and others run the daemon.
-type town struct {
+// testbed is a set of nodes with servers and clients; node-1 and others run the daemon.
+type testbed struct {
 	t         *testing.T
 	manifests string
 	nodes     []*fabric.Node
@@ -56,25 +56,25 @@ type server struct {
 }
 
 // endpointsOf returns the endpoints of some servers.
-func (s *town) endpointsOf(which ...int) []endpoint {
+func (tb *testbed) endpointsOf(which ...int) []endpoint {
 	var all []endpoint
 	for _, i := range which {
-		all = append(all, endpoint{addr: netip.MustParseAddrPort(s.servers[i].name)})
+		all = append(all, endpoint{addr: netip.MustParseAddrPort(tb.servers[i].name)})
 	}
 	return all
 }
 
-// newTown returns a testbed with two nodes, and every other server on node-1.
-func newTown(t *testing.T) *town {
+// newTestbed returns a testbed with two nodes, and every other server on node-1.
+func newTestbed(t *testing.T) *testbed {
 	t.Helper()
-	return newTownOf(t, 2, 0, 1, 0, 1)
+	return newTestbedOf(t, 2, 0, 1, 0, 1)
 }
 
-// newTownOf returns a testbed with this number of nodes, and a server on each node that is listed.
-func newTownOf(t *testing.T, nodes int, servers ...int) *town {
+// newTestbedOf returns a testbed with this number of nodes, and a server on each node that is listed.
+func newTestbedOf(t *testing.T, nodes int, servers ...int) *testbed {
 	t.Helper()
 	network := fabrictest.New(t)
-	s := &town{t: t, manifests: t.TempDir(), socket: filepath.Join(t.TempDir(), "run", "xds.sock")}
+	s := &testbed{t: t, manifests: t.TempDir(), socket: filepath.Join(t.TempDir(), "run", "xds.sock")}
 	for i := range nodes {
 		node, err := network.AddNode(fmt.Sprintf("node-%d", i+1))
 		must.Succeed(t, err)
@@ -86,9 +86,9 @@ func newTownOf(t *testing.T, nodes int, servers ...int) *town {
 		listener, err := pod.Listen("tcp", net.JoinHostPort(pod.IPv4.String(), fmt.Sprint(serverPort)))
 		must.Succeed(t, err)
 		name := netip.AddrPortFrom(pod.IPv4, serverPort).String()
-		answers := greeterServer(name)
-		go func() { _ = answers.Serve(listener) }() // until it is stopped
-		t.Cleanup(answers.Stop)
+		greeter := greeterServer(name)
+		go func() { _ = greeter.Serve(listener) }() // until it is stopped
+		t.Cleanup(greeter.Stop)
 		s.servers = append(s.servers, server{pod, on, name})
 	}
 	var err error
@@ -97,22 +97,22 @@ func newTownOf(t *testing.T, nodes int, servers ...int) *town {
 	s.far, err = s.nodes[1].AddPod("far")
 	must.Succeed(t, err)
 	s.write("node", s.node("node-1", "a", ""))
-	s.write("xds", s.itself()...)
+	s.write("xds", s.daemonObjects()...)
 	return s
 }
 
 // start starts the daemon, and waits for its first sync.
-func (s *town) start() {
-	s.t.Helper()
-	s.daemon = s.startOn(0, fmt.Sprintf("0.0.0.0:%d,unix://%s", xdsPort, s.socket))
+func (tb *testbed) start() {
+	tb.t.Helper()
+	tb.daemon = tb.startOn(0, fmt.Sprintf("0.0.0.0:%d,unix://%s", xdsPort, tb.socket))
 }
 
 // startOn starts a daemon on a node.
-func (s *town) startOn(node int, addresses string) *site.Process {
-	s.t.Helper()
-	daemon := site.Start(s.t, s.nodes[node].Namespace, exec.Command(site.Program(s.t, "proxy"), "run",
-		"--node", fmt.Sprintf("node-%d", node+1), "--manifests", s.manifests, "--xds-bind-address", addresses))
-	daemon.WaitFor(s.t, "the first sync", func() error {
+func (tb *testbed) startOn(node int, addresses string) *site.Process {
+	tb.t.Helper()
+	daemon := site.Start(tb.t, tb.nodes[node].Namespace, exec.Command(site.Program(tb.t, "proxy"), "run",
+		"--node", fmt.Sprintf("node-%d", node+1), "--manifests", tb.manifests, "--xds-bind-address", addresses))
+	daemon.WaitFor(tb.t, "the first sync", func() error {
 		if !strings.Contains(daemon.Log.String(), "the first sync is in the kernel") {
 			return fmt.Errorf("not yet")
 		}
@@ -121,7 +121,7 @@ func (s *town) startOn(node int, addresses string) *site.Process {
 	return daemon
 }
 
-func (s *town) node(name, zone, evacuate string) runtime.Object {
+func (tb *testbed) node(name, zone, evacuate string) runtime.Object {
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelHostname: name},
 	}}
@@ -131,24 +131,24 @@ func (s *town) node(name, zone, evacuate string) runtime.Object {
 	return node
 }
 
-// itself returns the Service through which clients reach the daemon, as in manifests/xds, with a fixed address.
-func (s *town) itself() []runtime.Object {
+// daemonObjects returns the Service through which clients reach the daemon, as in manifests/xds, with a fixed address.
+func (tb *testbed) daemonObjects() []runtime.Object {
 	text, err := os.ReadFile("../../manifests/xds/service.yaml")
-	must.Succeed(s.t, err)
+	must.Succeed(tb.t, err)
 	service := &corev1.Service{}
-	must.Succeed(s.t, yaml.UnmarshalStrict(text, service))
+	must.Succeed(tb.t, yaml.UnmarshalStrict(text, service))
 	service.Spec.ClusterIP = xdsService
 	service.Spec.ClusterIPs = []string{xdsService}
 	objects := []runtime.Object{service}
-	for i, node := range s.nodes {
-		slice := s.slice("vicinity-xds", "kube-system", node.IPv4, service.Spec.Ports[0].Name, xdsPort, true)
+	for i, node := range tb.nodes {
+		slice := tb.slice("vicinity-xds", "kube-system", node.IPv4, service.Spec.Ports[0].Name, xdsPort, true)
 		slice.Endpoints[0].NodeName = new(fmt.Sprintf("node-%d", i+1))
 		objects = append(objects, slice)
 	}
 	return objects
 }
 
-func (s *town) slice(service, namespace string, addr netip.Addr, port string, number int32, ready bool) *discoveryv1.EndpointSlice {
+func (tb *testbed) slice(service, namespace string, addr netip.Addr, port string, number int32, ready bool) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -172,7 +172,7 @@ type state struct {
 	evacuated [2]bool
 }
 
-func (s *town) apply(now state) {
+func (tb *testbed) apply(now state) {
 	service := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
@@ -185,15 +185,15 @@ func (s *town) apply(now state) {
 		service.Annotations = map[string]string{policy.TopologyKeysAnnotation: now.keys}
 	}
 	objects := []runtime.Object{service}
-	for i, one := range s.servers {
-		slice := s.slice("web", "shop", one.pod.IPv4, "grpc", serverPort, now.ready[i])
+	for i, one := range tb.servers {
+		slice := tb.slice("web", "shop", one.pod.IPv4, "grpc", serverPort, now.ready[i])
 		slice.Endpoints[0].NodeName = new(fmt.Sprintf("node-%d", one.node+1))
 		if now.zones[i] != "" {
 			slice.Endpoints[0].Zone = new(now.zones[i])
 		}
 		objects = append(objects, slice)
 	}
-	for i := range s.nodes {
+	for i := range tb.nodes {
 		zone, evacuate := "b", ""
 		if i == 0 {
 			zone = now.zone
@@ -201,30 +201,30 @@ func (s *town) apply(now state) {
 		if now.evacuated[i] {
 			evacuate = "true"
 		}
-		objects = append(objects, s.node(fmt.Sprintf("node-%d", i+1), zone, evacuate))
+		objects = append(objects, tb.node(fmt.Sprintf("node-%d", i+1), zone, evacuate))
 	}
-	must.Succeed(s.t, os.RemoveAll(filepath.Join(s.manifests, "node.yaml")))
-	s.write("all", objects...)
+	must.Succeed(tb.t, os.RemoveAll(filepath.Join(tb.manifests, "node.yaml")))
+	tb.write("all", objects...)
 }
 
 // write replaces a file atomically.
-func (s *town) write(name string, objects ...runtime.Object) {
-	s.t.Helper()
+func (tb *testbed) write(name string, objects ...runtime.Object) {
+	tb.t.Helper()
 	var text []byte
 	for _, object := range objects {
 		one, err := yaml.Marshal(object)
-		must.Succeed(s.t, err)
+		must.Succeed(tb.t, err)
 		text = append(append(text, "---\n"...), one...)
 	}
-	hidden := filepath.Join(s.manifests, "."+name)
-	must.Succeed(s.t, os.WriteFile(hidden, text, 0o600))
-	must.Succeed(s.t, os.Rename(hidden, filepath.Join(s.manifests, name+".yaml")))
+	hidden := filepath.Join(tb.manifests, "."+name)
+	must.Succeed(tb.t, os.WriteFile(hidden, text, 0o600))
+	must.Succeed(tb.t, os.Rename(hidden, filepath.Join(tb.manifests, name+".yaml")))
 }
 
-// wants returns the servers that a client on node-1 should reach. It is the simplest possible specification.
-func (s *town) wants(now state) []string {
+// expectedServers returns the servers that a client on node-1 should reach. It is the simplest possible specification.
+func (tb *testbed) expectedServers(now state) []string {
 	var usable, staying []int
-	for i, one := range s.servers {
+	for i, one := range tb.servers {
 		if now.ready[i] {
 			usable = append(usable, i)
 			if !now.evacuated[one.node] {
@@ -232,13 +232,13 @@ func (s *town) wants(now state) []string {
 			}
 		}
 	}
-	if want := s.nearest(now, staying); len(want) > 0 {
+	if want := tb.nearest(now, staying); len(want) > 0 {
 		return want
 	}
-	return s.nearest(now, usable)
+	return tb.nearest(now, usable)
 }
 
-func (s *town) nearest(now state, among []int) []string {
+func (tb *testbed) nearest(now state, among []int) []string {
 	keys := now.keys
 	if keys == "" {
 		keys = "*"
@@ -248,10 +248,10 @@ func (s *town) nearest(now state, among []int) []string {
 		for _, i := range among {
 			zone := now.zones[i]
 			if zone == "" { // the slice lacks it, so the Node's applies
-				zone = []string{now.zone, "b"}[s.servers[i].node]
+				zone = []string{now.zone, "b"}[tb.servers[i].node]
 			}
-			if key == "*" || key == string(policy.Hostname) && s.servers[i].node == 0 || key == string(policy.Zone) && zone == now.zone {
-				matching = append(matching, s.servers[i].name)
+			if key == "*" || key == string(policy.Hostname) && tb.servers[i].node == 0 || key == string(policy.Zone) && zone == now.zone {
+				matching = append(matching, tb.servers[i].name)
 			}
 		}
 		if len(matching) > 0 {
@@ -262,8 +262,8 @@ func (s *town) nearest(now state, among []int) []string {
 	return nil
 }
 
-// byKernel returns the servers that reply to plain clients on the node, in this number of connections.
-func (s *town) byKernel(c *client, connections int) []string {
+// serversThroughKernel returns the servers that reply to plain clients on the node, in this number of connections.
+func (tb *testbed) serversThroughKernel(c *client, connections int) []string {
 	seen := map[string]bool{}
 	for range connections {
 		got := c.do(command{Channel: "plain", Target: "passthrough:///" + webService4 + ":80", Calls: 1, Timeout: 2000, Close: true})
@@ -274,22 +274,22 @@ func (s *town) byKernel(c *client, connections int) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// draws returns how many connections reach all of this number of servers: with four equal shares one is missed once in
+// enoughConnections returns how many connections reach all of this number of servers: with four equal shares one is missed once in
 // 10^16 tries, with two once in 10^10.
-func draws(servers int) int { return 4 + 8*servers*servers }
+func enoughConnections(servers int) int { return 4 + 8*servers*servers }
 
-// byXDS returns the servers that reply to a client which uses xDS, in this number of calls. They may be fewer than the
+// serversThroughXDS returns the servers that reply to a client which uses xDS, in this number of calls. They may be fewer than the
 // endpoints that it receives: gRPC calls those to which it is connected, while it connects to the others.
-func (s *town) byXDS(c *client, calls int) []string {
+func (tb *testbed) serversThroughXDS(c *client, calls int) []string {
 	return slices.Sorted(maps.Keys(c.do(command{Calls: calls, Timeout: 2000}).Answers))
 }
 
 const zoneKeys = "kubernetes.io/hostname, topology.kubernetes.io/zone, *"
 
-func (s *town) allReady() state {
+func (tb *testbed) allReady() state {
 	now := state{keys: zoneKeys, zone: "a"}
-	for i := range s.servers {
-		now.ready, now.zones = append(now.ready, true), append(now.zones, []string{"a", "b"}[s.servers[i].node])
+	for i := range tb.servers {
+		now.ready, now.zones = append(now.ready, true), append(now.zones, []string{"a", "b"}[tb.servers[i].node])
 	}
 	return now
 }
@@ -297,26 +297,26 @@ func (s *town) allReady() state {
 // TestClientsOfTheNodeReachTheDaemon covers the Service in manifests/xds and the socket. Clients on other nodes must
 // not reach the daemon.
 func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
-	s := newTown(t)
+	s := newTestbed(t)
 	s.apply(s.allReady())
 	s.start()
 	byService := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
 	bySocket := startClient(t, "unix://"+s.socket, s.near.Namespace)
 	byNode := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.nodes[0].Namespace)
 	for what, c := range map[string]*client{"the Service": byService, "the socket": bySocket, "the node itself": byNode} {
-		c.reaches("through "+what, 0, s.endpointsOf(0, 2)...)
+		c.expectReaches("through "+what, 0, s.endpointsOf(0, 2)...)
 	}
 	want := []string{s.servers[0].name, s.servers[2].name}
-	if got := s.byKernel(byService, draws(len(want))); !slices.Equal(got, want) {
+	if got := s.serversThroughKernel(byService, enoughConnections(len(want))); !slices.Equal(got, want) {
 		t.Errorf("through the kernel %v reply, want %v", got, want)
 	}
 	stranger := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.far.Namespace)
 	if got := stranger.do(command{Calls: 1, Timeout: 1000}); len(got.Answers) > 0 {
 		t.Errorf("a client on another node got replies: %v", got.Answers)
 	}
-	s.wantsMetric("vicinity_xds_rejections_total", 1, `reason="remote_client"`)
-	s.wantsMetric("vicinity_xds_streams", 3)
-	s.wantsMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
+	s.waitForMetric("vicinity_xds_rejections_total", 1, `reason="remote_client"`)
+	s.waitForMetric("vicinity_xds_streams", 3)
+	s.waitForMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
 	s.daemon.WaitFor(t, "a log line about the rejected client", func() error {
 		if log := s.daemon.Log.String(); strings.Count(log, "reason=remote_client") != 1 {
 			return fmt.Errorf("log:\n%s", log)
@@ -325,10 +325,10 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	})
 }
 
-func (s *town) wantsMetric(name string, atLeast float64, labels ...string) {
-	s.t.Helper()
-	wait.Success(s.t, name, func() error {
-		got, err := s.daemon.Metric(metricsAt, name, labels...)
+func (tb *testbed) waitForMetric(name string, atLeast float64, labels ...string) {
+	tb.t.Helper()
+	wait.Success(tb.t, name, func() error {
+		got, err := tb.daemon.Metric(metricsAddr, name, labels...)
 		if err == nil && got < atLeast || err == nil && atLeast == 0 && got > 0 {
 			err = fmt.Errorf("%v, want %v", got, atLeast)
 		}
@@ -341,7 +341,7 @@ const changes = 1000
 // TestXDSFollowsTheKernel checks, after each of many random changes, that a client which uses xDS reaches the same
 // servers as a plain client on the node, and that these are the expected ones.
 func TestXDSFollowsTheKernel(t *testing.T) {
-	s := newTown(t)
+	s := newTestbed(t)
 	now := s.allReady()
 	s.apply(now)
 	s.start()
@@ -363,12 +363,12 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 			now.evacuated[k%2] = !now.evacuated[k%2]
 		}
 		s.apply(now)
-		want := s.wants(now)
+		want := s.expectedServers(now)
 		what := fmt.Sprintf("change %d (%+v): replies from %v through ", i, now, want)
 		// A file with fewer objects is applied only after two seconds, so the kernel comes first.
-		wait.Until(t, what+"the kernel", func() bool { return slices.Equal(s.byKernel(c, draws(len(want))), want) })
+		wait.Until(t, what+"the kernel", func() bool { return slices.Equal(s.serversThroughKernel(c, enoughConnections(len(want))), want) })
 		began := time.Now()
-		wait.Until(t, what+"xDS", func() bool { return slices.Equal(s.byXDS(c, draws(len(want))), want) })
+		wait.Until(t, what+"xDS", func() bool { return slices.Equal(s.serversThroughXDS(c, enoughConnections(len(want))), want) })
 		delays = append(delays, time.Since(began))
 	}
 	slices.Sort(delays)
@@ -377,18 +377,18 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 	if median > time.Second { // single ones are late on a busy machine
 		t.Errorf("median delay after the kernel: %v, want at most 1s", median)
 	}
-	s.wantsMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
+	s.waitForMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
 }
 
 // TestAKilledDaemonFailsNoCall checks that existing channels keep their endpoints, and use the next daemon.
 func TestAKilledDaemonFailsNoCall(t *testing.T) {
-	s := newTown(t)
+	s := newTestbed(t)
 	now := s.allReady()
 	s.apply(now)
 	s.start()
 	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
 	want := []string{s.servers[0].name, s.servers[2].name}
-	c.reaches("before the daemon is killed", 0, s.endpointsOf(0, 2)...)
+	c.expectReaches("before the daemon is killed", 0, s.endpointsOf(0, 2)...)
 	c.do(command{Load: 1000, Timeout: 5000})
 	for range 3 {
 		must.Succeed(t, s.daemon.Kill())
@@ -398,17 +398,17 @@ func TestAKilledDaemonFailsNoCall(t *testing.T) {
 	}
 	got := c.do(command{Stop: true})
 	if len(got.Errors) > 0 || got.Answers[want[0]]+got.Answers[want[1]] < 1000 {
-		t.Errorf("while the daemon was killed: errors %s, replies %s", inShort(got.Errors), inShort(got.Answers))
+		t.Errorf("while the daemon was killed: errors %s, replies %s", formatCounts(got.Errors), formatCounts(got.Answers))
 	}
 	now.ready[0] = false
 	s.apply(now)
-	wait.Equal(t, "servers that reply after the last start", s.servers[2].name, func() string { return strings.Join(s.byXDS(c, 20), " ") })
+	wait.Equal(t, "servers that reply after the last start", s.servers[2].name, func() string { return strings.Join(s.serversThroughXDS(c, 20), " ") })
 }
 
-// TestATierThatSwallowsPackets checks that gRPC leaves the tier after its own timeout of ten seconds, and that a call
+// TestATierThatDropsPackets checks that gRPC leaves the tier after its own timeout of ten seconds, and that a call
 // which waits that long does not fail.
-func TestATierThatSwallowsPackets(t *testing.T) {
-	s := newTown(t)
+func TestATierThatDropsPackets(t *testing.T) {
+	s := newTestbed(t)
 	s.apply(s.allReady())
 	for _, near := range []int{0, 2} {
 		_, err := s.servers[near].pod.Run(exec.Command("nft",
@@ -419,9 +419,9 @@ func TestATierThatSwallowsPackets(t *testing.T) {
 	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
 	got := c.do(command{Calls: 1, Timeout: 15_000, Wait: true})
 	if got.Answers[s.servers[1].name]+got.Answers[s.servers[3].name] != 1 || got.Longest < 9_000_000 {
-		t.Errorf("replies %s, errors %s, after %d ms", inShort(got.Answers), inShort(got.Errors), got.Longest/1000)
+		t.Errorf("replies %s, errors %s, after %d ms", formatCounts(got.Answers), formatCounts(got.Errors), got.Longest/1000)
 	}
 	if got := c.do(command{Calls: 20, Timeout: 10_000}); len(got.Errors) > 0 {
-		t.Errorf("errors after that: %s", inShort(got.Errors))
+		t.Errorf("errors after that: %s", formatCounts(got.Errors))
 	}
 }

@@ -27,10 +27,10 @@ func TestEnvoy(t *testing.T) {
 	if program == "" {
 		t.Fatal("$ENVOY must be the path of an Envoy")
 	}
-	s := newStage(t)
-	here, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
-	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, here, zone, far)
-	s.open()
+	s := newFixture(t)
+	local, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
+	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, local, zone, far)
+	s.completeSync()
 	admin, listener := reserve.OnLoopback(t).Port(), reserve.OnLoopback(t).Port()
 	config := filepath.Join(t.TempDir(), "envoy.yaml")
 	must.Succeed(t, os.WriteFile(config, []byte(fmt.Sprintf(envoyConfig, admin, listener,
@@ -54,7 +54,7 @@ func TestEnvoy(t *testing.T) {
 		return string(text)
 	}
 	wait.Equal(t, "Envoy's readiness", "LIVE\n", func() string { return page("/ready") })
-	for endpoint, priority := range map[endpoint]int{here: 0, zone: 0, far: 1} {
+	for endpoint, priority := range map[endpoint]int{local: 0, zone: 0, far: 1} {
 		wait.Until(t, fmt.Sprintf("%s has priority %d in /clusters", endpoint.addr, priority), func() bool {
 			return strings.Contains(page("/clusters"), fmt.Sprintf("web::%s::priority::%d\n", endpoint.addr, priority))
 		})
@@ -62,15 +62,15 @@ func TestEnvoy(t *testing.T) {
 	c := startClient(t, "unix:///nowhere")
 	through := command{Channel: "envoy", Target: fmt.Sprintf("passthrough:///127.0.0.1:%d", listener), Calls: 60, Timeout: 5000}
 	got := c.do(through)
-	if count := got.Answers[here.addr.String()]; count < 25 || count > 35 || got.Answers[far.addr.String()] > 0 || len(got.Errors) > 0 {
-		t.Errorf("replies through Envoy: %s; errors %s", inShort(got.Answers), inShort(got.Errors))
+	if count := got.Answers[local.addr.String()]; count < 25 || count > 35 || got.Answers[far.addr.String()] > 0 || len(got.Errors) > 0 {
+		t.Errorf("replies through Envoy: %s; errors %s", formatCounts(got.Answers), formatCounts(got.Errors))
 	}
-	s.fail(here)
-	s.fail(zone)
+	s.failBackend(local)
+	s.failBackend(zone)
 	wait.Until(t, "the next tier serves all calls", func() bool { return c.do(through).Answers[far.addr.String()] == 60 })
-	s.recover(here)
-	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, here)
-	wait.Until(t, "an endpoint that is sent again serves all calls", func() bool { return c.do(through).Answers[here.addr.String()] == 60 })
+	s.restartBackend(local)
+	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, local)
+	wait.Until(t, "an endpoint that is sent again serves all calls", func() bool { return c.do(through).Answers[local.addr.String()] == 60 })
 	if rejected := s.counts.get("rejected EDS"); rejected > 0 {
 		t.Errorf("%d responses were rejected", rejected)
 	}

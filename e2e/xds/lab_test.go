@@ -20,7 +20,7 @@ import (
 
 // The lab's folder, relative to this package and to the root of the repository.
 const (
-	top       = "../.."
+	repoRoot  = "../.."
 	labFolder = "bin/xds-lab"
 	podImage  = "vicinity-xds-client:lab"
 )
@@ -77,7 +77,7 @@ func TestClientsInALab(t *testing.T) {
 					want = near
 				}
 				if got := last[target]; len(got.Answers) != len(want) || len(got.Errors) > 0 {
-					return fmt.Errorf("%s: replies %s, errors %s", target, inShort(got.Answers), inShort(got.Errors))
+					return fmt.Errorf("%s: replies %s, errors %s", target, formatCounts(got.Answers), formatCounts(got.Errors))
 				}
 			}
 			return nil
@@ -89,8 +89,8 @@ func TestClientsInALab(t *testing.T) {
 			}
 			checkEven(t, fmt.Sprintf("node-%d: %s", i+1, target), want, last[target].Answers)
 		}
-		t.Logf("node-%d: through xDS with keys %s, without %s; through the kernel %s and %s", i+1, inShort(last[targets[0]].Answers),
-			inShort(last[targets[1]].Answers), inShort(last[targets[services]].Answers), inShort(last[targets[services+1]].Answers))
+		t.Logf("node-%d: through xDS with keys %s, without %s; through the kernel %s and %s", i+1, formatCounts(last[targets[0]].Answers),
+			formatCounts(last[targets[1]].Answers), formatCounts(last[targets[services]].Answers), formatCounts(last[targets[services+1]].Answers))
 	}
 }
 
@@ -116,7 +116,7 @@ spec:
 // bootstrapOf returns the environment variables for pods in the README, except for POD_NAME, which all pods have.
 func bootstrapOf(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top, "manifests/xds/README.md"))
+	text, err := os.ReadFile(filepath.Join(repoRoot, "manifests/xds/README.md"))
 	must.Succeed(t, err)
 	_, rest, ok := strings.Cut(string(text), "   - name: GRPC_XDS_BOOTSTRAP_CONFIG\n")
 	if !ok {
@@ -145,7 +145,7 @@ func newLab(t *testing.T) *lab {
 	must.Succeed(t, err)
 	archive := filepath.Join(t.TempDir(), "client.tar")
 	must.Succeed(t, image.WriteArchive(archive, image.Image{Name: podImage, Program: built.Path(binaries.XDS, "xds")}))
-	folder := filepath.Join(top, "bin/xds-lab-manifests")
+	folder := filepath.Join(repoRoot, "bin/xds-lab-manifests")
 	must.Succeed(t, os.MkdirAll(folder, 0o755))
 	must.Succeed(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"),
 		[]byte("resources:\n- ../../manifests\ncomponents:\n- ../../manifests/xds\n"), 0o600))
@@ -160,7 +160,7 @@ func newLab(t *testing.T) *lab {
 func (l *lab) run(name string, args ...string) {
 	l.t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Dir = top
+	cmd.Dir = repoRoot
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		l.t.Fatalf("%s %s: %v", name, strings.Join(args, " "), err)
@@ -175,7 +175,7 @@ func (l *lab) kubectl(args ...string) {
 // tryKubectl returns what kubectl prints, complaints included.
 func (l *lab) tryKubectl(args ...string) string {
 	cmd := exec.Command(l.program, append([]string{"--kubeconfig", filepath.Join(labFolder, "kubeconfig")}, args...)...)
-	cmd.Dir = top
+	cmd.Dir = repoRoot
 	output, _ := cmd.CombinedOutput() // the output has the error
 	return string(output)
 }

@@ -9,7 +9,7 @@ import (
 // TestCallsAreSpreadAsConnectionsAre checks that calls are spread evenly over endpoints, and not over zones, which have
 // five, three and one of them.
 func TestCallsAreSpreadAsConnectionsAre(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	var endpoints []endpoint
 	for zone, count := range map[string]int{"a": 5, "b": 3, "c": 1} {
 		for range count {
@@ -17,9 +17,9 @@ func TestCallsAreSpreadAsConnectionsAre(t *testing.T) {
 		}
 	}
 	s.serve([]policy.Key{policy.AnyNode}, endpoints...)
-	s.open()
+	s.completeSync()
 	c := s.client()
-	c.reaches("all", 1000, endpoints...)
+	c.expectReaches("all", 1000, endpoints...)
 	const calls = 9000
 	got := c.do(command{Calls: calls})
 	// The client uses weighted round-robin, so the sum of squares is far below that of random selection: 26.1 with 8
@@ -30,6 +30,6 @@ func TestCallsAreSpreadAsConnectionsAre(t *testing.T) {
 		chi += difference * difference / expected
 	}
 	if chi > 26.1 || len(got.Errors) > 0 {
-		t.Errorf("chi-square is %.1f: %s; errors %s", chi, inShort(got.Answers), inShort(got.Errors))
+		t.Errorf("chi-square is %.1f: %s; errors %s", chi, formatCounts(got.Answers), formatCounts(got.Errors))
 	}
 }

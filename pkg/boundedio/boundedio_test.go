@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestReadingEndsAtTheLimit(t *testing.T) {
+func TestReadAllAndReadFileLimit(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(name, []byte("12345"), 0o600); err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestReadingEndsAtTheLimit(t *testing.T) {
 	}
 }
 
-func TestAPageIsBoundedInSizeTimeAndHost(t *testing.T) {
+func TestGetLimits(t *testing.T) {
 	done := make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("12345")) })
@@ -60,8 +60,8 @@ func TestAPageIsBoundedInSizeTimeAndHost(t *testing.T) {
 		{"/slow", 1 << 30, http.StatusOK, "", "deadline exceeded"},
 	} {
 		status, body, err := Get(t.Context(), *server.Client(), server.URL+test.page, test.limit, time.Second)
-		isMeant := err == nil && test.err == "" || err != nil && test.err != "" && strings.Contains(err.Error(), test.err)
-		if status != test.status || !isMeant || test.status != http.StatusFound && string(body) != test.body {
+		isExpectedErr := err == nil && test.err == "" || err != nil && test.err != "" && strings.Contains(err.Error(), test.err)
+		if status != test.status || !isExpectedErr || test.status != http.StatusFound && string(body) != test.body {
 			t.Errorf("%s: %d, %q, %v; want %+v", test.page, status, body, err, test)
 		}
 	}

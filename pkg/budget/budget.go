@@ -22,29 +22,29 @@ type Rate struct {
 // Budget limits each client address, and all of them together. So a client that exceeds its limit blocks only its own
 // address. It is safe for concurrent use.
 type Budget struct {
-	each    Rate
-	mutex   sync.Mutex
-	clients *lru.Cache // *rate.Limiter by netip.Addr
-	all     *rate.Limiter
+	perClient Rate
+	mutex     sync.Mutex
+	clients   *lru.Cache // *rate.Limiter by netip.Addr
+	total     *rate.Limiter
 }
 
 // New returns a full budget.
-func New(each, all Rate) *Budget {
-	return &Budget{each: each, clients: lru.New(maxClients), all: rate.NewLimiter(all.PerSecond, all.Burst)}
+func New(perClient, total Rate) *Budget {
+	return &Budget{perClient: perClient, clients: lru.New(maxClients), total: rate.NewLimiter(total.PerSecond, total.Burst)}
 }
 
 // Spend reports whether a client may act once more. A client without budget does not use up the common limit.
 func (b *Budget) Spend(now time.Time, client netip.Addr) bool {
-	return b.of(client).AllowN(now, 1) && b.all.AllowN(now, 1)
+	return b.limiterOf(client).AllowN(now, 1) && b.total.AllowN(now, 1)
 }
 
-func (b *Budget) of(client netip.Addr) *rate.Limiter {
+func (b *Budget) limiterOf(client netip.Addr) *rate.Limiter {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if limiter, known := b.clients.Get(client); known {
 		return limiter.(*rate.Limiter)
 	}
-	limiter := rate.NewLimiter(b.each.PerSecond, b.each.Burst)
+	limiter := rate.NewLimiter(b.perClient.PerSecond, b.perClient.Burst)
 	b.clients.Add(client, limiter)
 	return limiter
 }

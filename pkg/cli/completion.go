@@ -4,10 +4,10 @@ import "github.com/spf13/cobra"
 
 // Complete adds shell completion for the values of a flag.
 func Complete(command *cobra.Command, flag string, values ...string) {
-	offer := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return values, cobra.ShellCompDirectiveNoFileComp
 	}
-	if err := command.RegisterFlagCompletionFunc(flag, offer); err != nil {
+	if err := command.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(err) // the flag does not exist
 	}
 }

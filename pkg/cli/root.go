@@ -54,8 +54,8 @@ func unknownCommand(root *cobra.Command, args []string) error {
 		return UsageError{errors.New("missing command; must be one of: " + strings.Join(commandNames(root), ", "))}
 	}
 	message := fmt.Sprintf("unknown command %q", args[0])
-	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
-		message += fmt.Sprintf("; did you mean %q?", near[0])
+	if suggestions := root.SuggestionsFor(args[0]); len(suggestions) > 0 {
+		message += fmt.Sprintf("; did you mean %q?", suggestions[0])
 	}
 	return UsageError{errors.New(message)}
 }
@@ -68,8 +68,8 @@ func flagError(command *cobra.Command, err error) error {
 	}
 	var names []string
 	command.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
-	if meant := policy.Suggest(unknown.GetSpecifiedName(), names...); meant != "" {
-		err = fmt.Errorf("%w; did you mean --%s?", err, meant)
+	if suggestion := policy.Suggest(unknown.GetSpecifiedName(), names...); suggestion != "" {
+		err = fmt.Errorf("%w; did you mean --%s?", err, suggestion)
 	}
 	return UsageError{err}
 }

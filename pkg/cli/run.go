@@ -65,8 +65,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	if status, ok := errors.AsType[ExitError](err); ok {
 		return int(status)
 	}
-	if wrong, ok := errors.AsType[UsageError](err); ok {
-		printUsage(errOut, command, wrong)
+	if usageErr, ok := errors.AsType[UsageError](err); ok {
+		printUsage(errOut, command, usageErr)
 		return Usage
 	}
 	PrintError(errOut, root.Name(), err)
@@ -80,32 +80,32 @@ func PrintError(stderr io.Writer, program string, err error) {
 }
 
 // printUsage prints each error on its own line, then the usage of the command.
-func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
-	for _, mistake := range joinErrors(wrong.Err) {
-		PrintError(stderr, command.Root().Name(), mistake)
+func printUsage(stderr io.Writer, command *cobra.Command, usageErr UsageError) {
+	for _, err := range splitErrors(usageErr.Err) {
+		PrintError(stderr, command.Root().Name(), err)
 	}
 	sanitize.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
 }
 
-// joinErrors returns the errors that errors.Join joined, or else the single error.
-func joinErrors(err error) []error {
-	several, are := err.(interface{ Unwrap() []error })
-	if !are || err.Error() != errors.Join(several.Unwrap()...).Error() {
+// splitErrors returns the errors that errors.Join joined, or else the single error.
+func splitErrors(err error) []error {
+	joined, isJoined := err.(interface{ Unwrap() []error })
+	if !isJoined || err.Error() != errors.Join(joined.Unwrap()...).Error() {
 		return []error{err}
 	}
 	var all []error
-	for _, one := range several.Unwrap() {
-		all = append(all, joinErrors(one)...)
+	for _, child := range joined.Unwrap() {
+		all = append(all, splitErrors(child)...)
 	}
 	return all
 }
 
 // RunAll runs all parts of a program, each in a goroutine, until all have ended. The first error cancels the
 // others and is returned.
-func RunAll(ctx context.Context, parts ...func(context.Context) error) error {
+func RunAll(ctx context.Context, tasks ...func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, part := range parts {
-		group.Go(func() error { return part(ctx) })
+	for _, task := range tasks {
+		group.Go(func() error { return task(ctx) })
 	}
 	return group.Wait()
 }

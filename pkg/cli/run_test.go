@@ -43,7 +43,7 @@ func wait(ctx context.Context, out io.Writer, kind string) error {
 	return errors.New("drained")
 }
 
-func TestASignalEndsACommandUnlessItDrains(t *testing.T) {
+func TestSignalContext(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

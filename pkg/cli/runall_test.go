@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
-func TestThePartThatFailsEndsTheOthers(t *testing.T) {
+func TestRunAllCancelsOthersOnError(t *testing.T) {
 	failure := errors.New("the address is gone")
 	waited := make(chan struct{}, 2)
 	wait := func(ctx context.Context) error {

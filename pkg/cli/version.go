@@ -22,21 +22,21 @@ type Build struct {
 // BuildOf returns the build data that the Go toolchain left in this program. version is the one set by the linker;
 // empty if it set none.
 func BuildOf(version string) Build {
-	made := Build{Version: version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if made.Version != "" {
-		return made
+	build := Build{Version: version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if build.Version != "" {
+		return build
 	}
 	// `go install module@v1.2.3` and a build inside a clone record a version; a test binary does not.
 	if stamped, ok := debug.ReadBuildInfo(); ok && stamped.Main.Version != "" {
-		made.Version = stamped.Main.Version
+		build.Version = stamped.Main.Version
 	} else {
-		made.Version = "(devel)"
+		build.Version = "(devel)"
 	}
-	return made
+	return build
 }
 
 // NewVersion returns the version command.
-func NewVersion(program string, made Build) *cobra.Command {
+func NewVersion(program string, build Build) *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use:   "version [-o json]",
@@ -49,7 +49,7 @@ func NewVersion(program string, made Build) *cobra.Command {
 			if err := Choice("output", output, "text", "json"); err != nil {
 				return UsageError{err}
 			}
-			return made.write(command.OutOrStdout(), output)
+			return build.write(command.OutOrStdout(), output)
 		},
 	}
 	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text or json")

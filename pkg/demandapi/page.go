@@ -23,8 +23,8 @@ import (
 const (
 	// Path is the URL path of the page.
 	Path = "/demand"
-	// After is the query parameter with the cursor.
-	After = "after"
+	// CursorParam is the query parameter with the cursor.
+	CursorParam = "after"
 	// MaxServices is the maximum number of Services for which a proxy counts connections.
 	MaxServices = 1000
 	// MaxSize is the maximum size of a page in bytes: MaxServices with the longest names and numbers.
@@ -35,8 +35,8 @@ const (
 type Page struct {
 	// Cursor is the cursor for the next request.
 	Cursor string
-	// Took is the time over which connections were counted; 0 means no counts, because the cursor was unknown.
-	Took time.Duration
+	// Duration is the time over which connections were counted; 0 means no counts, because the cursor was unknown.
+	Duration time.Duration
 	// Skipped is the number of Services that are not counted because there are too many.
 	Skipped int
 	// Counts are new connections by Service, as namespace/name. Services without connections may be missing.
@@ -45,7 +45,7 @@ type Page struct {
 
 // Text returns the page as it is served. Services are sorted.
 func (p Page) Text() []byte {
-	text := fmt.Appendf(nil, "cursor %s\nseconds %.3f\nleft-out %d\n", p.Cursor, p.Took.Seconds(), p.Skipped)
+	text := fmt.Appendf(nil, "cursor %s\nseconds %.3f\nleft-out %d\n", p.Cursor, p.Duration.Seconds(), p.Skipped)
 	names := make([]string, 0, len(p.Counts))
 	for name, count := range p.Counts {
 		if count > 0 {
@@ -67,8 +67,8 @@ const maxSeconds = 24 * 60 * 60
 func Parse(text []byte) (Page, error) {
 	page := Page{Counts: map[string]uint64{}}
 	for number, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
-		word, value, _ := strings.Cut(line, " ")
-		if err := page.parseLine(word, value); err != nil {
+		key, value, _ := strings.Cut(line, " ")
+		if err := page.parseLine(key, value); err != nil {
 			return Page{}, fmt.Errorf("line %d: %w", number+1, err)
 		}
 		if len(page.Counts) > MaxServices {
@@ -81,29 +81,29 @@ func Parse(text []byte) (Page, error) {
 	return page, nil
 }
 
-func (p *Page) parseLine(word, value string) (err error) {
+func (p *Page) parseLine(key, value string) (err error) {
 	switch {
-	case word == "cursor":
+	case key == "cursor":
 		if value == "" || len(value) > 64 {
 			return fmt.Errorf("cursor must have 1 to 64 bytes, not %d", len(value))
 		}
 		p.Cursor = strings.Clone(value) // it is retained until the next page and must not keep this one in memory
-	case word == "seconds":
+	case key == "seconds":
 		seconds, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(seconds >= 0 && seconds <= maxSeconds) { // also rejects NaN
 			return fmt.Errorf("seconds %q must be between 0 and one day", value)
 		}
-		p.Took = time.Duration(seconds * float64(time.Second))
-	case word == "left-out":
+		p.Duration = time.Duration(seconds * float64(time.Second))
+	case key == "left-out":
 		if p.Skipped, err = strconv.Atoi(value); err != nil || p.Skipped < 0 {
 			return fmt.Errorf("left-out %q must be a number of Services", value)
 		}
-	case strings.Contains(word, "/"):
+	case strings.Contains(key, "/"):
 		count, err := strconv.ParseUint(value, 10, 64)
 		if err != nil {
 			return fmt.Errorf("%q must be a number of connections", value)
 		}
-		p.Counts[word] = count
+		p.Counts[key] = count
 	}
 	return nil
 }

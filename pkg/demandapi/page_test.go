@@ -12,9 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/demandapi"
 )
 
-func TestAPageIsReadAsItWasWritten(t *testing.T) {
+func TestParseReturnsThePage(t *testing.T) {
 	page := demandapi.Page{
-		Cursor: "abc-1", Took: 30012 * time.Millisecond, Skipped: 7,
+		Cursor: "abc-1", Duration: 30012 * time.Millisecond, Skipped: 7,
 		Counts: map[string]uint64{"shop/web": 6024, "shop/cart": 1, "a/b": 1<<64 - 1},
 	}
 	text := string(page.Text())
@@ -31,15 +31,15 @@ func TestAPageIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestServicesWithoutDemandAreNotOnThePage(t *testing.T) {
+func TestTextOmitsServicesWithoutConnections(t *testing.T) {
 	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{"shop/web": 0}}
 	if text := string(page.Text()); strings.Contains(text, "shop") {
 		t.Errorf("page is\n%s", text)
 	}
 }
 
-func TestTheLargestPageIsRead(t *testing.T) {
-	page := demandapi.Page{Cursor: strings.Repeat("c", 64), Took: time.Hour, Counts: map[string]uint64{}}
+func TestParseLargestPage(t *testing.T) {
+	page := demandapi.Page{Cursor: strings.Repeat("c", 64), Duration: time.Hour, Counts: map[string]uint64{}}
 	for i := range demandapi.MaxServices {
 		page.Counts[strings.Repeat("n", 63)+"/"+fmt.Sprintf("%063d", i)] = 1<<64 - 1
 	}
@@ -53,16 +53,16 @@ func TestTheLargestPageIsRead(t *testing.T) {
 	}
 }
 
-// TestACursorKeepsNothingElse: a cursor keeps no more of its page in memory. A client holds the cursors of thousands of
+// TestCursorDoesNotRetainPage: a cursor keeps no more of its page in memory. A client holds the cursors of thousands of
 // pages.
-func TestACursorKeepsNothingElse(t *testing.T) {
+func TestCursorDoesNotRetainPage(t *testing.T) {
 	const pages, services = 100, 500
 	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{}}
 	for i := range services {
 		page.Counts[fmt.Sprintf("shop/web-%03d", i)] = 10
 	}
 	text, cursors := page.Text(), make([]string, pages)
-	before := live()
+	before := heapInUse()
 	for i := range cursors {
 		read, err := demandapi.Parse(text)
 		if err != nil {
@@ -70,37 +70,37 @@ func TestACursorKeepsNothingElse(t *testing.T) {
 		}
 		cursors[i] = read.Cursor
 	}
-	if grown := live() - before; grown > pages*int64(len(text))/4 {
-		t.Errorf("the cursors of %d pages of %d bytes keep %d bytes in memory", pages, len(text), grown)
+	if retained := heapInUse() - before; retained > pages*int64(len(text))/4 {
+		t.Errorf("the cursors of %d pages of %d bytes keep %d bytes in memory", pages, len(text), retained)
 	}
 	runtime.KeepAlive(cursors)
 }
 
-// live returns the bytes in use.
-func live() int64 {
+// heapInUse returns the bytes in use.
+func heapInUse() int64 {
 	var memory runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&memory)
 	return int64(memory.HeapAlloc)
 }
 
-func TestWhatANewerProxyAddsIsPassedOver(t *testing.T) {
+func TestParseIgnoresUnknownKeys(t *testing.T) {
 	read, err := demandapi.Parse([]byte("cursor c\nfuture value\nseconds 1\nshop/web 3\n"))
-	if err != nil || read.Counts["shop/web"] != 3 || read.Took != time.Second {
+	if err != nil || read.Counts["shop/web"] != 3 || read.Duration != time.Second {
 		t.Errorf("read %+v, error %v", read, err)
 	}
 }
 
-func TestAPageThatIsNoneIsRejected(t *testing.T) {
-	many := "cursor c\n"
+func TestParseRejectsInvalidPages(t *testing.T) {
+	tooMany := "cursor c\n"
 	for i := range demandapi.MaxServices + 1 {
-		many += fmt.Sprintf("shop/web-%d 1\n", i)
+		tooMany += fmt.Sprintf("shop/web-%d 1\n", i)
 	}
 	for name, text := range map[string]string{
 		"empty": "", "HTML": "<html>\n", "no cursor": "seconds 1\nshop/web 3\n", "long cursor": "cursor " + strings.Repeat("c", 65),
 		"negative": "cursor c\nshop/web -3\n", "word": "cursor c\nshop/web many\n", "too large": "cursor c\nshop/web 18446744073709551616\n",
 		"NaN seconds": "cursor c\nseconds NaN\n", "too many seconds": "cursor c\nseconds 1e9\n", "left out": "cursor c\nleft-out -1\n",
-		"too many": many,
+		"too many": tooMany,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if page, err := demandapi.Parse([]byte(text)); err == nil {
@@ -114,7 +114,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("cursor c\nseconds 30\nleft-out 1\nshop/web 3\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		page, err := demandapi.Parse([]byte(text))
-		if err == nil && (page.Took < 0 || page.Skipped < 0 || page.Cursor == "") {
+		if err == nil && (page.Duration < 0 || page.Skipped < 0 || page.Cursor == "") {
 			t.Errorf("%q was parsed as %+v", text, page)
 		}
 	})

@@ -10,22 +10,22 @@ type Queue struct {
 }
 
 // OnServed records that an item of a Namespace was served.
-func (t *Queue) OnServed(share Share) {
-	if t.virtualFinish == nil {
-		t.virtualFinish = map[string]int{}
+func (q *Queue) OnServed(share Share) {
+	if q.virtualFinish == nil {
+		q.virtualFinish = map[string]int{}
 	}
-	t.virtualTime = t.virtualStart(share.Namespace)
-	t.virtualFinish[share.Namespace] = t.virtualTime + share.Weight
+	q.virtualTime = q.virtualStart(share.Namespace)
+	q.virtualFinish[share.Namespace] = q.virtualTime + share.Weight
 }
 
-func (t *Queue) virtualStart(namespace string) int {
-	return max(t.virtualFinish[namespace], t.virtualTime)
+func (q *Queue) virtualStart(namespace string) int {
+	return max(q.virtualFinish[namespace], q.virtualTime)
 }
 
 // Schedule returns all queued items in the order in which they should be served. The caller serves some of them from
 // the front, passes each to OnServed, and calls Schedule again next time. Items of one Namespace keep their order.
 // Between Namespaces with equal tags, the first in items goes first.
-func Schedule[T any](t *Queue, items []T, of func(T) Share) []T {
-	maps.DeleteFunc(t.virtualFinish, func(_ string, next int) bool { return next <= t.virtualTime })
-	return sorted(items, of, t.virtualStart, false)
+func Schedule[T any](q *Queue, items []T, shareOf func(T) Share) []T {
+	maps.DeleteFunc(q.virtualFinish, func(_ string, next int) bool { return next <= q.virtualTime })
+	return sortByTag(items, shareOf, q.virtualStart, false)
 }

@@ -16,12 +16,12 @@ type Share struct {
 //
 // A caller takes items in this order and skips those that do not fit. Each of n Namespaces then gets at least all that
 // it wants, or an n-th of the capacity minus its own largest item.
-func Order[T any](items []T, of func(T) Share) []T {
-	return sorted(items, of, func(string) int { return 0 }, true)
+func Order[T any](items []T, shareOf func(T) Share) []T {
+	return sortByTag(items, shareOf, func(string) int { return 0 }, true)
 }
 
-// sorted sorts by the sum of a Namespace's weights from its start value, including or excluding the item itself.
-func sorted[T any](items []T, of func(T) Share, begin func(namespace string) int, withItself bool) []T {
+// sortByTag sorts by the sum of a Namespace's weights from its start value, including or excluding the item itself.
+func sortByTag[T any](items []T, shareOf func(T) Share, start func(namespace string) int, withItself bool) []T {
 	type tagged struct {
 		item T
 		tag  int
@@ -29,10 +29,10 @@ func sorted[T any](items []T, of func(T) Share, begin func(namespace string) int
 	sums := map[string]int{}
 	all := make([]tagged, len(items))
 	for i, item := range items {
-		share := of(item)
+		share := shareOf(item)
 		sum, isKnown := sums[share.Namespace]
 		if !isKnown {
-			sum = begin(share.Namespace)
+			sum = start(share.Namespace)
 		}
 		sums[share.Namespace] = sum + share.Weight
 		all[i] = tagged{item, sum}

@@ -15,43 +15,43 @@ func NewQuota(number int) *Quota {
 }
 
 // Free returns the number of free slots.
-func (p *Quota) Free() int { return p.free }
+func (q *Quota) Free() int { return q.free }
 
 // Used returns how many slots a Namespace uses.
-func (p *Quota) Used(namespace string) int { return p.used[namespace] }
+func (q *Quota) Used(namespace string) int { return q.used[namespace] }
 
 // MaxUsed returns how many slots the Namespace with the most uses.
-func (p *Quota) MaxUsed() int { return p.maxUsed }
+func (q *Quota) MaxUsed() int { return q.maxUsed }
 
 // ShouldRelease reports whether another Namespace should release a slot for one that finds none free. The other one
 // must use at least two more, so that it does not claim the slot back.
-func (p *Quota) ShouldRelease(to string) bool { return p.maxUsed >= p.used[to]+2 }
+func (q *Quota) ShouldRelease(namespace string) bool { return q.maxUsed >= q.used[namespace]+2 }
 
 // Acquire acquires a slot for a Namespace. It returns false if none is free.
-func (p *Quota) Acquire(namespace string) bool {
-	if p.free == 0 {
+func (q *Quota) Acquire(namespace string) bool {
+	if q.free == 0 {
 		return false
 	}
-	p.free--
-	p.change(namespace, +1)
+	q.free--
+	q.change(namespace, +1)
 	return true
 }
 
 // Release frees a slot of a Namespace.
-func (p *Quota) Release(namespace string) {
-	p.free++
-	p.change(namespace, -1)
+func (q *Quota) Release(namespace string) {
+	q.free++
+	q.change(namespace, -1)
 }
 
-func (p *Quota) change(namespace string, by int) {
-	before := p.used[namespace]
-	p.used[namespace] = before + by
-	if p.used[namespace] == 0 {
-		delete(p.used, namespace)
+func (q *Quota) change(namespace string, delta int) {
+	old := q.used[namespace]
+	q.used[namespace] = old + delta
+	if q.used[namespace] == 0 {
+		delete(q.used, namespace)
 	}
-	p.namespacesByUsed[before]--
-	p.namespacesByUsed[before+by]++
-	if p.maxUsed = max(p.maxUsed, before+by); p.namespacesByUsed[p.maxUsed] == 0 {
-		p.maxUsed-- // the Namespace with the most now has one fewer
+	q.namespacesByUsed[old]--
+	q.namespacesByUsed[old+delta]++
+	if q.maxUsed = max(q.maxUsed, old+delta); q.namespacesByUsed[q.maxUsed] == 0 {
+		q.maxUsed-- // the Namespace with the most now has one fewer
 	}
 }

@@ -65,11 +65,11 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 			return fmt.Errorf("%w: %s", ErrUpdated, f.Path)
 		case err == nil && logged != "":
 			logged = ""
-			f.log(nil)
+			f.notifyFailed(nil)
 		case err != nil && err.Error() != logged: // log a reason once, not with every poll
 			logged = err.Error()
 			log.Error("an updated configuration file cannot be used; keeping the last good one", "error", err)
-			f.log(err)
+			f.notifyFailed(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -79,7 +79,7 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-func (f File) log(reason error) {
+func (f File) notifyFailed(reason error) {
 	if f.Failed != nil {
 		f.Failed(reason)
 	}
@@ -97,11 +97,11 @@ func (f File) poll() (changed bool, err error) {
 		case bytes.Equal(content, f.Content):
 			return false, nil
 		}
-		unusable := f.Check()
+		checkErr := f.Check()
 		checked := content
 		// Check reads the file itself. If the file changed in between, the result may be about other content.
 		if content, err = ReadFile(f.Path); err == nil && bytes.Equal(content, checked) {
-			return unusable == nil, unusable
+			return checkErr == nil, checkErr
 		}
 	}
 }

@@ -16,29 +16,29 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// mounted is a file of a mounted ConfigMap.
-type mounted struct {
+// mountedFile is a file of a mounted ConfigMap.
+type mountedFile struct {
 	*volume.Volume
 	t *testing.T
 }
 
 // mount returns a file with the text "one".
-func mount(t *testing.T) mounted {
+func mount(t *testing.T) mountedFile {
 	t.Helper()
-	file := mounted{volume.New(t), t}
+	file := mountedFile{volume.New(t), t}
 	file.write("one")
 	return file
 }
 
-func (m mounted) write(text string) {
+func (m mountedFile) write(text string) {
 	m.t.Helper()
 	m.Write(m.t, map[string][]byte{"file.conf": []byte(text)})
 }
 
-func (m mounted) path() string { return m.Path("file.conf") }
+func (m mountedFile) path() string { return m.Path("file.conf") }
 
-// readIt reads a file. A text that contains "wrong" is invalid.
-func readIt(t *testing.T, path string) File {
+// readFile reads a file. A text that contains "wrong" is invalid.
+func readFile(t *testing.T, path string) File {
 	t.Helper()
 	file, err := Read(path, func() error {
 		text, err := os.ReadFile(path)
@@ -53,10 +53,10 @@ func readIt(t *testing.T, path string) File {
 	return file
 }
 
-// watchIt watches a file until the test stops it. It returns the log, and the result of Watch.
-func watchIt(t *testing.T, path string) (log *logs.Log, ended <-chan error, stop func()) {
+// startWatch watches a file until the test stops it. It returns the log, and the result of Watch.
+func startWatch(t *testing.T, path string) (log *logs.Log, ended <-chan error, stop func()) {
 	t.Helper()
-	file := readIt(t, path)
+	file := readFile(t, path)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	log, result := logs.New(t, "the watch"), make(chan error, 1)
@@ -64,23 +64,23 @@ func watchIt(t *testing.T, path string) (log *logs.Log, ended <-chan error, stop
 	return log, result, cancel
 }
 
-func end(t *testing.T, ended <-chan error) error {
+func receiveResult(t *testing.T, ended <-chan error) error {
 	t.Helper()
 	return wait.Receive(t, "the watch ends", ended)
 }
 
-func TestANewTextEndsTheWatch(t *testing.T) {
+func TestWatchEndsOnChange(t *testing.T) {
 	file := mount(t)
-	_, ended, _ := watchIt(t, file.path())
+	_, ended, _ := startWatch(t, file.path())
 
 	file.write("two")
-	if err := end(t, ended); !errors.Is(err, ErrUpdated) || !strings.Contains(err.Error(), file.path()) {
+	if err := receiveResult(t, ended); !errors.Is(err, ErrUpdated) || !strings.Contains(err.Error(), file.path()) {
 		t.Errorf("Watch() = %v", err)
 	}
 }
 
-// TestAChangedLinkOnTheWayToAFileIsNoticedSoon checks links above the directory of the file, which does not change.
-func TestAChangedLinkOnTheWayToAFileIsNoticedSoon(t *testing.T) {
+// TestWatchDetectsChangedLinks checks links above the directory of the file, which does not change.
+func TestWatchDetectsChangedLinks(t *testing.T) {
 	for name, path := range map[string]string{"a link above it": "current/file.conf", "a link that it resolves through": "file.conf"} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -92,11 +92,11 @@ func TestAChangedLinkOnTheWayToAFileIsNoticedSoon(t *testing.T) {
 			must.Succeed(t, os.Symlink("../one", filepath.Join(root, "elsewhere/current")))
 			must.Succeed(t, os.Symlink("elsewhere/current", filepath.Join(root, "current")))
 			must.Succeed(t, os.Symlink("elsewhere/current/file.conf", filepath.Join(root, "file.conf")))
-			_, ended, _ := watchIt(t, filepath.Join(root, path))
+			_, ended, _ := startWatch(t, filepath.Join(root, path))
 			must.Succeed(t, os.Symlink("../two", filepath.Join(root, "elsewhere/next")))
 			began := time.Now()
 			must.Succeed(t, os.Rename(filepath.Join(root, "elsewhere/next"), filepath.Join(root, "elsewhere/current")))
-			if err := end(t, ended); !errors.Is(err, ErrUpdated) {
+			if err := receiveResult(t, ended); !errors.Is(err, ErrUpdated) {
 				t.Errorf("Watch() = %v", err)
 			}
 			if took := time.Since(began); took > 30*time.Second { // a second on an idle machine
@@ -106,9 +106,9 @@ func TestAChangedLinkOnTheWayToAFileIsNoticedSoon(t *testing.T) {
 	}
 }
 
-func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
+func TestWatchKeepsContentWhileInvalid(t *testing.T) {
 	file := mount(t)
-	log, ended, _ := watchIt(t, file.path())
+	log, ended, _ := startWatch(t, file.path())
 
 	file.write("wrong")
 	log.WaitFor(t, `keeping the last good one" file=`+file.path()+` error="invalid text: wrong"`)
@@ -118,14 +118,14 @@ func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
 	default:
 	}
 	file.write("two")
-	if err := end(t, ended); !errors.Is(err, ErrUpdated) {
+	if err := receiveResult(t, ended); !errors.Is(err, ErrUpdated) {
 		t.Errorf("Watch() = %v", err)
 	}
 }
 
-func TestWhyAFileCannotBeUsedIsReportedOnceAndSoIsThatItCanBe(t *testing.T) {
+func TestWatchReportsFailureAndRecovery(t *testing.T) {
 	file := mount(t)
-	read := readIt(t, file.path())
+	read := readFile(t, file.path())
 	reported := make(chan error, 100)
 	read.Failed = func(err error) { reported <- err }
 	ctx, cancel := context.WithCancel(t.Context())
@@ -142,25 +142,25 @@ func TestWhyAFileCannotBeUsedIsReportedOnceAndSoIsThatItCanBe(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := end(t, ended); err != nil || len(reported) > 0 {
+	if err := receiveResult(t, ended); err != nil || len(reported) > 0 {
 		t.Errorf("Watch() = %v, and %d more reports", err, len(reported))
 	}
 }
 
-func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
+func TestWatchDetectsEarlierChange(t *testing.T) {
 	file := mount(t)
-	read := readIt(t, file.path())
+	read := readFile(t, file.path())
 	file.write("two")
 	if err := read.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, ErrUpdated) {
 		t.Errorf("Watch() = %v", err)
 	}
 }
 
-// TestATextThatIsTakenBackWhileItIsCheckedIsNoChange checks that a result about other content is discarded: the check
+// TestPollIgnoresContentRevertedDuringCheck checks that a result about other content is discarded: the check
 // reads the file itself, and finds the old text, which is valid.
-func TestATextThatIsTakenBackWhileItIsCheckedIsNoChange(t *testing.T) {
+func TestPollIgnoresContentRevertedDuringCheck(t *testing.T) {
 	file := mount(t)
-	read := readIt(t, file.path())
+	read := readFile(t, file.path())
 	file.write("wrong")
 	check := read.Check
 	read.Check = func() error {
@@ -172,18 +172,18 @@ func TestATextThatIsTakenBackWhileItIsCheckedIsNoChange(t *testing.T) {
 	}
 }
 
-func TestTheSameTextInANewFileIsNoChange(t *testing.T) {
+func TestPollIgnoresUnchangedContent(t *testing.T) {
 	file := mount(t)
-	read := readIt(t, file.path())
+	read := readFile(t, file.path())
 	file.write("one")
 	if changed, err := read.poll(); changed || err != nil {
 		t.Errorf("changed %v, error %v", changed, err)
 	}
 }
 
-func TestAFileThatIsAwayIsNoChangeAndOneThatCannotBeReadIsReported(t *testing.T) {
+func TestPollMissingAndUnreadableFile(t *testing.T) {
 	file := mount(t)
-	read := readIt(t, file.path())
+	read := readFile(t, file.path())
 	if err := os.Remove(file.path()); err != nil {
 		t.Fatal(err)
 	}
@@ -198,18 +198,18 @@ func TestAFileThatIsAwayIsNoChangeAndOneThatCannotBeReadIsReported(t *testing.T)
 	}
 }
 
-func TestAFileThatIsNotThereCannotBeRead(t *testing.T) {
+func TestReadMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing.conf")
 	if _, err := Read(path, nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
 		t.Errorf("Read() = %v", err)
 	}
 }
 
-func TestTheWatchEndsWithItsContext(t *testing.T) {
+func TestWatchEndsWithContext(t *testing.T) {
 	file := mount(t)
-	_, ended, stop := watchIt(t, file.path())
+	_, ended, stop := startWatch(t, file.path())
 	stop()
-	if err := end(t, ended); err != nil {
+	if err := receiveResult(t, ended); err != nil {
 		t.Errorf("Watch() = %v", err)
 	}
 }

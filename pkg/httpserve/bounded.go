@@ -24,45 +24,45 @@ type limitListener struct {
 	open     int
 }
 
-// Bounded returns a listener that keeps at most limit connections open.
-func Bounded(listener net.Listener, limit int) net.Listener {
+// LimitListener returns a listener that keeps at most limit connections open.
+func LimitListener(listener net.Listener, limit int) net.Listener {
 	return &limitListener{Listener: listener, limit: limit, byClient: map[netip.Addr]*list.List{}}
 }
 
 // Accept returns the next connection. It may close another one.
-func (b *limitListener) Accept() (net.Conn, error) {
-	connection, err := b.Listener.Accept()
+func (l *limitListener) Accept() (net.Conn, error) {
+	connection, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	counted := &countedConnection{Conn: connection, listener: b, client: ClientAddr(connection.RemoteAddr().String())}
-	if surplus := b.add(counted); surplus != nil {
+	counted := &limitedConn{Conn: connection, listener: l, client: ClientAddr(connection.RemoteAddr().String())}
+	if surplus := l.add(counted); surplus != nil {
 		_ = surplus.Close() // affects only its own client
 	}
 	return counted, nil
 }
 
 // add registers a connection. It returns the connection to close, or nil if the limit is not reached.
-func (b *limitListener) add(connection *countedConnection) (surplus *countedConnection) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	if b.open >= b.limit {
-		surplus = b.busiestClient().Front().Value.(*countedConnection)
+func (l *limitListener) add(connection *limitedConn) (surplus *limitedConn) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.open >= l.limit {
+		surplus = l.busiestClient().Front().Value.(*limitedConn)
 	}
-	mine := b.byClient[connection.client]
-	if mine == nil {
-		mine = list.New()
-		b.byClient[connection.client] = mine
+	conns := l.byClient[connection.client]
+	if conns == nil {
+		conns = list.New()
+		l.byClient[connection.client] = conns
 	}
-	connection.entry = mine.PushBack(connection)
-	b.open++
+	connection.entry = conns.PushBack(connection)
+	l.open++
 	return surplus
 }
 
 // busiestClient returns the connections of the client with the most. There are at most as many clients as connections.
-func (b *limitListener) busiestClient() *list.List {
+func (l *limitListener) busiestClient() *list.List {
 	var largest *list.List
-	for _, connections := range b.byClient {
+	for _, connections := range l.byClient {
 		if largest == nil || connections.Len() > largest.Len() {
 			largest = connections
 		}
@@ -70,19 +70,19 @@ func (b *limitListener) busiestClient() *list.List {
 	return largest
 }
 
-func (b *limitListener) remove(connection *countedConnection) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	mine := b.byClient[connection.client]
-	mine.Remove(connection.entry)
-	if mine.Len() == 0 {
-		delete(b.byClient, connection.client)
+func (l *limitListener) remove(connection *limitedConn) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	conns := l.byClient[connection.client]
+	conns.Remove(connection.entry)
+	if conns.Len() == 0 {
+		delete(l.byClient, connection.client)
 	}
-	b.open--
+	l.open--
 }
 
-// countedConnection removes itself from its listener's count when it is closed.
-type countedConnection struct {
+// limitedConn removes itself from its listener's count when it is closed.
+type limitedConn struct {
 	net.Conn
 	listener *limitListener
 	client   netip.Addr
@@ -91,7 +91,7 @@ type countedConnection struct {
 }
 
 // Close closes the connection.
-func (c *countedConnection) Close() error {
+func (c *limitedConn) Close() error {
 	c.closing.Do(func() { c.listener.remove(c) })
 	return c.Conn.Close()
 }

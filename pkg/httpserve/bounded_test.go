@@ -15,9 +15,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestAClientThatKeepsConnectionsCutsOffItself checks that a client which holds the maximum number of idle connections,
+// TestLimitClosesConnectionsOfBusiestClient checks that a client which holds the maximum number of idle connections,
 // and opens more, loses its own. Another client keeps its connection.
-func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
+func TestLimitClosesConnectionsOfBusiestClient(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 		}
 	}()
 	opened := 0
-	kubelet := from("127.0.0.2", &opened)
+	kubelet := clientFrom("127.0.0.2", &opened)
 	request(t, kubelet, listener.Addr())
 
 	var greedy []net.Conn
@@ -46,7 +46,7 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 		greedy = append(greedy, connection)
 		if len(greedy)%100 == 0 {
 			request(t, kubelet, listener.Addr())
-			request(t, from("127.0.0.3", new(int)), listener.Addr()) // a client that connects while the limit is reached
+			request(t, clientFrom("127.0.0.3", new(int)), listener.Addr()) // a client that connects while the limit is reached
 		}
 	}
 	if opened != 1 {
@@ -61,8 +61,8 @@ func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
 	}
 }
 
-// from returns a client with its own address. It counts the connections that it opens.
-func from(addr string, opened *int) *http.Client {
+// clientFrom returns a client with its own address. It counts the connections that it opens.
+func clientFrom(addr string, opened *int) *http.Client {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
 	return &http.Client{Timeout: wait.Timeout, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {

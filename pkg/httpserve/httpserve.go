@@ -13,22 +13,22 @@ import (
 // The limits. Both servers serve small requests from a nearby kubelet or Prometheus. A slower client is broken or
 // malicious and must not hold a connection open indefinitely.
 const (
-	headerTimeout = 5 * time.Second
-	readTimeout   = 10 * time.Second
-	writeTimeout  = 30 * time.Second
-	idleTimeout   = 2 * time.Minute // longer than the usual scrape interval, so that a scraper keeps its connection
-	headerBytes   = 16 << 10
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 10 * time.Second
+	writeTimeout   = 30 * time.Second
+	idleTimeout    = 2 * time.Minute // longer than the usual scrape interval, so that a scraper keeps its connection
+	maxHeaderBytes = 16 << 10
 
 	// shutdownTimeout is how long active requests may take to finish at shutdown.
 	shutdownTimeout = 2 * time.Second
 )
 
-// listenAgain is the delay before a retry to listen on an address that another process may use.
-const listenAgain = 5 * time.Second
+// retryInterval is the delay before a retry to listen on an address that another process may use.
+const retryInterval = 5 * time.Second
 
-// Again calls serve repeatedly, with delays, until it returns nil or ctx ends, because connections to Services must not
+// Retry calls serve repeatedly, with delays, until it returns nil or ctx ends, because connections to Services must not
 // depend on an unavailable address. It logs each new error once, not with every retry.
-func Again(ctx context.Context, log *slog.Logger, failed string, serve func() error) {
+func Retry(ctx context.Context, log *slog.Logger, message string, serve func() error) {
 	logged := ""
 	for ctx.Err() == nil {
 		err := serve()
@@ -37,11 +37,11 @@ func Again(ctx context.Context, log *slog.Logger, failed string, serve func() er
 		}
 		if text := err.Error(); text != logged {
 			logged = text
-			log.Error(failed+"; retrying", "error", err, "retryIn", listenAgain)
+			log.Error(message+"; retrying", "error", err, "retryIn", retryInterval)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(listenAgain):
+		case <-time.After(retryInterval):
 		}
 	}
 }
@@ -52,7 +52,7 @@ func Again(ctx context.Context, log *slog.Logger, failed string, serve func() er
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := newServer(handler, log)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(Bounded(listener, maxConnections)) }()
+	go func() { ended <- server.Serve(LimitListener(listener, maxConnections)) }()
 
 	select {
 	case err := <-ended:
@@ -82,7 +82,7 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    headerBytes,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }

@@ -53,9 +53,9 @@ func get(t *testing.T, url string) (string, error) {
 	return string(body), err
 }
 
-// TestAllAddressesAreThoseOfBothFamilies checks that Go treats 0.0.0.0 and :: the same, even without IPv6. So one
+// TestWildcardListensOnBothFamilies checks that Go treats 0.0.0.0 and :: the same, even without IPv6. So one
 // address in the manifests serves load balancers of either family.
-func TestAllAddressesAreThoseOfBothFamilies(t *testing.T) {
+func TestWildcardListensOnBothFamilies(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
@@ -99,26 +99,26 @@ func TestServeRespondsUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-func TestARunningResponseFinishes(t *testing.T) {
+func TestActiveRequestFinishes(t *testing.T) {
 	listener := listen(t)
-	asked, finish := make(chan struct{}), make(chan struct{})
+	requested, finish := make(chan struct{}), make(chan struct{})
 	stop := serve(t, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(asked)
+		close(requested)
 		<-finish
 		_, _ = io.WriteString(w, "finished")
 	}))
 
-	answered := make(chan string, 1)
+	responses := make(chan string, 1)
 	go func() {
 		body, err := get(t, "http://"+listener.Addr().String())
-		answered <- body + errorText(err)
+		responses <- body + errorText(err)
 	}()
-	<-asked
+	<-requested
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	close(finish)
 
-	if diff := cmp.Diff("finished", <-answered); diff != "" {
+	if diff := cmp.Diff("finished", <-responses); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}
 	if err := <-stopped; err != nil {
@@ -126,12 +126,12 @@ func TestARunningResponseFinishes(t *testing.T) {
 	}
 }
 
-func TestAResponseThatNeverFinishesIsCut(t *testing.T) {
+func TestShutdownTimeoutClosesConnections(t *testing.T) {
 	listener := listen(t)
-	asked, never := make(chan struct{}), make(chan struct{})
+	requested, never := make(chan struct{}), make(chan struct{})
 	defer close(never)
 	stop := serve(t, listener, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		close(asked)
+		close(requested)
 		<-never
 	}))
 	cut := make(chan error, 1)
@@ -139,7 +139,7 @@ func TestAResponseThatNeverFinishesIsCut(t *testing.T) {
 		_, err := get(t, "http://"+listener.Addr().String())
 		cut <- err
 	}()
-	<-asked
+	<-requested
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -148,7 +148,7 @@ func TestAResponseThatNeverFinishesIsCut(t *testing.T) {
 	}
 }
 
-func TestAListenerThatFailsEndsServe(t *testing.T) {
+func TestServeReturnsListenerError(t *testing.T) {
 	listener := listen(t)
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestAListenerThatFailsEndsServe(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWrongWithOneClientIsLogged(t *testing.T) {
+func TestHandlerPanicIsLogged(t *testing.T) {
 	listener := listen(t)
 	var lines bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +179,7 @@ func TestWhatGoesWrongWithOneClientIsLogged(t *testing.T) {
 	}
 }
 
-func TestEveryWaitForAClientIsBounded(t *testing.T) {
+func TestTimeouts(t *testing.T) {
 	server := newServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	for name, bound := range map[string]time.Duration{
 		"header": server.ReadHeaderTimeout, "read": server.ReadTimeout, "write": server.WriteTimeout, "idle": server.IdleTimeout,
@@ -190,7 +190,7 @@ func TestEveryWaitForAClientIsBounded(t *testing.T) {
 	}
 }
 
-func TestAContextThatHasEndedAlreadyClosesTheListener(t *testing.T) {
+func TestServeWithCancelledContext(t *testing.T) {
 	listener := listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

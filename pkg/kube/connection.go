@@ -45,7 +45,7 @@ type Connection struct {
 
 // Config returns the configuration for clients. An error names the setting to check.
 func (c Connection) Config() (*rest.Config, error) {
-	config, err := c.address()
+	config, err := c.restConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -63,10 +63,10 @@ func (c Connection) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// address returns the address of the API server and the credentials.
-func (c Connection) address() (*rest.Config, error) {
+// restConfig returns the address of the API server and the credentials.
+func (c Connection) restConfig() (*rest.Config, error) {
 	if c.AsKubectl {
-		return c.kubectlLoader()
+		return c.loadAsKubectl()
 	}
 	if c.Kubeconfig == "" && c.Server == "" {
 		config, err := rest.InClusterConfig()
@@ -81,8 +81,8 @@ func (c Connection) address() (*rest.Config, error) {
 	return c.loadKubeconfig()
 }
 
-// kubectlLoader finds the cluster as kubectl does.
-func (c Connection) kubectlLoader() (*rest.Config, error) {
+// loadAsKubectl finds the cluster as kubectl does.
+func (c Connection) loadAsKubectl() (*rest.Config, error) {
 	rules, overrides := c.kubeconfig()
 	loaded, err := rules.Load()
 	if err != nil {
@@ -144,41 +144,41 @@ func (c Connection) checkContext(loaded *clientcmdapi.Config, files string) erro
 	case name == "" && (len(loaded.Contexts) == 0 || c.Server != ""):
 		return nil // there is no kubeconfig, or none is needed
 	case name == "":
-		return fmt.Errorf("kubeconfig %q has no current context, only %s", files, parseNames(loaded.Contexts))
+		return fmt.Errorf("kubeconfig %q has no current context, only %s", files, formatNames(loaded.Contexts))
 	case context == nil:
-		return fmt.Errorf("kubeconfig %q has no context %q; it has %s", files, name, parseNames(loaded.Contexts))
+		return fmt.Errorf("kubeconfig %q has no context %q; it has %s", files, name, formatNames(loaded.Contexts))
 	default:
-		return c.checkParts(loaded, name, context)
+		return c.checkClusterAndUser(loaded, name, context)
 	}
 }
 
-func (c Connection) checkParts(loaded *clientcmdapi.Config, name string, context *clientcmdapi.Context) error {
-	broken := func(format string, args ...any) error {
+func (c Connection) checkClusterAndUser(loaded *clientcmdapi.Config, name string, context *clientcmdapi.Context) error {
+	errorf := func(format string, args ...any) error {
 		return fmt.Errorf("kubeconfig %q: context %q %s", context.LocationOfOrigin, name, fmt.Sprintf(format, args...))
 	}
 	cluster := loaded.Clusters[context.Cluster]
 	switch {
 	case c.Server != "":
 	case context.Cluster == "":
-		return broken("names no cluster")
+		return errorf("names no cluster")
 	case cluster == nil:
-		return broken("names the cluster %q, which is missing; there is %s", context.Cluster, parseNames(loaded.Clusters))
+		return errorf("names the cluster %q, which is missing; there is %s", context.Cluster, formatNames(loaded.Clusters))
 	case cluster.Server == "":
-		return broken("names the cluster %q, which has no server", context.Cluster)
+		return errorf("names the cluster %q, which has no server", context.Cluster)
 	}
 	if user := context.AuthInfo; user != "" && loaded.AuthInfos[user] == nil {
-		return broken("names the user %q, which is missing; there is %s", user, parseNames(loaded.AuthInfos))
+		return errorf("names the user %q, which is missing; there is %s", user, formatNames(loaded.AuthInfos))
 	}
 	return nil
 }
 
-// parseNames formats the names in a kubeconfig, truncated to a few.
-func parseNames[T any](named map[string]T) string {
-	const few = 8
-	quoted := make([]string, 0, few+1)
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		if len(quoted) == few {
-			quoted = append(quoted, fmt.Sprintf("and %d more", len(named)-few))
+// formatNames formats the names in a kubeconfig, truncated to a few.
+func formatNames[T any](byName map[string]T) string {
+	const maxNames = 8
+	quoted := make([]string, 0, maxNames+1)
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		if len(quoted) == maxNames {
+			quoted = append(quoted, fmt.Sprintf("and %d more", len(byName)-maxNames))
 			break
 		}
 		quoted = append(quoted, strconv.Quote(name))

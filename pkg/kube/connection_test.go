@@ -27,7 +27,7 @@ func writeKubeconfig(t *testing.T, text string) string {
 	return path
 }
 
-func TestConnectionReportsHowTheAPIServerIsReached(t *testing.T) {
+func TestConfig(t *testing.T) {
 	type settings struct {
 		Host, Token         string
 		QPS                 float32
@@ -66,7 +66,7 @@ func TestConnectionReportsHowTheAPIServerIsReached(t *testing.T) {
 	}
 }
 
-func TestConnectionThatCannotBeMadeReportsWhatToDo(t *testing.T) {
+func TestConfigErrors(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, test := range map[string]struct {
@@ -86,8 +86,8 @@ func TestConnectionThatCannotBeMadeReportsWhatToDo(t *testing.T) {
 	}
 }
 
-// TestABrokenContextIsNamed checks that errors contain the file, the context, and the missing part.
-func TestABrokenContextIsNamed(t *testing.T) {
+// TestContextErrors checks that errors contain the file, the context, and the missing part.
+func TestContextErrors(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	replaced := func(old, with string) string { return strings.Replace(kubeconfig, old, with, 1) }
 	for name, test := range map[string]struct {
@@ -129,18 +129,18 @@ func TestABrokenContextIsNamed(t *testing.T) {
 	}
 }
 
-// TestAServerNeedsNoContext checks that a kubeconfig without a context is valid together with a server address.
-func TestAServerNeedsNoContext(t *testing.T) {
+// TestServerWithoutContext checks that a kubeconfig without a context is valid together with a server address.
+func TestServerWithoutContext(t *testing.T) {
 	for _, asKubectl := range []bool{true, false} {
 		text := strings.Replace(strings.Replace(kubeconfig, "current-context: x", "", 1), "clusters:", "extensions: [] #", 1)
-		from := Connection{Kubeconfig: writeKubeconfig(t, text), AsKubectl: asKubectl, Server: "https://192.0.2.2"}
-		if config, err := from.Config(); err != nil || config.Host != "https://192.0.2.2" {
+		connection := Connection{Kubeconfig: writeKubeconfig(t, text), AsKubectl: asKubectl, Server: "https://192.0.2.2"}
+		if config, err := connection.Config(); err != nil || config.Host != "https://192.0.2.2" {
 			t.Errorf("Config() = %v, %v", config, err)
 		}
 	}
 }
 
-func TestNamesWithoutANamespaceAreInKubectlsNamespace(t *testing.T) {
+func TestNamespace(t *testing.T) {
 	t.Setenv("KUBECONFIG", writeKubeconfig(t, kubeconfig))
 	inShop := strings.Replace(kubeconfig, "user: u}}", `user: u, namespace: shop}}, {name: z, context: {cluster: c, namespace: ops}}`, 1)
 	for _, test := range []struct {

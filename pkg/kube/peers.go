@@ -29,42 +29,42 @@ type PeerTracker struct {
 // NewPeerTracker returns an empty PeerTracker that traces the clients created from a configuration. These still share a
 // connection, which clients with their own dial function would not.
 func NewPeerTracker(config *rest.Config) *PeerTracker {
-	d := &PeerTracker{changed: notify.NewSignal()}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &tracingTransport{next, d} })
-	return d
+	p := &PeerTracker{changed: notify.NewSignal()}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &tracingTransport{next, p} })
+	return p
 }
 
 // Addrs returns the addresses, sorted.
-func (d *PeerTracker) Addrs() []netip.AddrPort {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return slices.SortedFunc(slices.Values(d.addrs), netip.AddrPort.Compare)
+func (p *PeerTracker) Addrs() []netip.AddrPort {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return slices.SortedFunc(slices.Values(p.addrs), netip.AddrPort.Compare)
 }
 
 // Changed returns a channel that is notified when an address is added.
-func (d *PeerTracker) Changed() <-chan struct{} { return d.changed }
+func (p *PeerTracker) Changed() <-chan struct{} { return p.changed }
 
-func (d *PeerTracker) add(addr netip.AddrPort) {
+func (p *PeerTracker) add(addr netip.AddrPort) {
 	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	if slices.Contains(d.addrs, addr) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if slices.Contains(p.addrs, addr) {
 		return
 	}
-	d.addrs = append(d.addrs, addr)
-	d.addrs = d.addrs[max(0, len(d.addrs)-maxServers):]
-	d.changed.Notify()
+	p.addrs = append(p.addrs, addr)
+	p.addrs = p.addrs[max(0, len(p.addrs)-maxServers):]
+	p.changed.Notify()
 }
 
 // tracingTransport is a transport that records its connections.
 type tracingTransport struct {
-	next    http.RoundTripper
-	dialled *PeerTracker
+	next  http.RoundTripper
+	peers *PeerTracker
 }
 
 // RoundTrip sends a request and traces its connection.
 func (t *tracingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	ctx := httptrace.WithClientTrace(request.Context(), t.dialled.trace(request))
+	ctx := httptrace.WithClientTrace(request.Context(), t.peers.trace(request))
 	return t.next.RoundTrip(request.WithContext(ctx))
 }
 
@@ -72,18 +72,18 @@ func (t *tracingTransport) RoundTrip(request *http.Request) (*http.Response, err
 func (t *tracingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // trace records what the server's name resolves to and which addresses are dialled, even without a reply.
-func (d *PeerTracker) trace(request *http.Request) *httptrace.ClientTrace {
+func (p *PeerTracker) trace(request *http.Request) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		DNSDone: func(found httptrace.DNSDoneInfo) {
-			for _, one := range found.Addrs {
-				if addr, ok := netip.AddrFromSlice(one.IP); ok {
-					d.add(netip.AddrPortFrom(addr, portOf(request)))
+		DNSDone: func(info httptrace.DNSDoneInfo) {
+			for _, resolved := range info.Addrs {
+				if addr, ok := netip.AddrFromSlice(resolved.IP); ok {
+					p.add(netip.AddrPortFrom(addr, portOf(request)))
 				}
 			}
 		},
 		ConnectStart: func(_, address string) {
 			if addr, err := netip.ParseAddrPort(address); err == nil {
-				d.add(addr)
+				p.add(addr)
 			}
 		},
 	}

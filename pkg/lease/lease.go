@@ -47,10 +47,10 @@ func Get(ctx context.Context, client rest.Interface, namespace, name string) (Re
 // As in client-go's leader election, the clock of the other machine is used only at first, and when renewTime goes
 // back. Later, a changed renewTime means that the Lease was renewed since the previous read.
 type Observed struct {
-	Renewal                // from the last read
-	at       time.Time     // the time of the last read by this machine's clock; zero without a Lease
-	age      time.Duration // the time since the last renewal, at that time
-	isMissed bool          // there was a Lease, and the last read found none
+	Renewal                  // from the last read
+	readAt     time.Time     // the time of the last read by this machine's clock; zero without a Lease
+	age        time.Duration // the time since the last renewal, at that time
+	wasMissing bool          // there was a Lease, and the last read found none
 }
 
 // maxGap is the most that the time between two reads adds to the age of a Lease that was not renewed. Readers read at
@@ -59,38 +59,38 @@ const maxGap = time.Minute
 
 // Observe records the result of a read. If there was a Lease, only two consecutive reads without one count: an API
 // server that starts may briefly deny access.
-func (o *Observed) Observe(now time.Time, read Renewal) {
-	age, gap := max(0, now.Sub(read.At)), now.Sub(o.at)
+func (o *Observed) Observe(now time.Time, renewal Renewal) {
+	age, gap := max(0, now.Sub(renewal.At)), now.Sub(o.readAt)
 	switch {
-	case read.At.IsZero() && o.Exists() && !o.isMissed:
-		o.isMissed = true
+	case renewal.At.IsZero() && o.Exists() && !o.wasMissing:
+		o.wasMissing = true
 		return
-	case read.At.IsZero():
+	case renewal.At.IsZero():
 		*o = Observed{}
 		return
-	case read.At.Equal(o.At):
+	case renewal.At.Equal(o.At):
 		o.age += min(gap, maxGap)
-	case read.At.Before(o.At):
+	case renewal.At.Before(o.At):
 		o.age = age
 	default: // at first the gap is unlimited
 		o.age = min(age, gap)
 	}
-	o.Renewal, o.at, o.isMissed = read, now, false
+	o.Renewal, o.readAt, o.wasMissing = renewal, now, false
 }
 
 // Exists reports whether the Lease exists and was ever renewed.
-func (o *Observed) Exists() bool { return !o.at.IsZero() }
+func (o *Observed) Exists() bool { return !o.readAt.IsZero() }
 
 // Age returns how old the last renewal was at the last read.
 func (o *Observed) Age() time.Duration { return o.age }
 
 // IsFresh reports whether the Lease exists and was renewed less than goodFor before the last read.
-func (o *Observed) IsFresh(goodFor time.Duration) bool { return o.Exists() && o.age < goodFor }
+func (o *Observed) IsFresh(freshFor time.Duration) bool { return o.Exists() && o.age < freshFor }
 
 // RenewedAt returns the time of the last renewal by this machine's clock; zero without a Lease.
 func (o *Observed) RenewedAt() time.Time {
 	if !o.Exists() {
 		return time.Time{}
 	}
-	return o.at.Add(-o.age)
+	return o.readAt.Add(-o.age)
 }

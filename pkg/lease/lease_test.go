@@ -13,13 +13,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-var began = time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
+var start = time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
 
 // none is the renewal of a Lease that does not exist, or that the reader may not read, if the reader treats both the
 // same.
 const none = time.Duration(-1)
 
-func TestWhetherALeaseIsFreshIsDecidedByOurOwnClock(t *testing.T) {
+func TestObserve(t *testing.T) {
 	const (
 		second, minute, hour = time.Second, time.Minute, time.Hour
 		day                  = 24 * time.Hour
@@ -64,12 +64,12 @@ func TestWhetherALeaseIsFreshIsDecidedByOurOwnClock(t *testing.T) {
 		},
 	} {
 		var o Observed
-		now := began
+		now := start
 		for i, read := range reads {
 			now = now.Add(read.after)
 			var renewal Renewal
 			if read.renewed != none {
-				renewal.At = began.Add(read.renewed)
+				renewal.At = start.Add(read.renewed)
 			}
 			o.Observe(now, renewal)
 			age := o.Age()
@@ -79,21 +79,21 @@ func TestWhetherALeaseIsFreshIsDecidedByOurOwnClock(t *testing.T) {
 			if age != read.age || o.IsFresh(time.Hour) != read.isFresh {
 				t.Errorf("%s, read %d: age %s, fresh %v, want %s, %v", name, i+1, age, o.IsFresh(time.Hour), read.age, read.isFresh)
 			}
-			if want := now.Add(-age); !o.isMissed && o.Exists() && !o.RenewedAt().Equal(want) || !o.Exists() && !o.RenewedAt().IsZero() {
+			if want := now.Add(-age); !o.wasMissing && o.Exists() && !o.RenewedAt().Equal(want) || !o.Exists() && !o.RenewedAt().IsZero() {
 				t.Errorf("%s, read %d: renewed at %s, want %s", name, i+1, o.RenewedAt(), want)
 			}
 		}
 	}
 }
 
-// TestALeaseMaySpecifyForHowLongItIsValid. Other results of reads are tested with the readers: in package apiserver of
+// TestGetReadsLeaseDuration. Other results of reads are tested with the readers: in package apiserver of
 // the source, and in package cache of the webhook.
-func TestALeaseMaySpecifyForHowLongItIsValid(t *testing.T) {
+func TestGetReadsLeaseDuration(t *testing.T) {
 	for seconds, want := range map[*int32]time.Duration{nil: 0, new(int32(60)): time.Minute} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(&coordinationv1.Lease{
-				Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(began)), LeaseDurationSeconds: seconds},
+				Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(start)), LeaseDurationSeconds: seconds},
 			})
 		}))
 		defer server.Close()
@@ -102,7 +102,7 @@ func TestALeaseMaySpecifyForHowLongItIsValid(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := Get(t.Context(), client.RESTClient(), "system", "example")
-		if err != nil || !got.At.Equal(began) || got.For != want {
+		if err != nil || !got.At.Equal(start) || got.For != want {
 			t.Errorf("got %v, %v, want %s", got, err, want)
 		}
 	}

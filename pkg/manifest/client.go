@@ -23,37 +23,37 @@ const maxUnknownFields = 20
 // a field whose name resembles a known one of the same struct, or equals one from elsewhere in the object, is an
 // ordinary ParseError as in Decode. Each unknown name is reported once per struct type.
 func (p *Part) DecodeAsClient(into any) []ParseError {
-	return append(asClient(p.JSON, into), p.duplicateFields("")...)
+	return append(decodeAsClient(p.JSON, into), p.duplicateFields("")...)
 }
 
-// asClient decodes JSON text and returns a ParseError for each error. The decoder reports at most 100 fields.
-func asClient(text []byte, into any) []ParseError {
+// decodeAsClient decodes JSON text and returns a ParseError for each error. The decoder reports at most 100 fields.
+func decodeAsClient(text []byte, into any) []ParseError {
 	root := reflect.TypeOf(into)
-	elsewhere := topFields(root)
-	told := map[unknownField]bool{}
-	var faults, wrong, passedOver []ParseError
-	for _, fault := range strictly(text, into) {
+	topPaths := topFields(root)
+	seen := map[unknownField]bool{}
+	var faults, typos, foreign []ParseError
+	for _, fault := range decodeStrictly(text, into) {
 		if fault.Reason != UnknownField {
 			faults = append(faults, fault)
 			continue
 		}
-		place, name := parentOf(root, fault.Field)
-		if told[unknownField{place, name}] {
+		parent, name := parentOf(root, fault.Field)
+		if seen[unknownField{parent, name}] {
 			continue
 		}
-		told[unknownField{place, name}] = true
-		meant := elsewhere[name]
-		if near := policy.Suggest(name, fieldsOf(place).names...); near != "" {
-			meant = strings.TrimSuffix(fault.Field, name) + near
+		seen[unknownField{parent, name}] = true
+		suggestion := topPaths[name]
+		if closest := policy.Suggest(name, fieldsOf(parent).names...); closest != "" {
+			suggestion = strings.TrimSuffix(fault.Field, name) + closest
 		}
 		switch {
-		case meant != "" && len(wrong) < maxUnknownFields:
-			wrong = append(wrong, ParseError{Field: fault.Field, Reason: UnknownField + "; did you mean " + meant + "?"})
-		case meant == "" && len(passedOver) < maxUnknownFields:
-			passedOver = append(passedOver, ParseError{Field: fault.Field, Reason: ForeignField, IsForeign: true})
+		case suggestion != "" && len(typos) < maxUnknownFields:
+			typos = append(typos, ParseError{Field: fault.Field, Reason: UnknownField + "; did you mean " + suggestion + "?"})
+		case suggestion == "" && len(foreign) < maxUnknownFields:
+			foreign = append(foreign, ParseError{Field: fault.Field, Reason: ForeignField, IsForeign: true})
 		}
 	}
-	return slices.Concat(faults, wrong, passedOver)
+	return slices.Concat(faults, typos, foreign)
 }
 
 // unknownField identifies an unknown field by its struct type and name, whatever its index in a list.
@@ -63,22 +63,22 @@ type unknownField struct {
 }
 
 // parentOf returns the struct type that contains an unknown field, and the field's name, which may contain dots.
-func parentOf(of reflect.Type, path string) (place reflect.Type, name string) {
+func parentOf(t reflect.Type, path string) (parent reflect.Type, name string) {
 	for {
-		of = written(of)
+		t = jsonType(t)
 		switch {
-		case isStruct(of):
-			place, name = of, path
+		case isStruct(t):
+			parent, name = t, path
 			step, rest, _ := strings.Cut(path, ".")
 			step, index, isList := strings.Cut(step, "[")
-			if of, path = fieldsOf(of).types[step], rest; isList {
+			if t, path = fieldsOf(t).types[step], rest; isList {
 				path = "[" + index + "." + rest
 			}
-		case of != nil && of.Kind() == reflect.Slice:
+		case t != nil && t.Kind() == reflect.Slice:
 			_, path, _ = strings.Cut(path, ".")
-			of = of.Elem()
+			t = t.Elem()
 		default:
-			return place, name
+			return parent, name
 		}
 	}
 }
@@ -96,8 +96,8 @@ func fieldsOf(object reflect.Type) fields {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-" && options == "":
-		case field.Anonymous && name == "" && isStruct(written(field.Type)):
-			embedded := fieldsOf(written(field.Type))
+		case field.Anonymous && name == "" && isStruct(jsonType(field.Type)):
+			embedded := fieldsOf(jsonType(field.Type))
 			for _, name := range embedded.names {
 				found.add(name, embedded.types[name])
 			}
@@ -110,35 +110,35 @@ func fieldsOf(object reflect.Type) fields {
 	return found
 }
 
-func (f *fields) add(name string, of reflect.Type) {
+func (f *fields) add(name string, t reflect.Type) {
 	f.names = append(f.names, name)
-	f.types[name] = of
+	f.types[name] = t
 }
 
-// written returns a type without pointers; nil if its values decode their JSON themselves.
-func written(of reflect.Type) reflect.Type {
-	for of != nil && of.Kind() == reflect.Pointer {
-		of = of.Elem()
+// jsonType returns a type without pointers; nil if its values decode their JSON themselves.
+func jsonType(t reflect.Type) reflect.Type {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	if of == nil || reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	if t == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return nil
 	}
-	return of
+	return t
 }
 
-func isStruct(of reflect.Type) bool { return of != nil && of.Kind() == reflect.Struct }
+func isStruct(t reflect.Type) bool { return t != nil && t.Kind() == reflect.Struct }
 
 // topFields returns the paths, by name, of the fields that users write: those of the object itself, its metadata and
 // its spec. Other names are treated as fields of the struct that contains them.
 func topFields(object reflect.Type) map[string]string {
 	paths := map[string]string{}
-	add := func(part string, of reflect.Type) (found fields) {
-		if of = written(of); isStruct(of) {
-			found = fieldsOf(of)
+	add := func(part string, t reflect.Type) (found fields) {
+		if t = jsonType(t); isStruct(t) {
+			found = fieldsOf(t)
 		}
 		for _, name := range found.names {
 			if paths[name] == "" {
-				paths[name] = join(part, name)
+				paths[name] = joinPath(part, name)
 			}
 		}
 		return found

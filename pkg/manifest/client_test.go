@@ -28,7 +28,7 @@ func clientLines(text string, into any) []string {
 	return lines
 }
 
-func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
+func TestDecodeAsClientUnknownFields(t *testing.T) {
 	const (
 		service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 		node    = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
@@ -110,8 +110,8 @@ func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
 	}
 }
 
-// TestKnownFieldsAreReadNextToAnUnknownOne checks that the object is valid without the unknown field.
-func TestKnownFieldsAreReadNextToAnUnknownOne(t *testing.T) {
+// TestDecodeAsClientReadsKnownFields checks that the object is valid without the unknown field.
+func TestDecodeAsClientReadsKnownFields(t *testing.T) {
 	var service corev1.Service
 	clientLines("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {newIn138: x, clusterIP: 10.96.0.1}\n", &service)
 	if service.Name != "web" || service.Spec.ClusterIP != "10.96.0.1" {
@@ -119,7 +119,7 @@ func TestKnownFieldsAreReadNextToAnUnknownOne(t *testing.T) {
 	}
 }
 
-func TestUnknownFieldsOfOneObjectAreReportedUpToALimit(t *testing.T) {
+func TestDecodeAsClientLimitsErrors(t *testing.T) {
 	text := "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 	for i := range 90 {
 		text += fmt.Sprintf("newIn%d: 1\nnewIn%[1]d: 1\n", 1000+i)

@@ -38,7 +38,7 @@ func yamlDocuments(text []byte) iter.Seq[document] {
 				doc.json, doc.duplicates, err = yamlToJSON(chunk.text)
 			}
 			if err != nil {
-				doc.fault = chunk.fault(err)
+				doc.fault = chunk.syntaxError(err)
 			}
 			if bytes.Equal(doc.json, []byte("null")) {
 				continue
@@ -65,15 +65,15 @@ func yamlToJSON(text []byte) (converted []byte, duplicates []string, err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := endsAfterFirst(text); err != nil {
+	if err := checkSingleDocument(text); err != nil {
 		return nil, nil, err
 	}
 	return converted, duplicates, nil
 }
 
-// endsAfterFirst returns an error for text after a document's end, which the YAML library ignores. A block of plain
+// checkSingleDocument returns an error for text after a document's end, which the YAML library ignores. A block of plain
 // keys can end before its text only at a line break that only YAML 1.1 recognizes.
-func endsAfterFirst(text []byte) error {
+func checkSingleDocument(text []byte) error {
 	isPlain := !bytes.ContainsAny(content(text)[:1], "{[!&*\"'|>?@`")
 	for _, lineBreak := range []string{"\u0085", "\u2028", "\u2029"} {
 		isPlain = isPlain && !bytes.Contains(text, []byte(lineBreak))

@@ -48,8 +48,8 @@ func FormatOfText(name string, text []byte) Format {
 	return JSON
 }
 
-// notText are the first bytes of files that are not text, with the error to report.
-var notText = []struct{ begin, what string }{
+// binaryFormats are the first bytes of files that are not text, with the error to report.
+var binaryFormats = []struct{ begin, what string }{
 	{"\xff\xfe", "the file is UTF-16; save it as UTF-8"},
 	{"\xfe\xff", "the file is UTF-16; save it as UTF-8"},
 	{"\x1f\x8b", "the file is compressed with gzip; unpack it first, with gunzip"},
@@ -59,14 +59,14 @@ var notText = []struct{ begin, what string }{
 	{"PK\x03\x04", "the file is a zip archive; unpack it first, with unzip"},
 }
 
-// faultOfFormat returns an error if the text is in a binary format, by its first bytes or as a tar archive; nil
+// binaryFormatError returns an error if the text is in a binary format, by its first bytes or as a tar archive; nil
 // otherwise.
-func faultOfFormat(text []byte) *ParseError {
+func binaryFormatError(text []byte) *ParseError {
 	const tar, tarAt = "ustar", 257 // POSIX.1-1988
 	if len(text) > tarAt && bytes.HasPrefix(text[tarAt:], []byte(tar)) {
 		return &ParseError{Reason: "the file is a tar archive; unpack it first, with tar -x"}
 	}
-	for _, format := range notText {
+	for _, format := range binaryFormats {
 		if bytes.HasPrefix(text, []byte(format.begin)) {
 			return &ParseError{Reason: format.what}
 		}

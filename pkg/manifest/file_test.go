@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// packed returns a text as compressed or archived by a program.
-func packed(t *testing.T, text string, pack func(to io.Writer) (io.WriteCloser, error)) string {
+// packText returns a text as compressed or archived by a program.
+func packText(t *testing.T, text string, pack func(to io.Writer) (io.WriteCloser, error)) string {
 	t.Helper()
 	var file bytes.Buffer
 	writer, err := pack(&file)
@@ -33,17 +33,17 @@ type zipped struct {
 	io.Closer
 }
 
-// TestAFileThatIsNoTextIsNamedAsWhatItIs checks that the error contains the format of a binary file.
-func TestAFileThatIsNoTextIsNamedAsWhatItIs(t *testing.T) {
+// TestBinaryFormatsAreReported checks that the error contains the format of a binary file.
+func TestBinaryFormatsAreReported(t *testing.T) {
 	text := annotated("a/b")
 	for want, file := range map[string]string{
-		"gzip": packed(t, text, func(to io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(to), nil }),
-		"zip archive": packed(t, text, func(to io.Writer) (io.WriteCloser, error) {
+		"gzip": packText(t, text, func(to io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(to), nil }),
+		"zip archive": packText(t, text, func(to io.Writer) (io.WriteCloser, error) {
 			archive := zip.NewWriter(to)
 			file, err := archive.Create("web.yaml")
 			return zipped{file, archive}, err
 		}),
-		"tar archive": packed(t, text, func(to io.Writer) (io.WriteCloser, error) {
+		"tar archive": packText(t, text, func(to io.Writer) (io.WriteCloser, error) {
 			archive := tar.NewWriter(to)
 			return archive, archive.WriteHeader(&tar.Header{Name: "web.yaml", Mode: 0o600, Size: int64(len(text))})
 		}),

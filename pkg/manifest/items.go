@@ -63,15 +63,15 @@ func listHead(head []byte, items []chunk) (list []byte, _ []chunk, ok bool) {
 	return list, items, true
 }
 
-// read converts an item to JSON. Its duplicates are paths in the document.
-func (c chunk) read(path string) (converted []byte, duplicates []string, err error) {
+// toJSON converts an item to JSON. Its duplicates are paths in the document.
+func (c chunk) toJSON(path string) (converted []byte, duplicates []string, err error) {
 	text := append([]byte(" "), c.text[1:]...) // without its dash
 	if len(content(text)) == 0 {
 		return []byte("null"), nil, nil
 	}
 	converted, found, err := yamlToJSON(text)
 	for _, duplicate := range found {
-		duplicates = append(duplicates, join(path, duplicate))
+		duplicates = append(duplicates, joinPath(path, duplicate))
 	}
 	return converted, duplicates, err
 }

@@ -7,10 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wholly changes a list so that it is not split.
-func wholly(text string) string { return strings.Replace(text, "items:\n", "items: # whole\n", 1) }
+// withoutSplitting changes a list so that it is not split.
+func withoutSplitting(text string) string {
+	return strings.Replace(text, "items:\n", "items: # whole\n", 1)
+}
 
-func TestAListThatIsTakenApartIsReadAsAWholeOne(t *testing.T) {
+func TestSplitListEqualsWholeList(t *testing.T) {
 	const item = "- apiVersion: v1\n  kind: Service\n  metadata:\n    name: "
 	for name, text := range map[string]string{
 		"as kubectl prints it": "apiVersion: v1\nitems:\n" + item + "a\n" + item + "b\nkind: List\nmetadata:\n  resourceVersion: \"\"\n",
@@ -26,13 +28,13 @@ func TestAListThatIsTakenApartIsReadAsAWholeOne(t *testing.T) {
 		"not a list":  "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nitems:\n- b\n",
 		"of one kind": "apiVersion: v1\nkind: ServiceList\nitems:\n- metadata:\n    name: a\n- metadata:\n    name: b\n",
 	} {
-		if diff := cmp.Diff(partLines(YAML, wholly(text)), partLines(YAML, text)); diff != "" {
+		if diff := cmp.Diff(partLines(YAML, withoutSplitting(text)), partLines(YAML, text)); diff != "" {
 			t.Errorf("%s (-whole +split):\n%s", name, diff)
 		}
 	}
 }
 
-func TestAnItemThatCannotBeReadTakesNoOtherWithIt(t *testing.T) {
+func TestInvalidItemDoesNotAffectOthers(t *testing.T) {
 	text := "apiVersion: v1\nkind: List\nitems:\n- {broken\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n"
 	want := []string{"line 5: did not find expected ',' or '}'", "1 items[1] Service /a"}
 	if diff := cmp.Diff(want, partLines(YAML, text)); diff != "" {

@@ -36,11 +36,11 @@ func (l *lines) find(path string) int {
 		if node.Line > 0 && line == 0 {
 			line = node.Line
 		}
-		named, below, rest := step(node, path)
-		if named != nil {
-			line = named.Line
+		key, value, rest := step(node, path)
+		if key != nil {
+			line = key.Line
 		}
-		node, path = below, rest
+		node, path = value, rest
 	}
 	return l.first + max(line-1, 0)
 }

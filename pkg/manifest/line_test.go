@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestALineIsThatOfTheField(t *testing.T) {
+func TestLineOf(t *testing.T) {
 	const header = "# a comment\n---\napiVersion: v1\nkind: Service\n"
 	for name, test := range map[string]struct {
 		text, field string
@@ -47,7 +47,7 @@ func TestALineIsThatOfTheField(t *testing.T) {
 	}
 }
 
-func TestALineInAListIsThatOfTheItemsField(t *testing.T) {
+func TestLineOfInList(t *testing.T) {
 	const text = "apiVersion: v1\nkind: List\nitems:\n- kind: Service\n  apiVersion: v1\n  metadata:\n    name: a\n- kind: Service\n" +
 		"  apiVersion: v1\n  metadata: {name: b}\n"
 	var got []int
@@ -59,8 +59,8 @@ func TestALineInAListIsThatOfTheItemsField(t *testing.T) {
 	}
 }
 
-// TestMergesOfMergesEnd checks that exponential merges end: each mapping merges the previous one ten times.
-func TestMergesOfMergesEnd(t *testing.T) {
+// TestLineOfWithExponentialMerges checks that exponential merges end: each mapping merges the previous one ten times.
+func TestLineOfWithExponentialMerges(t *testing.T) {
 	text := "apiVersion: v1\nkind: Service\na0: &a0 {x: 1}\n"
 	for i := range 9 {
 		text += fmt.Sprintf("a%d: &a%d\n  <<: [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 10), ","))
@@ -74,7 +74,7 @@ func TestMergesOfMergesEnd(t *testing.T) {
 	}
 }
 
-func TestATextThatTheOtherLibraryCannotReadIsOnItsFirstLine(t *testing.T) {
+func TestLineOfUnparsableText(t *testing.T) {
 	lines := lines{first: 7, text: []byte("a: [")}
 	if got := lines.find("a"); got != 7 {
 		t.Errorf("line %d, want 7", got)

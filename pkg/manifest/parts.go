@@ -56,14 +56,14 @@ type ParseError struct {
 }
 
 // Field returns the path in the document of a field of the part.
-func (p *Part) Field(field string) string { return join(p.Path, field) }
+func (p *Part) Field(field string) string { return joinPath(p.Path, field) }
 
 // Parts yields the objects of a file in order, and the parts that are invalid. wanted are the types that the caller
 // reads. Lists of them are expanded, like v1 Lists. Objects of other types are not checked and have no Fault.
-func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
+func Parts(format Format, text []byte, types ...Type) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
 		text := bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
-		if fault := faultOfFormat(text); fault != nil {
+		if fault := binaryFormatError(text); fault != nil {
 			yield(Part{Line: 1, Fault: fault})
 			return
 		}
@@ -71,9 +71,9 @@ func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
 		if format == JSON {
 			documents = jsonDocuments(text)
 		}
-		w := nodeWalker{kinds: wanted, yield: yield}
+		w := nodeWalker{kinds: types, yield: yield}
 		for doc := range documents {
-			if !w.document(doc) {
+			if !w.walkDocument(doc) {
 				return
 			}
 		}
@@ -86,12 +86,12 @@ type nodeWalker struct {
 	yield func(Part) bool
 }
 
-func (w *nodeWalker) document(doc document) bool {
+func (w *nodeWalker) walkDocument(doc document) bool {
 	part := Part{Line: doc.line, JSON: doc.json, Fault: doc.fault, duplicates: doc.duplicates, lines: doc.lines, items: doc.items}
 	if doc.fault != nil {
 		return w.yield(part)
 	}
-	return w.part(part)
+	return w.walkPart(part)
 }
 
 // typeMeta holds the fields that identify the type of any object.
@@ -115,8 +115,8 @@ type listEnvelope struct {
 	Items      []json.RawMessage `json:"items"`
 }
 
-// part yields an object, or the items of a list.
-func (w *nodeWalker) part(p Part) bool {
+// walkPart yields an object, or the items of a list.
+func (w *nodeWalker) walkPart(p Part) bool {
 	var e typeMeta
 	if !bytes.HasPrefix(bytes.TrimSpace(p.JSON), []byte("{")) {
 		return w.addError(p, "", "must be a Kubernetes object, with apiVersion, kind and metadata")
@@ -128,49 +128,49 @@ func (w *nodeWalker) part(p Part) bool {
 		p.Type = p.implied
 	}
 	if p.Type.Kind == "" || p.Type.APIVersion == "" {
-		return w.untyped(p, err)
+		return w.addTypeError(p, err)
 	}
 	itemType, isList := w.itemType(p.Type)
 	switch {
 	case !isList && !slices.Contains(w.kinds, p.Type):
 	case err != nil:
-		field, reason := describe(err)
+		field, reason := describeDecodeError(err)
 		return w.addError(p, field, reason)
 	case isList:
-		return w.list(p, itemType, e.Items)
+		return w.walkList(p, itemType, e.Items)
 	}
 	return w.yield(p)
 }
 
 // itemType reports whether a type is a list, and returns the default type of its items.
 func (w *nodeWalker) itemType(list Type) (item Type, isList bool) {
-	for _, wanted := range w.kinds {
-		if list.APIVersion == wanted.APIVersion && list.Kind == wanted.Kind+"List" {
-			return wanted, true
+	for _, kind := range w.kinds {
+		if list.APIVersion == kind.APIVersion && list.Kind == kind.Kind+"List" {
+			return kind, true
 		}
 	}
 	return Type{}, list == listType
 }
 
-// untyped yields an error for an object without apiVersion or kind.
-func (w *nodeWalker) untyped(p Part, err error) bool {
+// addTypeError yields an error for an object without apiVersion or kind.
+func (w *nodeWalker) addTypeError(p Part, err error) bool {
 	missing, reason := "kind", "Required value"
 	if p.Type.Kind != "" {
 		missing = "apiVersion"
 	}
 	if err != nil {
-		missing, reason = describe(err)
+		missing, reason = describeDecodeError(err)
 	}
 	return w.addError(p, missing, reason)
 }
 
-// list yields the errors in a list, and then its items.
-func (w *nodeWalker) list(p Part, itemType Type, items []json.RawMessage) bool {
+// walkList yields the errors in a list, and then its items.
+func (w *nodeWalker) walkList(p Part, itemType Type, items []json.RawMessage) bool {
 	p.Type = Type{}
 	if p.depth == maxListDepth {
 		return w.addError(p, "", fmt.Sprintf("lists are nested more than %d deep", maxListDepth))
 	}
-	for _, fault := range append(asClient(p.JSON, &listEnvelope{}), p.duplicateFields("items[")...) {
+	for _, fault := range append(decodeAsClient(p.JSON, &listEnvelope{}), p.duplicateFields("items[")...) {
 		broken := p
 		broken.Fault = &fault
 		if !w.yield(broken) {
@@ -181,21 +181,21 @@ func (w *nodeWalker) list(p Part, itemType Type, items []json.RawMessage) bool {
 	part.depth, part.implied, part.items = p.depth+1, itemType, nil
 	for i, item := range items {
 		part.JSON, part.Path = item, p.Field(fmt.Sprintf("items[%d]", i))
-		if !w.part(part) {
+		if !w.walkPart(part) {
 			return false
 		}
 	}
 	for i, item := range p.items {
 		var err error
 		part.Path = p.Field(fmt.Sprintf("items[%d]", i))
-		if part.JSON, part.duplicates, err = item.read(part.Path); err != nil {
-			broken := Part{Line: p.Line, Path: part.Path, Fault: item.fault(err)}
+		if part.JSON, part.duplicates, err = item.toJSON(part.Path); err != nil {
+			broken := Part{Line: p.Line, Path: part.Path, Fault: item.syntaxError(err)}
 			if !w.yield(broken) {
 				return false
 			}
 			continue
 		}
-		if !w.part(part) {
+		if !w.walkPart(part) {
 			return false
 		}
 	}

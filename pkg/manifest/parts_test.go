@@ -30,7 +30,7 @@ func partLines(format Format, text string) []string {
 	return lines
 }
 
-func TestEveryPartOfAFileIsYielded(t *testing.T) {
+func TestParts(t *testing.T) {
 	const web = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n"
 	for name, test := range map[string]struct {
 		format Format
@@ -77,7 +77,7 @@ func TestEveryPartOfAFileIsYielded(t *testing.T) {
 	}
 }
 
-func TestPartsEndWhenTheCallerStops(t *testing.T) {
+func TestPartsStopsEarly(t *testing.T) {
 	const list = "apiVersion: v1\nkind: List\nitem: 5\nitems: [{apiVersion: v1, kind: Pod}, {apiVersion: v1, kind: Pod}]\n"
 	for most := 1; most <= 6; most++ {
 		count := 0
@@ -92,7 +92,7 @@ func TestPartsEndWhenTheCallerStops(t *testing.T) {
 	}
 }
 
-func TestDecodeReportsEveryFieldThatIsWrong(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	const text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n  a: 1\n  a: 2\n  b: 3\n" +
 		"- apiVersion: v1\n  kind: Service\n  metadata: {name: b}\n  a: x\n"
 	var got [][]ParseError
@@ -115,7 +115,7 @@ func TestDecodeReportsEveryFieldThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAFormatIsRecognizedByTheName(t *testing.T) {
+func TestFormatOf(t *testing.T) {
 	for name, want := range map[string]struct {
 		format Format
 		ok     bool
@@ -134,7 +134,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestAFileThatIsTooLargeIsRejected(t *testing.T) {
+func TestReadLimit(t *testing.T) {
 	text, err := Read("huge.yaml", endless{})
 	const want = "read huge.yaml: larger than the limit of 268435456 bytes"
 	if text != nil || err == nil || err.Error() != want {

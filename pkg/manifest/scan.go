@@ -43,7 +43,7 @@ func (t *Tree) ErrorOf(name string) error {
 // keeps its generations there and links to them from its visible names.
 type scanner struct {
 	dir     string
-	out     Tree
+	tree    Tree
 	visited map[string]bool // directories by real path, to walk each once however many links refer to it
 }
 
@@ -54,62 +54,62 @@ func Scan(dir string) (Tree, error) {
 		return Tree{Dir: filepath.Dir(dir), Files: []string{filepath.Base(dir)}, Watched: []string{dir}}, nil
 	}
 	s := scanner{dir: dir, visited: make(map[string]bool)}
-	s.out = Tree{Dir: dir, Unreadable: make(map[string]error), Links: make(map[string]error)}
-	if err := s.directory(""); err != nil {
+	s.tree = Tree{Dir: dir, Unreadable: make(map[string]error), Links: make(map[string]error)}
+	if err := s.scanDirectory(""); err != nil {
 		return Tree{}, err
 	}
-	slices.Sort(s.out.Files)
-	slices.Sort(s.out.Watched)
-	s.out.Watched = slices.Compact(s.out.Watched)
-	return s.out, nil
+	slices.Sort(s.tree.Files)
+	slices.Sort(s.tree.Watched)
+	s.tree.Watched = slices.Compact(s.tree.Watched)
+	return s.tree, nil
 }
 
-// directory walks one directory, given relative to the folder.
-func (s *scanner) directory(name string) error {
+// scanDirectory walks one directory, given relative to the folder.
+func (s *scanner) scanDirectory(name string) error {
 	full := filepath.Join(s.dir, name)
 	if _, err := os.Stat(full); err != nil {
 		return fmt.Errorf("read the folder: %w", err)
 	}
-	place, err := filepath.EvalSymlinks(full)
+	realPath, err := filepath.EvalSymlinks(full)
 	if err != nil {
 		return fmt.Errorf("read the folder: %w", err)
 	}
-	if s.visited[place] {
+	if s.visited[realPath] {
 		return nil
 	}
-	s.visited[place] = true
+	s.visited[realPath] = true
 	entries, err := os.ReadDir(full)
 	if err != nil {
 		return fmt.Errorf("read the folder: %w", err)
 	}
-	s.out.Watched = append(s.out.Watched, full)
+	s.tree.Watched = append(s.tree.Watched, full)
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), ".") {
-			s.entry(path.Join(name, entry.Name()), entry.Type()&fs.ModeSymlink != 0)
+			s.addEntry(path.Join(name, entry.Name()), entry.Type()&fs.ModeSymlink != 0)
 		}
 	}
 	return nil
 }
 
-// entry adds one name of a directory to the tree. A name that was removed since the directory was read is skipped.
-func (s *scanner) entry(name string, isLink bool) {
+// addEntry adds one name of a directory to the tree. A name that was removed since the directory was read is skipped.
+func (s *scanner) addEntry(name string, isLink bool) {
 	full := filepath.Join(s.dir, name)
 	stat, err := os.Stat(full)
 	if isLink {
-		s.out.Links[name] = err
+		s.tree.Links[name] = err
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !isLink:
 	case err != nil:
 		if isManifest(name) {
-			s.out.Unreadable[name] = err
+			s.tree.Unreadable[name] = err
 		}
 	case stat.IsDir():
-		if err := s.directory(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.out.Unreadable[name] = err
+		if err := s.scanDirectory(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.tree.Unreadable[name] = err
 		}
 	case stat.Mode().IsRegular() && isManifest(name):
-		s.out.Files = append(s.out.Files, name)
+		s.tree.Files = append(s.tree.Files, name)
 		if isLink {
 			s.watchTarget(full)
 		}
@@ -119,7 +119,7 @@ func (s *scanner) entry(name string, isLink bool) {
 // watchTarget adds the directory of a link's target to the watched ones, because writes there are visible nowhere else.
 func (s *scanner) watchTarget(link string) {
 	if target, err := filepath.EvalSymlinks(link); err == nil {
-		s.out.Watched = append(s.out.Watched, filepath.Dir(target))
+		s.tree.Watched = append(s.tree.Watched, filepath.Dir(target))
 	}
 }
 

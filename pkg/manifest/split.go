@@ -11,8 +11,8 @@ type chunk struct {
 	text []byte
 }
 
-// fault returns an error of the YAML library as a ParseError with the line in the file.
-func (c chunk) fault(err error) *ParseError {
+// syntaxError returns an error of the YAML library as a ParseError with the line in the file.
+func (c chunk) syntaxError(err error) *ParseError {
 	fault := syntaxFault(c.text, err)
 	fault.Line += c.line - 1
 	return fault

@@ -19,18 +19,18 @@ const (
 // Decode decodes the object strictly, as the API server does. It returns a ParseError for each field that is unknown,
 // set twice or of the wrong type.
 func (p *Part) Decode(into any) []ParseError {
-	return append(strictly(p.JSON, into), p.duplicateFields("")...)
+	return append(decodeStrictly(p.JSON, into), p.duplicateFields("")...)
 }
 
-// strictly decodes JSON text and returns a ParseError for each error.
-func strictly(text []byte, into any) []ParseError {
+// decodeStrictly decodes JSON text and returns a ParseError for each error.
+func decodeStrictly(text []byte, into any) []ParseError {
 	errs, err := kjson.UnmarshalStrict(text, into)
 	if err != nil {
 		errs = append(errs, err)
 	}
 	var faults []ParseError
 	for _, err := range errs {
-		field, reason := describe(err)
+		field, reason := describeDecodeError(err)
 		faults = append(faults, ParseError{Field: field, Reason: reason})
 	}
 	return faults
@@ -38,11 +38,11 @@ func strictly(text []byte, into any) []ParseError {
 
 // duplicateFields returns a ParseError for each field of the part that the YAML text sets twice, except for those with
 // a prefix.
-func (p *Part) duplicateFields(besides string) []ParseError {
+func (p *Part) duplicateFields(exceptPrefix string) []ParseError {
 	var faults []ParseError
 	for _, duplicate := range p.duplicates {
-		field, ok := inRange(duplicate, p.Path)
-		if isMeant := besides == "" || !strings.HasPrefix(field, besides); ok && isMeant {
+		field, ok := cutParent(duplicate, p.Path)
+		if isIncluded := exceptPrefix == "" || !strings.HasPrefix(field, exceptPrefix); ok && isIncluded {
 			faults = append(faults, ParseError{Field: field, Reason: DuplicateField})
 		}
 	}
@@ -55,14 +55,14 @@ type fieldError interface {
 	FieldPath() string
 }
 
-// describe returns the field and the reason of an error of the JSON decoder.
-func describe(err error) (field, reason string) {
-	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		wanted := mistyped.Type.String()
-		if kind := mistyped.Type.Kind(); kind == reflect.Struct || kind == reflect.Map { // a type of this program
-			wanted = "an object"
+// describeDecodeError returns the field and the reason of an error of the JSON decoder.
+func describeDecodeError(err error) (field, reason string) {
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		want := typeErr.Type.String()
+		if kind := typeErr.Type.Kind(); kind == reflect.Struct || kind == reflect.Map { // a type of this program
+			want = "an object"
 		}
-		return mistyped.Field, fmt.Sprintf("must be %s, not %s", wanted, mistyped.Value)
+		return typeErr.Field, fmt.Sprintf("must be %s, not %s", want, typeErr.Value)
 	}
 	if strict, ok := errors.AsType[fieldError](err); ok {
 		reason, _, _ := strings.Cut(strict.Error(), ` "`)
@@ -71,13 +71,13 @@ func describe(err error) (field, reason string) {
 	return "", err.Error()
 }
 
-// join appends a field to the path of its parent.
-func join(parent, child string) string {
+// joinPath appends a field to the path of its parent.
+func joinPath(parent, child string) string {
 	return strings.Trim(parent+"."+child, ".")
 }
 
-// inRange returns the rest of a path below a parent.
-func inRange(field, parent string) (rest string, ok bool) {
+// cutParent returns the rest of a path below a parent.
+func cutParent(field, parent string) (rest string, ok bool) {
 	if parent == "" {
 		return field, true
 	}

@@ -15,25 +15,25 @@ import (
 // linePrefix is the prefix of errors with a line in the YAML library.
 var linePrefix = regexp.MustCompile(`^line (\d+): `)
 
-// isEarly matches errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
-var isEarly = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
+// zeroBasedLine matches errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
+var zeroBasedLine = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
 
 // syntaxFault returns why a text is not valid YAML, given an error of the YAML library. Its line is counted from 1 in
 // the text; it is 1 if the library does not report it.
 func syntaxFault(text []byte, err error) *ParseError {
-	fault := faultOfFormat(text)
+	fault := binaryFormatError(text)
 	if fault == nil {
-		fault = unquoted(text)
+		fault = findMissingQuote(text)
 	}
 	if fault == nil {
-		fault = readError(err)
+		fault = parseYAMLError(err)
 	}
 	fault.Line = max(fault.Line, 1)
 	return fault
 }
 
-// readError parses an error of the YAML library. The line is 0 if the library does not report it.
-func readError(err error) *ParseError {
+// parseYAMLError parses an error of the YAML library. The line is 0 if the library does not report it.
+func parseYAMLError(err error) *ParseError {
 	text := err.Error()
 	if mistyped, ok := errors.AsType[*yamlv2.TypeError](err); ok && len(mistyped.Errors) > 0 {
 		text = mistyped.Errors[0]
@@ -48,7 +48,7 @@ func readError(err error) *ParseError {
 	if reason = strings.TrimPrefix(reason, found[0]); err != nil {
 		return &ParseError{Reason: reason}
 	}
-	if isEarly.MatchString(reason) {
+	if zeroBasedLine.MatchString(reason) {
 		line++
 	}
 	return &ParseError{Line: line, Reason: reason}
@@ -58,38 +58,38 @@ const (
 	// indicators are characters that must not begin an unquoted text, or have another meaning there (YAML 1.2, rule
 	// c-indicator).
 	indicators = "*&!|>%@`{}[],?:#-\"'"
-	// maxExplained bounds the text that is parsed again, in bytes. The other constant bounds how often.
-	maxExplained = 1 << 20
-	maxTried     = 4
+	// maxReparseBytes bounds the text that is parsed again, in bytes. The other constant bounds how often.
+	maxReparseBytes = 1 << 20
+	maxReparses     = 4
 )
 
-// unquoted finds a missing quote, or quotes around only a part of a value, as the cause of a syntax error: with another
+// findMissingQuote finds a missing quote, or quotes around only a part of a value, as the cause of a syntax error: with another
 // first letter the error disappears, or a later one appears. It returns nil if there is none.
 //
 // It uses the YAML 1.2 library, which reports the line of the opening bracket or quote instead of the line where it
 // should have been closed.
-func unquoted(text []byte) *ParseError {
-	if len(text) > maxExplained {
+func findMissingQuote(text []byte) *ParseError {
+	if len(text) > maxReparseBytes {
 		return nil
 	}
 	_, err := parseNodes(text)
 	if err == nil {
 		return nil
 	}
-	number := max(readError(err).Line, 1)
+	number := max(parseYAMLError(err).Line, 1)
 	if alias := unknownAnchor.FindStringSubmatch(err.Error()); alias != nil {
 		number = lineAt(text, int64(max(0, bytes.Index(text, []byte("*"+alias[1])))))
 	}
 	start, line := lineOf(text, number)
-	for i, tried := len(line)-1, 0; i >= 0 && tried < maxTried; i-- {
+	for i, reparses := len(line)-1, 0; i >= 0 && reparses < maxReparses; i-- {
 		if !mayBeUnquoted(line, i) {
 			continue
 		}
-		tried++
-		mended := slices.Clone(text)
-		mended[start+i] = 'x'
-		_, next := parseNodes(mended)
-		if next != nil && readError(next).Line <= number && !unknownAnchor.MatchString(err.Error()) {
+		reparses++
+		changed := slices.Clone(text)
+		changed[start+i] = 'x'
+		_, next := parseNodes(changed)
+		if next != nil && parseYAMLError(next).Line <= number && !unknownAnchor.MatchString(err.Error()) {
 			continue
 		}
 		if line[i] == '"' || line[i] == '\'' {
@@ -100,12 +100,12 @@ func unquoted(text []byte) *ParseError {
 	return nil
 }
 
-func mustBeQuoted(begin byte) string {
-	why := fmt.Sprintf(`the value begins with "%c", which means something else in YAML; quote it`, begin)
-	if begin == '[' || begin == '{' {
-		why += ", or close the bracket"
+func mustBeQuoted(first byte) string {
+	reason := fmt.Sprintf(`the value begins with "%c", which means something else in YAML; quote it`, first)
+	if first == '[' || first == '{' {
+		reason += ", or close the bracket"
 	}
-	return why
+	return reason
 }
 
 // unknownAnchor matches the error for an unknown alias, which has no line.
@@ -126,15 +126,15 @@ func lineOf(text []byte, number int) (start int, line []byte) {
 
 // mayBeUnquoted reports whether an unquoted text with a reserved first character may begin at a position in a line. The
 // double braces of a template do not count.
-func mayBeUnquoted(line []byte, at int) bool {
-	around := line[max(0, at-1):min(len(line), at+2)]
-	if strings.IndexByte(indicators, line[at]) < 0 || bytes.Contains(around, []byte("{{")) {
+func mayBeUnquoted(line []byte, i int) bool {
+	around := line[max(0, i-1):min(len(line), i+2)]
+	if strings.IndexByte(indicators, line[i]) < 0 || bytes.Contains(around, []byte("{{")) {
 		return false
 	}
-	before := bytes.TrimRight(line[:at], " \t")
-	if len(before) == 0 {
+	prefix := bytes.TrimRight(line[:i], " \t")
+	if len(prefix) == 0 {
 		return true
 	}
-	last, isApart := before[len(before)-1], len(before) < at
-	return strings.IndexByte(",[{", last) >= 0 || isApart && (last == ':' || last == '-')
+	last, isSeparated := prefix[len(prefix)-1], len(prefix) < i
+	return strings.IndexByte(",[{", last) >= 0 || isSeparated && (last == ':' || last == '-')
 }

@@ -12,8 +12,8 @@ func annotated(value string) string {
 		"\n    other: x\nspec:\n  ports:\n  - port: 80\n"
 }
 
-// TestAValueThatYAMLTakesForSyntaxIsNamed checks values in a document, in a List and in braces, with text around them.
-func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
+// TestUnquotedValueIsReported checks values in a document, in a List and in braces, with text around them.
+func TestUnquotedValueIsReported(t *testing.T) {
 	for _, value := range []string{
 		"*", "*, a/b", "*all", "&", "& x", "%", "%x", "@", "@x", "`", "`x`", "| x", "|x", "> x", "{", "{a", "[", "[a", "?", "? x", ":", ": x",
 		",", ", x", "- x", "]", "}",
@@ -40,14 +40,14 @@ func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
 		`the value begins with "*", which means something else in YAML; quote it`)
 }
 
-// TestOtherErrorsKeepTheTextOfTheLibrary checks errors that would remain with another first letter.
-func TestOtherErrorsKeepTheTextOfTheLibrary(t *testing.T) {
+// TestOtherSyntaxErrors checks errors that would remain with another first letter.
+func TestOtherSyntaxErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		annotated("a: b"):                                "6 mapping values are not allowed in this context",
-		annotated("{{ .Values.keys }}x"):                 "6 did not find expected key",
-		annotated("{{ .Values.keys }}: {"):               "6 mapping values are not allowed in this context",
-		"kind: Service\nmetadata:\n\tname: web\n":        "3 found character that cannot start any token",
-		"a: *b # " + strings.Repeat("x", maxExplained+1): "1 unknown anchor 'b' referenced",
+		annotated("a: b"):                                   "6 mapping values are not allowed in this context",
+		annotated("{{ .Values.keys }}x"):                    "6 did not find expected key",
+		annotated("{{ .Values.keys }}: {"):                  "6 mapping values are not allowed in this context",
+		"kind: Service\nmetadata:\n\tname: web\n":           "3 found character that cannot start any token",
+		"a: *b # " + strings.Repeat("x", maxReparseBytes+1): "1 unknown anchor 'b' referenced",
 	} {
 		fault := faultOf(text)
 		if got := fmt.Sprintf("%d %s", fault.Line, fault.Reason); got != want {

@@ -26,17 +26,17 @@ type Change struct {
 	LocalAddrs []netip.Addr
 	// APIServers are the addresses at which this process reaches the API server. nil means unchanged.
 	APIServers []netip.AddrPort
-	// Probed are the addresses and ports that proxies probe. nil means unchanged.
-	Probed *Probed
+	// ProbeTargets are the addresses and ports that proxies probe. nil means unchanged.
+	ProbeTargets *ProbeTargets
 }
 
-// Probed is where proxies probe nodes: the same TCP ports on all addresses.
-type Probed struct {
+// ProbeTargets is where proxies probe nodes: the same TCP ports on all addresses.
+type ProbeTargets struct {
 	Addrs map[netip.Addr]bool
 	Ports []uint16 // never change
 }
 
-func (p *Probed) has(f Frontend) bool {
+func (p *ProbeTargets) has(f Frontend) bool {
 	return p != nil && f.Protocol == TCP && p.Addrs[f.Addr] && slices.Contains(p.Ports, f.Port)
 }
 
@@ -44,7 +44,7 @@ func (p *Probed) has(f Frontend) bool {
 func (c Change) IsEmpty() bool {
 	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.Demotions)+len(c.Demands)+len(c.ServiceCIDRs) == 0 &&
 		c.AllNodes == nil && c.DemandState == nil && c.LocalAddrs == nil && c.APIServers == nil &&
-		c.Probed == nil
+		c.ProbeTargets == nil
 }
 
 // Merge returns the change that has the same effect as c followed by later.
@@ -60,7 +60,7 @@ func (c Change) Merge(later Change) Change {
 		ServiceCIDRs: merge(c.ServiceCIDRs, later.ServiceCIDRs),
 		LocalAddrs:   orEarlier(later.LocalAddrs, c.LocalAddrs),
 		APIServers:   orEarlier(later.APIServers, c.APIServers),
-		Probed:       cmp.Or(later.Probed, c.Probed),
+		ProbeTargets: cmp.Or(later.ProbeTargets, c.ProbeTargets),
 	}
 }
 

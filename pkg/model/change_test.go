@@ -12,7 +12,7 @@ func versionedNode(version string) *Node {
 	return &Node{Name: "node-1", Labels: map[string]string{"version": version}}
 }
 
-func TestThen(t *testing.T) {
+func TestMerge(t *testing.T) {
 	web, db := named("web"), named("db")
 	first, second := serviceNamed("web"), serviceNamed("web")
 	slice := sliceFor("web-1", "web")
@@ -85,7 +85,7 @@ func TestThen(t *testing.T) {
 	}
 }
 
-func TestAChangeIsEmptyOnlyIfItNamesNothing(t *testing.T) {
+func TestIsEmpty(t *testing.T) {
 	tests := map[string]struct {
 		change Change
 		want   bool

@@ -32,8 +32,8 @@ func (c claim) compare(other claim) int {
 		c.service.Name.Compare(other.service.Name))
 }
 
-// claim records a Service's claims to all its frontends and marks every Service that loses one.
-func (c *claims) claim(service *Service, dirty map[ObjectName]bool) {
+// add records a Service's claims to all its frontends and marks every Service that loses one.
+func (c *claims) add(service *Service, dirty map[ObjectName]bool) {
 	for _, addr := range service.ExternalIPs {
 		if c.external[addr] == nil {
 			c.external[addr] = map[ObjectName]bool{}
@@ -41,12 +41,12 @@ func (c *claims) claim(service *Service, dirty map[ObjectName]bool) {
 		c.external[addr][service.Name] = true
 	}
 	for _, frontend := range allFrontends(service) {
-		claimants, wanted := c.byFrontend[frontend.Frontend], claim{service, frontend.Kind}
-		at, _ := slices.BinarySearchFunc(claimants, wanted, claim.compare)
-		if at == 0 && len(claimants) > 0 {
+		claimants, newClaim := c.byFrontend[frontend.Frontend], claim{service, frontend.Kind}
+		index, _ := slices.BinarySearchFunc(claimants, newClaim, claim.compare)
+		if index == 0 && len(claimants) > 0 {
 			dirty[claimants[0].service.Name] = true
 		}
-		c.byFrontend[frontend.Frontend] = slices.Insert(claimants, at, wanted)
+		c.byFrontend[frontend.Frontend] = slices.Insert(claimants, index, newClaim)
 		if len(claimants) == 1 {
 			c.contested++
 		}
@@ -62,8 +62,8 @@ func (c *claims) release(service *Service, dirty map[ObjectName]bool) {
 	}
 	for _, frontend := range allFrontends(service) {
 		claimants := c.byFrontend[frontend.Frontend]
-		at := slices.Index(claimants, claim{service, frontend.Kind})
-		claimants = slices.Delete(claimants, at, at+1)
+		index := slices.Index(claimants, claim{service, frontend.Kind})
+		claimants = slices.Delete(claimants, index, index+1)
 		if len(claimants) == 0 {
 			delete(c.byFrontend, frontend.Frontend)
 			continue
@@ -72,7 +72,7 @@ func (c *claims) release(service *Service, dirty map[ObjectName]bool) {
 		if len(claimants) == 1 {
 			c.contested--
 		}
-		if at == 0 {
+		if index == 0 {
 			dirty[claimants[0].service.Name] = true
 		}
 	}
@@ -111,12 +111,12 @@ const (
 	// the Service was deleted.
 	apiServersAddress LossReason = "APIServersAddress"
 	// Proxies probe nodes there. If the address were translated, something other than the node would reply.
-	probedAddress     LossReason = "ProbedAddress"
-	ownersClusterIP   LossReason = "OwnersClusterIP"
-	ownersBalancer    LossReason = "OwnersLoadBalancerIP"
-	ownersNodePort    LossReason = "OwnersNodePort"
-	ownerIsOlder      LossReason = "OwnerIsOlder"
-	ownersNameIsFirst LossReason = "OwnersNameIsFirst"
+	probedAddress        LossReason = "ProbedAddress"
+	ownersClusterIP      LossReason = "OwnersClusterIP"
+	ownersLoadBalancerIP LossReason = "OwnersLoadBalancerIP"
+	ownersNodePort       LossReason = "OwnersNodePort"
+	ownerIsOlder         LossReason = "OwnerIsOlder"
+	ownersNameIsFirst    LossReason = "OwnersNameIsFirst"
 )
 
 // Reason returns why the Service does not own the frontend.
@@ -127,7 +127,7 @@ func (l LostFrontend) Reason() LossReason {
 	case l.Kind != ClusterIP && l.OwnerKind == ClusterIP:
 		return ownersClusterIP
 	case l.Kind == ExternalIP && l.OwnerKind == LoadBalancerIP:
-		return ownersBalancer
+		return ownersLoadBalancerIP
 	case l.Kind == ExternalIP && l.OwnerKind == NodePort:
 		return ownersNodePort
 	case l.OwnerIsOlder:
@@ -146,7 +146,7 @@ func (l LostFrontend) Sentence() string {
 		return fmt.Sprintf("%s is not served because proxies probe nodes there", l.Frontend)
 	case ownersClusterIP:
 		return fmt.Sprintf("%s belongs to the Service %s, whose ClusterIP it is, %s", l.Frontend, l.Owner, untilReleased)
-	case ownersBalancer:
+	case ownersLoadBalancerIP:
 		return fmt.Sprintf("%s belongs to the Service %s, whose load balancer has it, %s", l.Frontend, l.Owner, untilReleased)
 	case ownersNodePort:
 		return fmt.Sprintf("%s belongs to the Service %s, whose node port is served there, %s", l.Frontend, l.Owner, untilReleased)
@@ -172,12 +172,12 @@ func (l LostFrontend) Finding() Finding {
 // be the cluster's current object of that name.
 func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (owned []PortFrontend, lost []LostFrontend) {
 	for _, frontend := range service.Frontends(port, family) {
-		if reason := c.isReserved(frontend); reason != "" {
+		if reason := c.reservedReason(frontend); reason != "" {
 			lost = append(lost, LostFrontend{PortFrontend: frontend, Reserved: reason})
 			continue
 		}
 		first := c.claims.byFrontend[frontend.Frontend][0]
-		if nodePort, overruled := c.overriddenBy(frontend, service.Name); overruled {
+		if nodePort, overridden := c.overriddenBy(frontend, service.Name); overridden {
 			first = nodePort
 		}
 		if first.service.Name != service.Name {
@@ -199,7 +199,7 @@ func (c *Cluster) Owner(frontend Frontend) (service ObjectName, isOwned bool) {
 	}
 	first := claimants[0]
 	owned := PortFrontend{Frontend: frontend, Kind: first.kind}
-	if _, overruled := c.overriddenBy(owned, first.service.Name); overruled || c.isReserved(owned) != "" {
+	if _, overridden := c.overriddenBy(owned, first.service.Name); overridden || c.reservedReason(owned) != "" {
 		return ObjectName{}, false
 	}
 	return first.service.Name, true
@@ -211,14 +211,14 @@ func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
 	return isOwned && owner == service
 }
 
-// isReserved returns why no Service may own a frontend that was set in the Service or by a load balancer; it is empty
+// reservedReason returns why no Service may own a frontend that was set in the Service or by a load balancer; it is empty
 // if one may. The API server's own ClusterIP is not reserved, because pods dial it.
-func (c *Cluster) isReserved(frontend PortFrontend) LossReason {
+func (c *Cluster) reservedReason(frontend PortFrontend) LossReason {
 	switch {
 	case frontend.Kind != ExternalIP && frontend.Kind != LoadBalancerIP:
 	case c.apiServers[frontend.Frontend]:
 		return apiServersAddress
-	case c.probed.has(frontend.Frontend):
+	case c.probeTargets.has(frontend.Frontend):
 		return probedAddress
 	}
 	return ""
@@ -226,23 +226,23 @@ func (c *Cluster) isReserved(frontend PortFrontend) LossReason {
 
 // applyAPIServers marks the Services that claim a new or former address of the API server.
 func (c *Cluster) applyAPIServers(addrs []netip.AddrPort, dirty map[ObjectName]bool) {
-	now := make(map[Frontend]bool, len(addrs))
+	current := make(map[Frontend]bool, len(addrs))
 	for _, addr := range addrs {
-		now[Frontend{Addr: addr.Addr(), Protocol: TCP, Port: addr.Port()}] = true
+		current[Frontend{Addr: addr.Addr(), Protocol: TCP, Port: addr.Port()}] = true
 	}
-	eachDifferent(c.apiServers, now, func(frontend Frontend) { c.markClaimants(frontend, dirty) })
-	c.apiServers = now
+	eachDifferent(c.apiServers, current, func(frontend Frontend) { c.markClaimants(frontend, dirty) })
+	c.apiServers = current
 }
 
-// applyProbed marks the Services that claim a frontend that is or was a probed address.
-func (c *Cluster) applyProbed(now *Probed, dirty map[ObjectName]bool) {
-	before := cmp.Or(c.probed, &Probed{})
-	eachDifferent(before.Addrs, now.Addrs, func(addr netip.Addr) {
-		for _, port := range now.Ports {
+// applyProbeTargets marks the Services that claim a frontend that is or was a probed address.
+func (c *Cluster) applyProbeTargets(targets *ProbeTargets, dirty map[ObjectName]bool) {
+	old := cmp.Or(c.probeTargets, &ProbeTargets{})
+	eachDifferent(old.Addrs, targets.Addrs, func(addr netip.Addr) {
+		for _, port := range targets.Ports {
 			c.markClaimants(Frontend{Addr: addr, Protocol: TCP, Port: port}, dirty)
 		}
 	})
-	c.probed = now
+	c.probeTargets = targets
 }
 
 func (c *Cluster) markClaimants(frontend Frontend, dirty map[ObjectName]bool) {
@@ -252,15 +252,15 @@ func (c *Cluster) markClaimants(frontend Frontend, dirty map[ObjectName]bool) {
 }
 
 // eachDifferent calls a function with each element that is in only one of the two sets.
-func eachDifferent[T comparable](before, now map[T]bool, call func(T)) {
-	for one := range now {
-		if !before[one] {
-			call(one)
+func eachDifferent[T comparable](old, current map[T]bool, call func(T)) {
+	for element := range current {
+		if !old[element] {
+			call(element)
 		}
 	}
-	for one := range before {
-		if !now[one] {
-			call(one)
+	for element := range old {
+		if !current[element] {
+			call(element)
 		}
 	}
 }
@@ -268,7 +268,7 @@ func eachDifferent[T comparable](before, now map[T]bool, call func(T)) {
 // overriddenBy returns the node port of another Service that overrides an external IP: the IP is an address of this
 // node, and protocol and port number are the same. The tables match frontends with an address first, so without this
 // rule the external IP would capture the node port's clients.
-func (c *Cluster) overriddenBy(frontend PortFrontend, service ObjectName) (nodePort claim, overruled bool) {
+func (c *Cluster) overriddenBy(frontend PortFrontend, service ObjectName) (nodePort claim, overridden bool) {
 	if frontend.Kind != ExternalIP || !c.ServesNodePorts(frontend.Addr) {
 		return claim{}, false
 	}
@@ -308,10 +308,10 @@ func (c *Cluster) markOverridden(service *Service, dirty map[ObjectName]bool) {
 
 // applyLocalAddrs marks the Services with an external IP that is or was an address of this node.
 func (c *Cluster) applyLocalAddrs(addrs []netip.Addr, dirty map[ObjectName]bool) {
-	before := c.local
+	old := c.local
 	c.localAddrs, c.local = addrs, make(map[netip.Addr]bool, len(addrs))
 	for _, addr := range addrs {
 		c.local[addr] = true
 	}
-	eachDifferent(before, c.local, func(addr netip.Addr) { maps.Copy(dirty, c.claims.external[addr]) })
+	eachDifferent(old, c.local, func(addr netip.Addr) { maps.Copy(dirty, c.claims.external[addr]) })
 }

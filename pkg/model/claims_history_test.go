@@ -12,9 +12,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestOwnershipDependsOnTheFinalSetAlone: any history of changes results in the same owners. Every Service that gains
+// TestOwnershipDoesNotDependOnHistory: any history of changes results in the same owners. Every Service that gains
 // or loses a frontend is returned by Apply. If one Service changes, Apply returns only those that it concerns.
-func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
+func TestOwnershipDoesNotDependOnHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		cluster, final := NewCluster("node-1"), map[ObjectName]*Service{}
@@ -68,9 +68,9 @@ func checkDirty(t *testing.T, before, after map[string]string, dirty []ObjectNam
 	addrs := maps.Clone(before)
 	maps.Copy(addrs, after)
 	for addr := range addrs {
-		for _, party := range []string{before[addr], after[addr]} {
-			if before[addr] != after[addr] && party != "" && !slices.Contains(dirty, named(party)) {
-				t.Errorf("the owner of %s changed from %q to %q, but %s is not among %v", addr, before[addr], after[addr], party, dirty)
+		for _, owner := range []string{before[addr], after[addr]} {
+			if before[addr] != after[addr] && owner != "" && !slices.Contains(dirty, named(owner)) {
+				t.Errorf("the owner of %s changed from %q to %q, but %s is not among %v", addr, before[addr], after[addr], owner, dirty)
 			}
 		}
 	}
@@ -129,16 +129,16 @@ func concernedBy(cluster *Cluster, changed map[ObjectName]*Service) []ObjectName
 				continue
 			}
 			for _, frontend := range allFrontends(version) {
-				line := []*Service{version}
+				claimants := []*Service{version}
 				for _, other := range cluster.services {
 					isIt := func(f PortFrontend) bool { return f.Frontend == frontend.Frontend }
 					if other.Name != name && slices.ContainsFunc(allFrontends(other), isIt) {
-						line = append(line, other)
+						claimants = append(claimants, other)
 					}
 				}
-				slices.SortFunc(line, func(a, b *Service) int { return precedence(a, b, frontend.Frontend) })
-				if len(line) > 1 && line[0] == version {
-					concerned[line[1].Name] = true
+				slices.SortFunc(claimants, func(a, b *Service) int { return precedence(a, b, frontend.Frontend) })
+				if len(claimants) > 1 && claimants[0] == version {
+					concerned[claimants[1].Name] = true
 				}
 			}
 		}

@@ -53,9 +53,9 @@ func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 	}
 }
 
-// TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort: if node ports are served on the address, the node port takes
+// TestNodePortOverridesExternalIPOnNodeAddress: if node ports are served on the address, the node port takes
 // precedence, regardless of the Services' ages.
-func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
+func TestNodePortOverridesExternalIPOnNodeAddress(t *testing.T) {
 	const here, elsewhere = "192.168.0.1", "192.168.0.2"
 	thief := claimant("thief", 1, own).withExternalIPs(here + " " + elsewhere + " 127.0.0.1")
 	given := claimant("given", 2, other).withNodePort(80)
@@ -103,9 +103,9 @@ func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
 	}
 }
 
-// TestNoServiceGetsAnAddressOfTheAPIServer: no Service may own an address of the API server or a probed one, as an
+// TestReservedAddressesHaveNoOwner: no Service may own an address of the API server or a probed one, as an
 // external IP or from a load balancer. The API server's own ClusterIP belongs to its Service.
-func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
+func TestReservedAddressesHaveNoOwner(t *testing.T) {
 	const server = "192.0.2.10"
 	thief := claimant("thief", 1, own).withExternalIPs(server)
 	balanced := claimant("balanced", 1, other).withLoadBalancerIPs(server)
@@ -119,9 +119,9 @@ func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 		return change
 	}
 	probed := func(addrs ...string) Change {
-		change := Change{Probed: &Probed{Addrs: map[netip.Addr]bool{}, Ports: []uint16{80, 9}}}
+		change := Change{ProbeTargets: &ProbeTargets{Addrs: map[netip.Addr]bool{}, Ports: []uint16{80, 9}}}
 		for _, addr := range addrs {
-			change.Probed.Addrs[netip.MustParseAddr(addr)] = true
+			change.ProbeTargets.Addrs[netip.MustParseAddr(addr)] = true
 		}
 		return change
 	}
@@ -156,7 +156,7 @@ func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 				switch {
 				case cluster.apiServers[frontend.Frontend]:
 					want = apiServersAddress
-				case cluster.probed.has(frontend.Frontend):
+				case cluster.probeTargets.has(frontend.Frontend):
 					want = probedAddress
 				}
 				if frontend.Reserved != want {

@@ -32,8 +32,8 @@ func owners(t testing.TB, cluster *Cluster) map[string]string {
 		service := cluster.Service(name)
 		for _, port := range service.Ports {
 			for _, family := range Families {
-				mine, _ := cluster.Frontends(service, port, family)
-				for _, frontend := range mine {
+				frontends, _ := cluster.Frontends(service, port, family)
+				for _, frontend := range frontends {
 					addr := frontend.Addr.String()
 					if owned[addr] != "" {
 						t.Errorf("%s is owned by both %s and %s", frontend, owned[addr], name.Name)
@@ -62,7 +62,7 @@ func TestALostFrontendNamesItsOwner(t *testing.T) {
 	}
 }
 
-func TestAFrontendIsAnAddressAProtocolAndAPort(t *testing.T) {
+func TestFrontendsDifferByAddressProtocolAndPort(t *testing.T) {
 	cluster := NewCluster("node-1")
 	other := claimant("other", 2, one)
 	other.Ports = []ServicePort{{Protocol: UDP, Port: 80}, {Protocol: TCP, Port: 81}, {Protocol: TCP, Port: 80}}

@@ -24,7 +24,7 @@ type Cluster struct {
 	allNodes bool
 	// demotions are all demotions of nodes. effective holds those that decide, by node.
 	demotions map[DemotionKey]*Demotion
-	effective map[string]avoids
+	effective map[string]familyDemotions
 	claims    claims
 	// servicesByKey are the Services by the labels that their topology keys name.
 	servicesByKey map[policy.Key]map[ObjectName]bool
@@ -39,7 +39,7 @@ type Cluster struct {
 	localAddrs   []netip.Addr
 	local        map[netip.Addr]bool // the same addresses as a set
 	apiServers   map[Frontend]bool
-	probed       *Probed
+	probeTargets *ProbeTargets
 }
 
 // NewCluster returns an empty cluster from the point of view of a node.
@@ -51,7 +51,7 @@ func NewCluster(self string) *Cluster {
 		slicesOf:          map[ObjectName][]*EndpointSlice{},
 		nodes:             map[string]*Node{},
 		demotions:         map[DemotionKey]*Demotion{},
-		effective:         map[string]avoids{},
+		effective:         map[string]familyDemotions{},
 		claims:            claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
 		servicesByKey:     map[policy.Key]map[ObjectName]bool{},
 		slicesWithoutZone: map[*EndpointSlice]bool{},
@@ -62,9 +62,9 @@ func NewCluster(self string) *Cluster {
 	}
 }
 
-// SeenFrom returns the same state from the point of view of another node, on a machine with the given addresses. It
+// ViewFrom returns the same state from the point of view of another node, on a machine with the given addresses. It
 // takes constant time, because both share their memory: neither may change afterwards.
-func (c *Cluster) SeenFrom(node string, localAddrs []netip.Addr) *Cluster {
+func (c *Cluster) ViewFrom(node string, localAddrs []netip.Addr) *Cluster {
 	view := *c
 	view.self, view.localAddrs, view.local = node, localAddrs, make(map[netip.Addr]bool, len(localAddrs))
 	for _, addr := range localAddrs {
@@ -154,8 +154,8 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	if change.LocalAddrs != nil {
 		c.applyLocalAddrs(change.LocalAddrs, dirty)
 	}
-	if change.Probed != nil {
-		c.applyProbed(change.Probed, dirty)
+	if change.ProbeTargets != nil {
+		c.applyProbeTargets(change.ProbeTargets, dirty)
 	}
 	if change.APIServers != nil {
 		c.applyAPIServers(change.APIServers, dirty)
@@ -193,7 +193,7 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 		return
 	}
 	c.services[name] = service
-	c.claims.claim(service, dirty)
+	c.claims.add(service, dirty)
 	c.markOverridden(service, dirty)
 	c.bounded.add(service)
 	for _, key := range service.Topology.Keys {
@@ -224,8 +224,8 @@ func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[Ob
 	c.bounded.markClientsChanged(slice.Service)
 	c.slices[name] = slice
 	list := slices.Clone(c.slicesOf[slice.Service])
-	at, _ := slices.BinarySearchFunc(list, name, func(s *EndpointSlice, name ObjectName) int { return s.Name.Compare(name) })
-	c.setSlicesOf(slice.Service, slices.Insert(list, at, slice))
+	index, _ := slices.BinarySearchFunc(list, name, func(s *EndpointSlice, name ObjectName) int { return s.Name.Compare(name) })
+	c.setSlicesOf(slice.Service, slices.Insert(list, index, slice))
 }
 
 func (c *Cluster) setSlicesOf(service ObjectName, list []*EndpointSlice) {
@@ -268,21 +268,21 @@ func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) 
 
 // markServicesUsing marks the Services that use a key as a topology key, if its label changed on some nodes.
 func (c *Cluster) markServicesUsing(key policy.Key, nodes map[string]bool, dirty map[ObjectName]bool) {
-	readers := c.servicesByKey[key]
+	services := c.servicesByKey[key]
 	switch {
 	case nodes[c.self]:
-		maps.Copy(dirty, readers)
+		maps.Copy(dirty, services)
 	case key == policy.Hostname:
 	case key == policy.Zone:
 		for slice := range c.slicesWithoutZone {
-			if readers[slice.Service] && slice.dependsOnLabel(key, nodes) {
+			if services[slice.Service] && slice.dependsOnLabel(key, nodes) {
 				dirty[slice.Service] = true
 			}
 		}
 	default:
-		for reader := range readers {
-			if slices.ContainsFunc(c.slicesOf[reader], func(slice *EndpointSlice) bool { return slice.dependsOnLabel(key, nodes) }) {
-				dirty[reader] = true
+		for service := range services {
+			if slices.ContainsFunc(c.slicesOf[service], func(slice *EndpointSlice) bool { return slice.dependsOnLabel(key, nodes) }) {
+				dirty[service] = true
 			}
 		}
 	}
@@ -307,18 +307,18 @@ func (c *Cluster) applySelf(node *Node, dirty map[ObjectName]bool) {
 	if node == nil {
 		return
 	}
-	zoned := changedLabels(old, node)[string(policy.Zone)]
-	moved := !slices.Equal(addressesOf(old), node.Addresses)
-	if !zoned && !moved {
+	zoneChanged := changedLabels(old, node)[string(policy.Zone)]
+	addressesChanged := !slices.Equal(addressesOf(old), node.Addresses)
+	if !zoneChanged && !addressesChanged {
 		return
 	}
-	if moved {
+	if addressesChanged {
 		for _, services := range c.claims.external {
 			maps.Copy(dirty, services)
 		}
 	}
 	for name, service := range c.services {
-		if zoned && len(service.Topology.Keys) == 0 || moved && len(service.SourceRanges) > 0 {
+		if zoneChanged && len(service.Topology.Keys) == 0 || addressesChanged && len(service.SourceRanges) > 0 {
 			dirty[name] = true
 		}
 	}
@@ -343,7 +343,7 @@ func changedLabels(old, current *Node) map[string]bool {
 	}
 	before, after := labels(old), labels(current)
 	for key, value := range before {
-		if now, ok := after[key]; !ok || now != value {
+		if newValue, ok := after[key]; !ok || newValue != value {
 			changed[key] = true
 		}
 	}

@@ -12,9 +12,9 @@ func nodeAt(name, addresses, podCIDRs string) *Node {
 	return node
 }
 
-// TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges: the clients that source ranges allow depend on the
+// TestNodeAddressesAffectServicesWithSourceRanges: the clients that source ranges allow depend on the
 // node's addresses.
-func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.T) {
+func TestNodeAddressesAffectServicesWithSourceRanges(t *testing.T) {
 	restricted, restricted6 := claimant("restricted", 1, one).withLoadBalancerIPs(vip), claimant("restricted-6", 1, three)
 	restricted.SourceRanges, restricted6.SourceRanges = prefixes("192.0.2.0/24"), prefixes("fd00::/64")
 	keyed := serviceNamed("keyed", rackLabel)
@@ -63,7 +63,7 @@ func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.
 	}
 }
 
-func TestTheClusterHasItsOwnAddresses(t *testing.T) {
+func TestSelfHasAddresses(t *testing.T) {
 	cluster := NewCluster("node-1")
 	if self := cluster.Self(); len(self.Addresses)+len(self.PodCIDRs) != 0 {
 		t.Errorf("an unknown node has addresses: %+v", self)

@@ -95,7 +95,7 @@ func startingCluster() *Cluster {
 	return cluster
 }
 
-func TestApplyReturnsTheServicesToRedecide(t *testing.T) {
+func TestApplyReturnsAffectedServices(t *testing.T) {
 	tests := map[string]struct {
 		change Change
 		want   string
@@ -187,7 +187,7 @@ func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
 	}
 }
 
-func TestTheClusterHasItsNodes(t *testing.T) {
+func TestClusterReturnsNodes(t *testing.T) {
 	cluster := NewCluster("node-1")
 	if self := cluster.Self(); self.Name != "node-1" || self.Labels != nil {
 		t.Errorf("Self of an unknown node returned %+v, want its name and nil labels", self)
@@ -214,7 +214,7 @@ func TestTheClusterHasItsNodes(t *testing.T) {
 	}
 }
 
-func TestTheClusterHasItsServices(t *testing.T) {
+func TestClusterReturnsServices(t *testing.T) {
 	cluster := NewCluster("node-1")
 	other := &Service{Name: ObjectName{Namespace: "another", Name: "z"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}}
 	web := serviceNamed("web")

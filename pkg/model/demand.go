@@ -29,15 +29,15 @@ const (
 	DemandActive
 )
 
-// Assumed returns why the demand of a Service without measured demand is assumed.
-func (s DemandState) Assumed() servicedemand.Assumed {
+// AssumedReason returns why the demand of a Service without measured demand is assumed.
+func (s DemandState) AssumedReason() servicedemand.AssumedReason {
 	switch s {
 	case DemandUnavailable:
 		return servicedemand.NotPublished
 	case DemandStale:
-		return servicedemand.NotConfirmed
+		return servicedemand.LeaseNotRenewed
 	case DemandActive:
-		return servicedemand.NoneToPlan
+		return servicedemand.NoUsableDemand
 	case DemandUnknown:
 	}
 	return servicedemand.DemandUnknown

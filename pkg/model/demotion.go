@@ -43,32 +43,32 @@ var demotionReasons = [NumDemotionReasons]struct {
 }
 
 // Title returns the capitalized adjective for an endpoint on such a node.
-func (w DemotionReason) Title() string { return demotionReasons[w].name }
+func (r DemotionReason) Title() string { return demotionReasons[r].name }
 
 // String returns the adjective in lower case.
-func (w DemotionReason) String() string { return strings.ToLower(demotionReasons[w].name) }
+func (r DemotionReason) String() string { return strings.ToLower(demotionReasons[r].name) }
 
 // AllDemotedText returns the end of "every endpoint runs on a node that …".
-func (w DemotionReason) AllDemotedText() string { return demotionReasons[w].only }
+func (r DemotionReason) AllDemotedText() string { return demotionReasons[r].only }
 
 // SkippedText returns the end of "the endpoint runs on a node, which …".
-func (w DemotionReason) SkippedText() string { return demotionReasons[w].spared }
+func (r DemotionReason) SkippedText() string { return demotionReasons[r].spared }
 
 // Label returns the Node label that sets the reason; it is empty if there is none.
-func (w DemotionReason) Label() string { return demotionReasons[w].label }
+func (r DemotionReason) Label() string { return demotionReasons[r].label }
 
 // FromLabels returns the demotion that a node's labels set for this reason. It returns nil if they set none or the
 // value is invalid. An evacuation that has ended still counts here, until a caller with a clock ends it.
-func (w DemotionReason) FromLabels(labels map[string]string) *Demotion {
-	value, isLabelled := labels[demotionReasons[w].label]
-	if !isLabelled || demotionReasons[w].read == nil {
+func (r DemotionReason) FromLabels(labels map[string]string) *Demotion {
+	value, isLabelled := labels[demotionReasons[r].label]
+	if !isLabelled || demotionReasons[r].read == nil {
 		return nil
 	}
-	isGiven, until, err := demotionReasons[w].read(value)
+	isGiven, until, err := demotionReasons[r].read(value)
 	if err != nil || !isGiven {
 		return nil
 	}
-	return &Demotion{Reason: w, Until: until}
+	return &Demotion{Reason: r, Until: until}
 }
 
 // Demotion excludes the endpoints on a node from new connections while other endpoints can serve them.
@@ -87,11 +87,11 @@ type Demotion struct {
 }
 
 // ClusterWide returns the demotion that is the same on all nodes. Plans for all nodes are based on it.
-func (a *Demotion) ClusterWide() *Demotion {
-	if a != nil && a.Reason == Unreachable {
-		return a.Shared
+func (d *Demotion) ClusterWide() *Demotion {
+	if d != nil && d.Reason == Unreachable {
+		return d.Shared
 	}
-	return a
+	return d
 }
 
 // DemotionKey identifies a demotion. The reasons of a node start and end independently.
@@ -101,35 +101,35 @@ type DemotionKey struct {
 }
 
 // EndText returns when an evacuation ends, for messages.
-func (a *Demotion) EndText() string {
-	if a.Until == nil {
+func (d *Demotion) EndText() string {
+	if d.Until == nil {
 		return "the label " + policy.EvacuateLabel + " is removed"
 	}
-	return a.Until.UTC().Format("2006-01-02 15:04 UTC")
+	return d.Until.UTC().Format("2006-01-02 15:04 UTC")
 }
 
 // HasReason reports whether the demotion has the reason. It returns false for nil.
-func (a *Demotion) HasReason(reason DemotionReason) bool { return a != nil && a.Reason == reason }
+func (d *Demotion) HasReason(reason DemotionReason) bool { return d != nil && d.Reason == reason }
 
 // Level returns 0 for a node without a demotion. The higher the level, the later its endpoints are tried.
-func (a *Demotion) Level() Rank {
-	if a == nil {
+func (d *Demotion) Level() Rank {
+	if d == nil {
 		return 0
 	}
-	return 1 + Rank(a.Reason)
+	return 1 + Rank(d.Reason)
 }
 
-// avoids are a node's effective demotions by family; nil means that there is none.
-type avoids [2]*Demotion
+// familyDemotions are a node's effective demotions by family; nil means that there is none.
+type familyDemotions [2]*Demotion
 
 // effect is the part of a demotion that decisions depend on: the level for a family on this node, and on other nodes.
 type effect struct {
-	local, elsewhere Rank
-	isLasting        bool
+	local, clusterWide Rank
+	isLasting          bool
 }
 
-func (a avoids) effects() (effects [2]effect) {
-	for family, demotion := range a {
+func (d familyDemotions) effects() (effects [2]effect) {
+	for family, demotion := range d {
 		effects[family] = effect{demotion.Level(), demotion.ClusterWide().Level(), demotion != nil && demotion.IsLasting}
 	}
 	return effects
@@ -163,48 +163,48 @@ func (c *Cluster) MarkDemoted(endpoints []PortEndpoint) {
 }
 
 // families returns the families of the endpoints concerned; none for nil.
-func (a *Demotion) families() []Family {
+func (d *Demotion) families() []Family {
 	switch {
-	case a == nil:
+	case d == nil:
 		return nil
-	case a.Families == nil:
+	case d.Families == nil:
 		return Families
 	}
-	return a.Families
+	return d.Families
 }
 
-// over returns the effective demotion of a node that is also demoted by other, for an earlier reason.
-func (a *Demotion) over(other *Demotion) *Demotion {
-	if a.Reason != Unreachable || other == nil {
-		return a
+// withShared returns the effective demotion of a node that is also demoted by other, for an earlier reason.
+func (d *Demotion) withShared(other *Demotion) *Demotion {
+	if d.Reason != Unreachable || other == nil {
+		return d
 	}
-	return &Demotion{Reason: a.Reason, Until: a.Until, Since: a.Since, IsLasting: a.IsLasting, Families: a.Families, Shared: other}
+	return &Demotion{Reason: d.Reason, Until: d.Until, Since: d.Since, IsLasting: d.IsLasting, Families: d.Families, Shared: other}
 }
 
 // applyDemotions marks the Services with endpoints on nodes whose effective demotion starts, ends or changes.
 func (c *Cluster) applyDemotions(changes map[DemotionKey]*Demotion, dirty map[ObjectName]bool) {
-	before := map[string]avoids{}
+	old := map[string]familyDemotions{}
 	for key, demotion := range changes {
-		if _, noted := before[key.Node]; !noted {
-			before[key.Node] = c.effective[key.Node]
+		if _, seen := old[key.Node]; !seen {
+			old[key.Node] = c.effective[key.Node]
 		}
 		if c.demotions[key] = demotion; demotion == nil {
 			delete(c.demotions, key)
 		}
 	}
 	changed := map[string]bool{}
-	for node, before := range before {
-		var now avoids
+	for node, old := range old {
+		var current familyDemotions
 		for reason := range DemotionReason(NumDemotionReasons) {
 			demotion := c.demotions[DemotionKey{node, reason}]
 			for _, family := range demotion.families() {
-				now[family] = demotion.over(now[family])
+				current[family] = demotion.withShared(current[family])
 			}
 		}
-		if c.effective[node] = now; now == (avoids{}) {
+		if c.effective[node] = current; current == (familyDemotions{}) {
 			delete(c.effective, node)
 		}
-		if now.effects() != before.effects() {
+		if current.effects() != old.effects() {
 			changed[node] = true
 		}
 	}
@@ -219,4 +219,4 @@ func (c *Cluster) applyDemotions(changes map[DemotionKey]*Demotion, dirty map[Ob
 }
 
 // IsExpired reports whether the demotion has ended by a time.
-func (a *Demotion) IsExpired(now time.Time) bool { return a.Until != nil && !now.Before(*a.Until) }
+func (d *Demotion) IsExpired(now time.Time) bool { return d.Until != nil && !now.Before(*d.Until) }

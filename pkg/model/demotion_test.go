@@ -14,9 +14,9 @@ func evacuating(nodes ...string) Change {
 	return change
 }
 
-// TestEvacuationsConcernWhoHasEndpointsThere: Apply returns the Services with endpoints on the node when an evacuation
+// TestEvacuationsAffectServicesWithEndpointsOnTheNode: Apply returns the Services with endpoints on the node when an evacuation
 // starts or ends, and none if only the planned end changes.
-func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
+func TestEvacuationsAffectServicesWithEndpointsOnTheNode(t *testing.T) {
 	cluster := startingCluster()
 	for _, step := range []struct {
 		title  string
@@ -49,7 +49,7 @@ func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 	}
 }
 
-func TestWhatHasEndedIsOver(t *testing.T) {
+func TestIsExpired(t *testing.T) {
 	at := time.Unix(1000, 0)
 	for name, test := range map[string]struct {
 		until *time.Time
@@ -63,8 +63,8 @@ func TestWhatHasEndedIsOver(t *testing.T) {
 	}
 }
 
-// TestSeveralReasonsTogether: the node-local reason decides here, and the cluster-wide one remains available.
-func TestSeveralReasonsTogether(t *testing.T) {
+// TestNodeWithSeveralDemotionReasons: the node-local reason decides here, and the cluster-wide one remains available.
+func TestNodeWithSeveralDemotionReasons(t *testing.T) {
 	cluster := startingCluster()
 	unreachable := DemotionKey{Node: "node-2", Reason: Unreachable}
 	const evacuated, silent = 1 + Rank(Evacuated), 1 + Rank(Unreachable)

@@ -95,8 +95,8 @@ const (
 	PhaseNever
 )
 
-// phases is the number of phases in which an endpoint is usable.
-const phases = 2
+// numPhases is the number of phases in which an endpoint is usable.
+const numPhases = 2
 
 // Phase returns when the endpoint may be used. The slice is authoritative: it lists a pod as ready that publishes its
 // address before it is ready, or that is ready while it terminates.
@@ -114,8 +114,8 @@ func (e *Endpoint) Phase() Phase {
 // the demotion of the node, then by phase.
 type Rank uint8
 
-// Ranks is the number of ranks.
-const Ranks = phases * (1 + NumDemotionReasons)
+// NumRanks is the number of ranks.
+const NumRanks = numPhases * (1 + NumDemotionReasons)
 
 // Rank returns the endpoint's rank, and whether the endpoint is usable at all.
 func (e *PortEndpoint) Rank() (rank Rank, usable bool) { return e.rank(e.Demotion) }
@@ -127,7 +127,7 @@ func (e *PortEndpoint) ClusterWideRank() (rank Rank, usable bool) {
 
 func (e *PortEndpoint) rank(demotion *Demotion) (rank Rank, usable bool) {
 	phase := e.Phase()
-	return Rank(phase) + phases*demotion.Level(), phase != PhaseNever
+	return Rank(phase) + numPhases*demotion.Level(), phase != PhaseNever
 }
 
 // IsUnreachable reports whether the endpoint's node does not reply to this one.

@@ -63,7 +63,7 @@ var FindingCodes = func() []FindingCode {
 		FailedToProgram, HealthCheckListenFailed, LocalhostNodePortNotServed,
 	}
 	for _, annotation := range policy.Annotations {
-		if code := FindingCode(annotation.Ignored); !slices.Contains(codes, code) {
+		if code := FindingCode(annotation.IgnoredCode); !slices.Contains(codes, code) {
 			codes = append(codes, code)
 		}
 	}
@@ -72,7 +72,7 @@ var FindingCodes = func() []FindingCode {
 
 // IsAnnotation reports whether the code means that an annotation has no effect.
 func (c FindingCode) IsAnnotation() bool {
-	return slices.ContainsFunc(policy.Annotations[:], func(a policy.Annotation) bool { return FindingCode(a.Ignored) == c })
+	return slices.ContainsFunc(policy.Annotations[:], func(a policy.Annotation) bool { return FindingCode(a.IgnoredCode) == c })
 }
 
 // Object returns the object as users write it: "Service default/web", "Node node-1". It is empty if there is no object

@@ -82,11 +82,11 @@ func (s *Service) Frontends(port ServicePort, family Family) []PortFrontend {
 	dialled := Frontend{Addr: clusterIP, Protocol: port.Protocol, Port: port.Port}
 	frontends := []PortFrontend{{dialled, ClusterIP}}
 	if len(s.LoadBalancerIPs)+len(s.ExternalIPs) > 0 { // few Services have any
-		isThere := map[netip.Addr]bool{clusterIP: true}
+		seen := map[netip.Addr]bool{clusterIP: true}
 		add := func(kind FrontendKind, addrs []netip.Addr) {
 			for _, addr := range addrs {
-				if FamilyOf(addr) == family && !isThere[addr] {
-					isThere[addr] = true
+				if FamilyOf(addr) == family && !seen[addr] {
+					seen[addr] = true
 					dialled.Addr = addr
 					frontends = append(frontends, PortFrontend{dialled, kind})
 				}
@@ -138,10 +138,10 @@ func (s *Service) AllowedSources(family Family, node Node) []netip.Prefix {
 		return allowed
 	}
 	ranges := SortPrefixes(allowed)
-	isThere := map[netip.Addr]bool{}
+	seen := map[netip.Addr]bool{}
 	for _, addr := range s.LoadBalancerIPs {
-		if FamilyOf(addr) == family && !isThere[addr] && !ranges.Contains(addr) {
-			isThere[addr] = true
+		if FamilyOf(addr) == family && !seen[addr] && !ranges.Contains(addr) {
+			seen[addr] = true
 			allowed = append(allowed, netip.PrefixFrom(addr, addr.BitLen()))
 		}
 	}

@@ -116,7 +116,7 @@ func TestOnlyAClusterIPIsNotExternal(t *testing.T) {
 	}
 }
 
-func TestNodePortsAreTheFrontendsWithoutAnAddress(t *testing.T) {
+func TestIsNodePort(t *testing.T) {
 	for text, want := range map[string]bool{"0.0.0.0": true, "::": true, "10.96.0.1": false, "fd00:96::1": false} {
 		if got := (Frontend{Addr: netip.MustParseAddr(text), Protocol: TCP, Port: 80}).IsNodePort(); got != want {
 			t.Errorf("%s is a node port: %v, want %v", text, got, want)

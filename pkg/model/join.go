@@ -12,14 +12,14 @@ import (
 // decided all others wait, so no user may create one that takes long.
 const (
 	MaxPortEndpoints = 32_768
-	MaxOffers        = 65_536
+	MaxSlicePorts    = 65_536
 )
 
-// Joined holds the EndpointSlices of a Service, prepared for looking up the endpoints of many ports.
-type Joined struct {
+// JoinedSlices holds the EndpointSlices of a Service, prepared for looking up the endpoints of many ports.
+type JoinedSlices struct {
 	slices []*EndpointSlice
-	// largest is the maximum number of endpoints of a port.
-	largest int
+	// maxEndpoints is the maximum number of endpoints of a port.
+	maxEndpoints int
 	// byPort indexes the slices by their ports; nil if there are so few that a linear search is faster.
 	byPort map[portKey][]slicePort
 }
@@ -41,22 +41,22 @@ const maxLinearPorts = 32
 
 // JoinSlices prepares the slices that name a Service. A slice with the label of headless Services serves only those.
 // kube-proxy does not list it, nor does a proxy that serves no DNS.
-func JoinSlices(service *Service, named []*EndpointSlice) Joined {
-	isOthers := func(slice *EndpointSlice) bool { return slice.IsHeadless && !service.IsHeadless }
-	if slices.ContainsFunc(named, isOthers) {
-		named = slices.DeleteFunc(slices.Clone(named), isOthers)
+func JoinSlices(service *Service, candidates []*EndpointSlice) JoinedSlices {
+	isExcluded := func(slice *EndpointSlice) bool { return slice.IsHeadless && !service.IsHeadless }
+	if slices.ContainsFunc(candidates, isExcluded) {
+		candidates = slices.DeleteFunc(slices.Clone(candidates), isExcluded)
 	}
-	return join(named, len(service.Ports))
+	return join(candidates, len(service.Ports))
 }
 
 // join prepares the slices of a Service with a given number of ports.
-func join(endpointSlices []*EndpointSlice, ports int) Joined {
-	endpointSlices, offers := TakeUpTo(endpointSlices)
-	joined := Joined{slices: endpointSlices, largest: max(1, MaxPortEndpoints/max(1, ports))}
-	if offers <= maxLinearPorts {
+func join(endpointSlices []*EndpointSlice, ports int) JoinedSlices {
+	endpointSlices, total := LimitSlices(endpointSlices)
+	joined := JoinedSlices{slices: endpointSlices, maxEndpoints: max(1, MaxPortEndpoints/max(1, ports))}
+	if total <= maxLinearPorts {
 		return joined
 	}
-	joined.byPort = make(map[portKey][]slicePort, offers)
+	joined.byPort = make(map[portKey][]slicePort, total)
 	for _, slice := range endpointSlices {
 		for _, port := range slice.Ports {
 			key := portKey{slice.Family, port.Name, port.Protocol}
@@ -66,16 +66,16 @@ func join(endpointSlices []*EndpointSlice, ports int) Joined {
 	return joined
 }
 
-// TakeUpTo returns the first slices of a Service that list at most MaxSlicePorts ports together, and the number of these
+// LimitSlices returns the first slices of a Service that list at most MaxSlicePorts ports together, and the number of these
 // ports.
-func TakeUpTo(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers int) {
+func LimitSlices(endpointSlices []*EndpointSlice) (limited []*EndpointSlice, ports int) {
 	for i, slice := range endpointSlices {
-		if offers+len(slice.Ports) > MaxOffers {
-			return endpointSlices[:i], offers
+		if ports+len(slice.Ports) > MaxSlicePorts {
+			return endpointSlices[:i], ports
 		}
-		offers += len(slice.Ports)
+		ports += len(slice.Ports)
 	}
-	return endpointSlices, offers
+	return endpointSlices, ports
 }
 
 // Endpoints returns the endpoints of one of the Service's ports in one family, sorted by address and port. If there are
@@ -84,46 +84,46 @@ func TakeUpTo(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers i
 // A slice's port belongs to the Service port with the same name and protocol. Several entries with the same address and
 // port are one endpoint: a pod's address may be reused while the slice of its predecessor still lists it as
 // terminating. The result does not depend on the order of slices, ports or entries.
-func (j Joined) Endpoints(port ServicePort, family Family) (endpoints []PortEndpoint, skipped int) {
+func (j JoinedSlices) Endpoints(port ServicePort, family Family) (endpoints []PortEndpoint, skipped int) {
 	count := 0
 	for slice := range j.serving(port, family) {
 		count += len(slice.Endpoints)
 	}
-	endpoints = make([]PortEndpoint, 0, min(count, j.largest))
+	endpoints = make([]PortEndpoint, 0, min(count, j.maxEndpoints))
 	for slice, number := range j.serving(port, family) {
-		for i := range min(len(slice.Endpoints), j.largest-len(endpoints)) {
+		for i := range min(len(slice.Endpoints), j.maxEndpoints-len(endpoints)) {
 			entry := &slice.Endpoints[i]
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, number), Endpoint: entry.Endpoint})
 		}
 	}
-	return resolveConflict(endpoints), max(0, count-j.largest)
+	return resolveConflict(endpoints), max(0, count-j.maxEndpoints)
 }
 
 // Addresses returns the addresses of a family as endpoints with port 0, and how many it skipped. They are the records
 // of a headless Service's name.
-func (j Joined) Addresses(family Family) (endpoints []PortEndpoint, skipped int) {
+func (j JoinedSlices) Addresses(family Family) (endpoints []PortEndpoint, skipped int) {
 	count := 0
 	for _, slice := range j.slices {
 		if slice.Family != family {
 			continue
 		}
 		count += len(slice.Endpoints)
-		for i := range min(len(slice.Endpoints), j.largest-len(endpoints)) {
+		for i := range min(len(slice.Endpoints), j.maxEndpoints-len(endpoints)) {
 			entry := &slice.Endpoints[i]
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, 0), Endpoint: entry.Endpoint})
 		}
 	}
-	return resolveConflict(endpoints), max(0, count-j.largest)
+	return resolveConflict(endpoints), max(0, count-j.maxEndpoints)
 }
 
 // Hostnames returns the names of endpoints below the name of a headless Service, by address. If an address has several
 // names, the alphabetically first is returned.
-func (j Joined) Hostnames() map[netip.Addr]string {
+func (j JoinedSlices) Hostnames() map[netip.Addr]string {
 	names := map[netip.Addr]string{}
 	for _, slice := range j.slices {
 		for i, name := range slice.Hostnames {
 			addr := slice.Endpoints[i].Addr
-			if before, known := names[addr]; name != "" && (!known || name < before) {
+			if current, known := names[addr]; name != "" && (!known || name < current) {
 				names[addr] = name
 			}
 		}
@@ -138,20 +138,20 @@ func resolveConflict(endpoints []PortEndpoint) []PortEndpoint {
 }
 
 // serving yields the slices whose endpoints serve a port, with the port number in each slice.
-func (j Joined) serving(port ServicePort, family Family) iter.Seq2[*EndpointSlice, uint16] {
+func (j JoinedSlices) serving(port ServicePort, family Family) iter.Seq2[*EndpointSlice, uint16] {
 	return func(yield func(*EndpointSlice, uint16) bool) {
 		if j.byPort != nil {
-			for _, found := range j.byPort[portKey{family, port.Name, port.Protocol}] {
-				if !yield(found.slice, found.number) {
+			for _, match := range j.byPort[portKey{family, port.Name, port.Protocol}] {
+				if !yield(match.slice, match.number) {
 					return
 				}
 			}
 			return
 		}
 		for _, slice := range j.slices {
-			for _, offered := range slice.Ports {
-				matches := slice.Family == family && offered.Name == port.Name && offered.Protocol == port.Protocol
-				if matches && !yield(slice, offered.Port) {
+			for _, listed := range slice.Ports {
+				matches := slice.Family == family && listed.Name == port.Name && listed.Protocol == port.Protocol
+				if matches && !yield(slice, listed.Port) {
 					return
 				}
 			}

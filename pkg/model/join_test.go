@@ -93,9 +93,9 @@ func TestEndpointsMatchesPorts(t *testing.T) {
 	}
 }
 
-// TestEndpointsBelievesOneOfSeveralClaims: each case has two or more entries for one address. The first one in the case
+// TestDuplicateEntriesAreResolvedByPrecedence: each case has two or more entries for one address. The first one in the case
 // must take precedence in every order.
-func TestEndpointsBelievesOneOfSeveralClaims(t *testing.T) {
+func TestDuplicateEntriesAreResolvedByPrecedence(t *testing.T) {
 	zoned := entry("10.0.0.1", "a")
 	zoned.Zone = "z"
 	hinted := entry("10.0.0.1", "a")
@@ -210,8 +210,8 @@ func BenchmarkEndpoints(b *testing.B) {
 	}
 }
 
-// TestOneServiceHasABoundedNumberOfEndpoints: its ports share the limit equally.
-func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
+// TestEndpointsOfAServiceAreLimited: its ports share the limit equally.
+func TestEndpointsOfAServiceAreLimited(t *testing.T) {
 	service := ObjectName{Namespace: "default", Name: "large"}
 	var endpointSlices []*EndpointSlice
 	addr := netip.MustParseAddr("10.64.0.1")
@@ -233,8 +233,8 @@ func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
 	}
 }
 
-// TestSlicesMayListSoManyPorts: further slices are skipped, because a change of one slice processes the ports of all.
-func TestSlicesMayListSoManyPorts(t *testing.T) {
+// TestSlicePortsAreLimited: further slices are skipped, because a change of one slice processes the ports of all.
+func TestSlicePortsAreLimited(t *testing.T) {
 	service := ObjectName{Namespace: "default", Name: "large"}
 	var endpointSlices []*EndpointSlice
 	for i := range 10 {
@@ -251,8 +251,8 @@ func TestSlicesMayListSoManyPorts(t *testing.T) {
 	}
 }
 
-// TestASliceOfHeadlessServicesServesNoOther: a slice with the label of headless Services serves only those.
-func TestASliceOfHeadlessServicesServesNoOther(t *testing.T) {
+// TestHeadlessSlicesServeOnlyHeadlessServices: a slice with the label of headless Services serves only those.
+func TestHeadlessSlicesServeOnlyHeadlessServices(t *testing.T) {
 	slice := func(name, addr string, isHeadless bool) *EndpointSlice {
 		return &EndpointSlice{
 			Name: ObjectName{"t", name}, IsHeadless: isHeadless, Ports: []SlicePort{{Protocol: TCP, Port: 80}},

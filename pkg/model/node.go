@@ -56,9 +56,9 @@ func (n NodePortAddresses) Loopback(family Family) (addr netip.Addr, served bool
 // All reports whether node ports of a family are served on every local address but loopback, whatever the addresses
 // are.
 func (n NodePortAddresses) All(family Family) bool {
-	narrows := func(prefix netip.Prefix) bool { return FamilyOfPrefix(prefix) == family }
-	isAll := func(prefix netip.Prefix) bool { return narrows(prefix) && prefix.Bits() == 0 }
-	return !n.Primary && !slices.ContainsFunc(n.Prefixes, narrows) || slices.ContainsFunc(n.Prefixes, isAll)
+	matchesFamily := func(prefix netip.Prefix) bool { return FamilyOfPrefix(prefix) == family }
+	isAll := func(prefix netip.Prefix) bool { return matchesFamily(prefix) && prefix.Bits() == 0 }
+	return !n.Primary && !slices.ContainsFunc(n.Prefixes, matchesFamily) || slices.ContainsFunc(n.Prefixes, isAll)
 }
 
 // Choose returns the sorted addresses of those present on the node's interfaces that serve node ports of a family. It

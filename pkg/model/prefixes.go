@@ -15,11 +15,11 @@ func SortPrefixes(list []netip.Prefix) Prefixes {
 
 // Contains reports whether a prefix contains the address. It uses a binary search, because there may be many.
 func (p Prefixes) Contains(addr netip.Addr) bool {
-	after, _ := slices.BinarySearchFunc(p, addr, func(prefix netip.Prefix, addr netip.Addr) int {
+	index, _ := slices.BinarySearchFunc(p, addr, func(prefix netip.Prefix, addr netip.Addr) int {
 		if prefix.Addr().Compare(addr) <= 0 {
 			return -1
 		}
 		return 1
 	})
-	return after > 0 && p[after-1].Contains(addr)
+	return index > 0 && p[index-1].Contains(addr)
 }

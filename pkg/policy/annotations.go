@@ -23,8 +23,8 @@ type Annotation struct {
 	Name string
 	// Description is its purpose, for the documents. Since is the first release that reads it.
 	Description, Since string
-	// Ignored is the stable code of the finding that the annotation has no effect.
-	Ignored string
+	// IgnoredCode is the stable code of the finding that the annotation has no effect.
+	IgnoredCode string
 	// OnNamespace is the annotation that is meant if this one is set on a Namespace; empty if unknown.
 	OnNamespace string
 	// IsPreference is set if the annotation chooses preferred endpoints. The webhook then applies no default.
@@ -40,31 +40,31 @@ type Annotation struct {
 // Annotations are all annotations, in the order in which they are read.
 var Annotations = [...]Annotation{
 	{
-		Name: TopologyKeysAnnotation, Ignored: "TopologyKeysIgnored", Since: "v0.1.0", read: (*parser).readKeys,
+		Name: TopologyKeysAnnotation, IgnoredCode: "TopologyKeysIgnored", Since: "v0.1.0", read: (*parser).readKeys,
 		OnNamespace: DefaultTopologyKeysAnnotation, IsPreference: true,
 		Description: "Node label keys in order of preference: connections go to the endpoints that match the first key that any endpoint matches",
 	},
 	{
-		Name: TopologyModeAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*parser).readMode,
+		Name: TopologyModeAnnotation, IgnoredCode: "TopologyModeIgnored", Since: "v0.1.0", read: (*parser).readMode,
 		IsPreference: true,
 		Description:  "`Auto`, hints as Kubernetes computes them; or `" + ModeBalanced + "`, as near as a load bound allows",
 	},
 	{
-		Name: TopologyAwareHintsAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*parser).readHints,
+		Name: TopologyAwareHintsAnnotation, IgnoredCode: "TopologyModeIgnored", Since: "v0.1.0", read: (*parser).readHints,
 		IsPreference: true, IsDeprecated: true,
 		Description: "the older name of `" + TopologyModeAnnotation + "`: it takes precedence if a Service has both",
 	},
 	{
-		Name: MaxLoadAnnotation, Ignored: "LoadBoundIgnored", Since: "v0.1.0", read: (*parser).readBound,
+		Name: MaxLoadAnnotation, IgnoredCode: "LoadBoundIgnored", Since: "v0.1.0", read: (*parser).readBound,
 		OnNamespace: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
 		Description: "the load bound: the maximum expected load of an endpoint, in percent of the mean, if others can accept the rest",
 	},
 	{
-		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*parser).readClients, IsGenericName: true,
+		Name: ClientsAnnotation, IgnoredCode: "ClientsIgnored", Since: "v0.1.0", read: (*parser).readClients, IsGenericName: true,
 		Description: "the Services whose endpoints are the clients: a load bound is planned for the number of them on each Node",
 	},
 	{
-		Name: DemandSourceAnnotation, Ignored: "DemandSourceIgnored", Since: "v0.1.0", read: (*parser).readDemandSource, IsGenericName: true,
+		Name: DemandSourceAnnotation, IgnoredCode: "DemandSourceIgnored", Since: "v0.1.0", read: (*parser).readDemandSource, IsGenericName: true,
 		Description: "`" + Measured + "`: a load bound is planned with measured demand; until a measurement exists, as without this annotation",
 	},
 }
@@ -77,10 +77,10 @@ var (
 )
 
 // NamesOf returns the names of the annotations for which wanted returns true.
-func NamesOf(wanted func(Annotation) bool) []string {
+func NamesOf(match func(Annotation) bool) []string {
 	var names []string
 	for _, annotation := range Annotations {
-		if wanted(annotation) {
+		if match(annotation) {
 			names = append(names, annotation.Name)
 		}
 	}
@@ -144,8 +144,8 @@ const ServiceProxyNameLabel = "service.kubernetes.io/service-proxy-name"
 // IsHandledBy reports whether a Service with these labels belongs to the proxy with that name. The proxy without a
 // name, which is "", handles Services without the label. A Service with an empty label has no proxy.
 func IsHandledBy(labels map[string]string, proxyName string) bool {
-	named, labelled := labels[ServiceProxyNameLabel]
-	return named == proxyName && labelled == (proxyName != "")
+	name, labelled := labels[ServiceProxyNameLabel]
+	return name == proxyName && labelled == (proxyName != "")
 }
 
 // The annotations that enable topology aware routing in Kubernetes. The second one is deprecated, but still works.

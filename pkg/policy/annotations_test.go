@@ -2,20 +2,20 @@ package policy
 
 import "testing"
 
-func TestWhoHandlesAService(t *testing.T) {
-	none, empty, other := map[string]string(nil), map[string]string{ServiceProxyNameLabel: ""}, map[string]string{ServiceProxyNameLabel: "x"}
+func TestIsHandledBy(t *testing.T) {
+	noLabels, empty, named := map[string]string(nil), map[string]string{ServiceProxyNameLabel: ""}, map[string]string{ServiceProxyNameLabel: "x"}
 	for name, test := range map[string]struct {
 		labels map[string]string
 		proxy  string
 		want   bool
 	}{
-		"no label, proxy without a name":       {none, "", true},
-		"no label, proxy with a name":          {none, "x", false},
+		"no label, proxy without a name":       {noLabels, "", true},
+		"no label, proxy with a name":          {noLabels, "x", false},
 		"an empty label, proxy without a name": {empty, "", false},
 		"an empty label, proxy with a name":    {empty, "x", false},
-		"a label, proxy with that name":        {other, "x", true},
-		"a label, proxy with another name":     {other, "y", false},
-		"a label, proxy without a name":        {other, "", false},
+		"a label, proxy with that name":        {named, "x", true},
+		"a label, proxy with another name":     {named, "y", false},
+		"a label, proxy without a name":        {named, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := IsHandledBy(test.labels, test.proxy); got != test.want {
@@ -25,8 +25,8 @@ func TestWhoHandlesAService(t *testing.T) {
 	}
 }
 
-// TestWhichModeCounts has the cases of hintsEnabled in k8s.io/endpointslice/utils.go.
-func TestWhichModeCounts(t *testing.T) {
+// TestModeOf has the cases of hintsEnabled in k8s.io/endpointslice/utils.go.
+func TestModeOf(t *testing.T) {
 	const mode, hints = TopologyModeAnnotation, TopologyAwareHintsAnnotation
 	for name, test := range map[string]struct {
 		annotations map[string]string

@@ -8,12 +8,12 @@ import (
 // KeysToBound returns the keys to which a bound applies. These are the Service's own keys; or else the keys that
 // spec.trafficDistribution stands for, unless mode Auto overrides it; or else those of mode balanced. It returns nil if
 // none of them prefers any endpoint.
-func KeysToBound(own []Key, distribution string, mode ModeSetting) []Key {
+func KeysToBound(serviceKeys []Key, distribution string, mode ModeSetting) []Key {
 	switch {
-	case own != nil && !ConflictsWithLocal(own):
+	case serviceKeys != nil && !ConflictsWithLocal(serviceKeys):
 		return nil // `*` alone
-	case own != nil:
-		return own
+	case serviceKeys != nil:
+		return serviceKeys
 	case mode.IsAuto():
 		return nil
 	}
@@ -53,8 +53,8 @@ func ReasonBoundWithAuto(mode ModeSetting) string {
 }
 
 // ReasonNothingToBound returns the message for a bound without keys, or with keys that prefer no endpoint.
-func ReasonNothingToBound(own []Key) string {
-	if own != nil {
+func ReasonNothingToBound(serviceKeys []Key) string {
+	if serviceKeys != nil {
 		return `has nothing to bound: "*" alone prefers no endpoint; write keys before it, such as "` + string(Zone) + `, *"`
 	}
 	return "has nothing to bound; add " + TopologyKeysAnnotation + " or spec.trafficDistribution, or set " +

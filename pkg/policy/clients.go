@@ -15,7 +15,7 @@ const MaxClients = 8
 // namespace is that of the annotated Service; errors suggest it for entries without a namespace.
 //
 // The list must have 1 to MaxClients entries, and no duplicates. The error is an EntryErrors with every invalid entry.
-func ParseClients(value, namespace string) (named []string, err error) {
+func ParseClients(value, namespace string) (clients []string, err error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, EntryErrors{{
 			Rule:   NotEmpty,
@@ -33,20 +33,20 @@ func ParseClients(value, namespace string) (named []string, err error) {
 	return parseClients(strings.Split(value, ","), namespace)
 }
 
-func parseClients(entries []string, ownNamespace string) (named []string, err error) {
+func parseClients(entries []string, ownNamespace string) (clients []string, err error) {
 	var errs EntryErrors
 	for i, entry := range entries {
 		client := strings.TrimSpace(entry)
-		if err, found := checkClient(client, named, ownNamespace); found {
+		if err, found := checkClient(client, clients, ownNamespace); found {
 			err.Entry, err.Position = client, i+1
 			errs = append(errs, err)
 		}
-		named = append(named, client)
+		clients = append(clients, client)
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	return named, nil
+	return clients, nil
 }
 
 // checkClient returns the first rule that an entry breaks, given the entries before it.
@@ -62,11 +62,11 @@ func checkClient(client string, earlier []string, ownNamespace string) (EntryErr
 	if isServiceName(client) {
 		return EntryError{}, false
 	}
-	return noService(client, ownNamespace), true
+	return serviceNameError(client, ownNamespace), true
 }
 
-// noService returns the error for an entry that is not the name of a Service.
-func noService(client, ownNamespace string) EntryError {
+// serviceNameError returns the error for an entry that is not the name of a Service.
+func serviceNameError(client, ownNamespace string) EntryError {
 	err := EntryError{Rule: ServiceName, Cause: "is not the namespace and name of a Service", Remedy: `write it as "shop/frontend"`}
 	if resemblesMeasured(client) {
 		err.Remedy = "did you mean the annotation " + DemandSourceAnnotation + "=" + Measured + "?"
@@ -75,8 +75,8 @@ func noService(client, ownNamespace string) EntryError {
 	if !strings.Contains(client, "/") {
 		err.Cause = "lacks the namespace of the Service"
 	}
-	if meant := suggestClient(client, ownNamespace); meant != "" {
-		err.Remedy = fmt.Sprintf("did you mean %q?", meant)
+	if suggestion := suggestClient(client, ownNamespace); suggestion != "" {
+		err.Remedy = fmt.Sprintf("did you mean %q?", suggestion)
 	} else if strings.ContainsAny(client, "; \t\n[]\"'|") {
 		err.Remedy = "separate Services with commas, and put neither quotes nor brackets around them"
 	}

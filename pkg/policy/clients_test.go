@@ -54,14 +54,14 @@ func TestParseClientsRejects(t *testing.T) {
 		"web, shop/web, , shop/web, Shop/us": {{ServiceName, 1, "web"}, {NotEmpty, 3, ""}, {Unique, 4, "shop/web"}, {ServiceName, 5, "Shop/us"}},
 	} {
 		clients, err := ParseClients(value, "shop")
-		var faults EntryErrors
-		if clients != nil || !errors.As(err, &faults) {
+		var entryErrors EntryErrors
+		if clients != nil || !errors.As(err, &entryErrors) {
 			t.Errorf("ParseClients(%.80q) = %q, %v; want EntryErrors", value, clients, err)
 			continue
 		}
 		var got []brokenRule
-		for _, fault := range faults {
-			got = append(got, brokenRule{fault.Rule, fault.Position, fault.Entry})
+		for _, entryError := range entryErrors {
+			got = append(got, brokenRule{entryError.Rule, entryError.Position, entryError.Entry})
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("ParseClients(%.80q) differs (-want +got):\n%s", value, diff)
@@ -112,8 +112,8 @@ func FuzzParseClients(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value, namespace string) {
 		clients, err := ParseClients(value, namespace)
 		if err != nil {
-			var faults EntryErrors
-			if clients != nil || !errors.As(err, &faults) || len(faults) == 0 || len(faults) > MaxClients+1 {
+			var entryErrors EntryErrors
+			if clients != nil || !errors.As(err, &entryErrors) || len(entryErrors) == 0 || len(entryErrors) > MaxClients+1 {
 				t.Fatalf("ParseClients(%q) = %q, %#v", value, clients, err)
 			}
 			return

@@ -58,9 +58,9 @@ func DemandOf(labels map[string]string) (demand uint32, valid bool) {
 			return demand, true
 		}
 	}
-	_, controls := labels[ControlPlaneLabel]
-	_, spared := labels[NoBalancersLabel]
-	if controls && spared {
+	_, isControlPlane := labels[ControlPlaneLabel]
+	_, isExcluded := labels[NoBalancersLabel]
+	if isControlPlane && isExcluded {
 		return 0, valid
 	}
 	return 1, valid

@@ -2,7 +2,7 @@ package policy
 
 import "testing"
 
-func TestDemandIsAWholeNumberUpTo100(t *testing.T) {
+func TestParseDemand(t *testing.T) {
 	for value, want := range map[string]uint32{"0": 0, "1": 1, "07": 7, "100": 100} {
 		if got, valid := ParseDemand(value); got != want || !valid {
 			t.Errorf("%q is %d, valid: %t; want %d", value, got, valid, want)

@@ -100,8 +100,8 @@ func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 	}
 }
 
-// TestTheTableIsComplete: no two rows have the same name, and OnNamespace names annotations of a Namespace.
-func TestTheTableIsComplete(t *testing.T) {
+// TestAnnotationsAreConsistent: no two rows have the same name, and OnNamespace names annotations of a Namespace.
+func TestAnnotationsAreConsistent(t *testing.T) {
 	names := policy.NamesOf(func(policy.Annotation) bool { return true })
 	if sorted := slices.Compact(slices.Sorted(slices.Values(names))); len(sorted) != len(names) {
 		t.Errorf("duplicate names: %q", names)
@@ -110,15 +110,15 @@ func TestTheTableIsComplete(t *testing.T) {
 		known := slices.ContainsFunc(policy.NamespaceDefaults[:], func(d struct{ Name, Of string }) bool {
 			return d.Name == strings.SplitN(annotation.OnNamespace, "=", 2)[0]
 		})
-		if annotation.OnNamespace != "" && !known || annotation.Ignored == "" {
+		if annotation.OnNamespace != "" && !known || annotation.IgnoredCode == "" {
 			t.Errorf("%+v", annotation)
 		}
 	}
 }
 
-// TestThePolicyForNodesHasTheSentence: NODE002 has the sentence about zones in EndpointSlices that forecast and explain
+// TestNodePolicyHasZoneInSlices: NODE002 has the sentence about zones in EndpointSlices that forecast and explain
 // print.
-func TestThePolicyForNodesHasTheSentence(t *testing.T) {
+func TestNodePolicyHasZoneInSlices(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook-cel/base/nodes.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -32,16 +32,16 @@ func FuzzParseKeys(f *testing.F) {
 
 // checkRejected checks an error: it comes without keys, and has a message for every invalid entry.
 func checkRejected(t *testing.T, value string, keys []Key, err error) {
-	var faults EntryErrors
-	if keys != nil || !errors.As(err, &faults) || len(faults) == 0 || len(faults) > MaxKeys {
+	var entryErrors EntryErrors
+	if keys != nil || !errors.As(err, &entryErrors) || len(entryErrors) == 0 || len(entryErrors) > MaxKeys {
 		t.Fatalf("ParseKeys(%q) = %q, %#v", value, keys, err)
 	}
-	for _, fault := range faults {
-		if fault.Position > 0 && !strings.Contains(value, fault.Entry) {
-			t.Errorf("ParseKeys(%q) rejects %q, which is not in it", value, fault.Entry)
+	for _, entryError := range entryErrors {
+		if entryError.Position > 0 && !strings.Contains(value, entryError.Entry) {
+			t.Errorf("ParseKeys(%q) rejects %q, which is not in it", value, entryError.Entry)
 		}
-		if fault.Rule == "" || fault.Error() == "" {
-			t.Errorf("ParseKeys(%q) gives %#v", value, fault)
+		if entryError.Rule == "" || entryError.Error() == "" {
+			t.Errorf("ParseKeys(%q) gives %#v", value, entryError)
 		}
 	}
 }

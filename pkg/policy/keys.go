@@ -52,7 +52,7 @@ func parseEntries(entries []string) ([]Key, error) {
 }
 
 // checkEntry returns the first rule that a key breaks, given the keys before it.
-func checkEntry(key Key, earlier []Key, last bool) (EntryError, bool) {
+func checkEntry(key Key, earlier []Key, isLast bool) (EntryError, bool) {
 	if key == "" {
 		return EntryError{Rule: NotEmpty, Cause: "is empty", Remedy: "remove the extra comma, or write the missing key"}, true
 	}
@@ -68,7 +68,7 @@ func checkEntry(key Key, earlier []Key, last bool) (EntryError, bool) {
 			Rule:   AnyNodeLast,
 			Cause:  "matches every endpoint, so the keys after it would never be tried",
 			Remedy: "move it to the end",
-		}, !last
+		}, !isLast
 	}
 	if reasons := content.IsLabelKey(string(key)); len(reasons) > 0 {
 		return EntryError{

@@ -73,16 +73,16 @@ func TestParseKeysRejects(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			keys, err := ParseKeys(test.value)
-			var faults EntryErrors
-			if !errors.As(err, &faults) {
+			var entryErrors EntryErrors
+			if !errors.As(err, &entryErrors) {
 				t.Fatalf("ParseKeys(%.80q) = %v, %v; want EntryErrors", test.value, keys, err)
 			}
 			var got []brokenRule
-			for _, fault := range faults {
-				if fault.Cause == "" || fault.Remedy == "" {
-					t.Errorf("%+v lacks a cause or a remedy", fault)
+			for _, entryError := range entryErrors {
+				if entryError.Cause == "" || entryError.Remedy == "" {
+					t.Errorf("%+v lacks a cause or a remedy", entryError)
 				}
-				got = append(got, brokenRule{fault.Rule, fault.Position, fault.Entry})
+				got = append(got, brokenRule{entryError.Rule, entryError.Position, entryError.Entry})
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("ParseKeys(%.80q) differs (-want +got):\n%s", test.value, diff)
@@ -104,7 +104,7 @@ func TestErrorsReadAsSentences(t *testing.T) {
 	}
 }
 
-func TestKeysSeparatedOtherwiseAreAnErrorThatReportsHow(t *testing.T) {
+func TestWrongSeparatorsAreReported(t *testing.T) {
 	for _, value := range []string{"rack;zone", "rack zone", `["rack", "zone"]`, "rack\nzone", "'rack'"} {
 		_, err := ParseKeys(value)
 		if err == nil || !strings.Contains(err.Error(), "separate keys with commas") {
@@ -116,7 +116,7 @@ func TestKeysSeparatedOtherwiseAreAnErrorThatReportsHow(t *testing.T) {
 	}
 }
 
-func TestAMessageRepeatsNoMoreOfAnEntryThanAKeyCanHave(t *testing.T) {
+func TestMessagesTruncateLongEntries(t *testing.T) {
 	_, err := ParseKeys(strings.Repeat("x", 1<<18))
 	if err == nil || len(err.Error()) > 1000 {
 		t.Errorf("the message about a huge entry has %d bytes, want 1 to 1000", len(err.Error()))

@@ -16,8 +16,8 @@ const (
 // DefaultLoadBound is the bound if one is requested without a number. Mode Auto tolerates the same.
 const DefaultLoadBound = 120
 
-// WrongMaxLoad is the end of a sentence about a text that is not a bound, with the remedy.
-const WrongMaxLoad = `must be an integer from 100 to 1000, directly followed by %; write a percentage of the mean load, such as "120%"`
+// InvalidMaxLoad is the end of a sentence about a text that is not a bound, with the remedy.
+const InvalidMaxLoad = `must be an integer from 100 to 1000, directly followed by %; write a percentage of the mean load, such as "120%"`
 
 // ParseMaxLoad parses a bound: an integer from 100 to 1000, directly followed by %.
 func ParseMaxLoad(text string) (percent uint64, err error) {
@@ -27,7 +27,7 @@ func ParseMaxLoad(text string) (percent uint64, err error) {
 			return percent, nil
 		}
 	}
-	return 0, fmt.Errorf("%.*q %s", maxQuoted, text, WrongMaxLoad)
+	return 0, fmt.Errorf("%.*q %s", maxQuoted, text, InvalidMaxLoad)
 }
 
 // FormatMaxLoad formats a bound so that ParseMaxLoad can parse it.

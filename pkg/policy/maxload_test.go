@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMaxLoadIsAPercentageOfTheMean(t *testing.T) {
+func TestParseMaxLoadAccepts(t *testing.T) {
 	for text, want := range map[string]uint64{"100%": 100, "120%": 120, "999%": 999, "1000%": 1000} {
 		got, err := ParseMaxLoad(text)
 		if got != want || err != nil || FormatMaxLoad(got) != text {
@@ -14,13 +14,13 @@ func TestMaxLoadIsAPercentageOfTheMean(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoMaxLoadIsRejected(t *testing.T) {
+func TestParseMaxLoadRejects(t *testing.T) {
 	for _, text := range []string{
 		"1.2", "120", "120 %", " 120% ", "0120%", "120.0%", `"120%"`, "+120%", "-120%", "99%", "0%", "1001%", "99999999999999999999%", "", "%",
 		"120%%", "lots", "0x78%", "１２０%", "\xff", strings.Repeat("1", 1<<18),
 	} {
 		percent, err := ParseMaxLoad(text)
-		if percent != 0 || err == nil || len(err.Error()) > 2000 || !strings.HasSuffix(err.Error(), WrongMaxLoad) {
+		if percent != 0 || err == nil || len(err.Error()) > 2000 || !strings.HasSuffix(err.Error(), InvalidMaxLoad) {
 			t.Errorf("ParseMaxLoad(%.40q) = %d, %.200v", text, percent, err)
 		}
 	}

@@ -19,12 +19,12 @@ type Input struct {
 	IsHeadless bool
 }
 
-// Ignored is an annotation without effect. Reason is the end of a sentence about it, with the remedy.
-type Ignored struct{ Annotation, Reason string }
+// IgnoredAnnotation is an annotation without effect. Reason is the end of a sentence about it, with the remedy.
+type IgnoredAnnotation struct{ Annotation, Reason string }
 
 // Code returns the stable code of the finding.
-func (i Ignored) Code() string {
-	return Annotations[slices.IndexFunc(Annotations[:], func(a Annotation) bool { return a.Name == i.Annotation })].Ignored
+func (i IgnoredAnnotation) Code() string {
+	return Annotations[slices.IndexFunc(Annotations[:], func(a Annotation) bool { return a.Name == i.Annotation })].IgnoredCode
 }
 
 // Parse parses a Service's topology policy.
@@ -39,87 +39,87 @@ func (i Ignored) Code() string {
 //     would go to endpoints that the keys exclude.
 //   - Invalid clients leave the bound, and the demand is the one without the annotation: measured if that is the
 //     cluster's default, or else equal for all nodes. The same applies to an invalid demand source.
-func Parse(w Input) (Topology, []Ignored) {
-	r := parser{Input: w}
+func Parse(input Input) (Topology, []IgnoredAnnotation) {
+	p := parser{Input: input}
 	for i := range Annotations {
-		if !Annotations[i].read(&r) {
+		if !Annotations[i].read(&p) {
 			break
 		}
 	}
-	if len(r.topology.Keys) == 0 {
-		r.topology.ByHints = w.byHints()
+	if len(p.topology.Keys) == 0 {
+		p.topology.HintsSetting = input.hintsSetting()
 	}
-	return r.topology, r.ignored
+	return p.topology, p.ignored
 }
 
 // parser holds the result of the passes so far.
 type parser struct {
 	Input
 	topology Topology
-	ignored  []Ignored
+	ignored  []IgnoredAnnotation
 }
 
-func (r *parser) ignore(annotation, reason string) {
-	r.ignored = append(r.ignored, Ignored{annotation, reason})
+func (p *parser) ignore(annotation, reason string) {
+	p.ignored = append(p.ignored, IgnoredAnnotation{annotation, reason})
 }
 
-// byHints returns the setting from which the EndpointSlice controller computes hints.
-func (w Input) byHints() string {
-	switch mode := ModeOf(w.Annotations); {
+// hintsSetting returns the setting from which the EndpointSlice controller computes hints.
+func (in Input) hintsSetting() string {
+	switch mode := ModeOf(in.Annotations); {
 	case mode.IsAuto():
 		return mode.Annotation + ": " + mode.Value
-	case DistributionKeys(w.TrafficDistribution) != nil:
-		return "spec.trafficDistribution: " + w.TrafficDistribution
+	case DistributionKeys(in.TrafficDistribution) != nil:
+		return "spec.trafficDistribution: " + in.TrafficDistribution
 	}
 	return ""
 }
 
 // readKeys finds the topology keys. If the annotation is ignored, nothing else is read.
-func (r *parser) readKeys() bool {
-	value, present := r.Annotations[TopologyKeysAnnotation]
+func (p *parser) readKeys() bool {
+	value, present := p.Annotations[TopologyKeysAnnotation]
 	if !present {
 		return true
 	}
 	keys, err := ParseKeys(value)
 	switch {
 	case err != nil:
-		r.ignore(TopologyKeysAnnotation, err.Error())
+		p.ignore(TopologyKeysAnnotation, err.Error())
 		return false
-	case r.ExternalTrafficLocal && ConflictsWithLocal(keys):
-		r.ignore(TopologyKeysAnnotation, "topology keys "+LocalConflict+"; "+LocalRemedy)
+	case p.ExternalTrafficLocal && ConflictsWithLocal(keys):
+		p.ignore(TopologyKeysAnnotation, "topology keys "+LocalConflict+"; "+LocalRemedy)
 		return false
 	}
-	r.topology.Keys = keys
+	p.topology.Keys = keys
 	return true
 }
 
 // readMode and readHints find an unknown mode in our domain, and ModeBalanced if the other annotation overrides it.
-func (r *parser) readMode() bool { return r.readUnknownMode(TopologyModeAnnotation) }
+func (p *parser) readMode() bool { return p.readUnknownMode(TopologyModeAnnotation) }
 
-func (r *parser) readHints() bool {
-	r.readUnknownMode(TopologyAwareHintsAnnotation)
-	if OverridesBalanced(r.Annotations) {
-		r.ignore(TopologyModeAnnotation, BalancedConflict)
+func (p *parser) readHints() bool {
+	p.readUnknownMode(TopologyAwareHintsAnnotation)
+	if OverridesBalanced(p.Annotations) {
+		p.ignore(TopologyModeAnnotation, BalancedConflict)
 	}
 	return true
 }
 
-func (r *parser) readUnknownMode(annotation string) bool {
-	if value := r.Annotations[annotation]; IsUnknownMode(value) {
-		r.ignore(annotation, UnknownMode(value))
+func (p *parser) readUnknownMode(annotation string) bool {
+	if value := p.Annotations[annotation]; IsUnknownMode(value) {
+		p.ignore(annotation, UnknownMode(value))
 	}
 	return true
 }
 
 // readBound finds the bound and the keys to which it applies.
-func (r *parser) readBound() bool {
-	text, hasText := r.Annotations[MaxLoadAnnotation]
-	mode := ModeOf(r.Annotations)
-	keys := KeysToBound(r.topology.Keys, r.TrafficDistribution, mode)
-	canBe := keys != nil && !r.ExternalTrafficLocal
+func (p *parser) readBound() bool {
+	text, hasText := p.Annotations[MaxLoadAnnotation]
+	mode := ModeOf(p.Annotations)
+	keys := KeysToBound(p.topology.Keys, p.TrafficDistribution, mode)
+	canBound := keys != nil && !p.ExternalTrafficLocal
 	if !hasText && !mode.IsBalanced() {
-		if canBe && r.DefaultMaxLoad > 0 && !mode.IsAuto() {
-			r.topology.Keys, r.topology.MaxLoad = keys, r.DefaultMaxLoad
+		if canBound && p.DefaultMaxLoad > 0 && !mode.IsAuto() {
+			p.topology.Keys, p.topology.MaxLoad = keys, p.DefaultMaxLoad
 		}
 		return true
 	}
@@ -127,77 +127,77 @@ func (r *parser) readBound() bool {
 	if hasText {
 		annotation = MaxLoadAnnotation
 	}
-	limit, err := r.defaultMaxLoad(), error(nil)
+	limit, err := p.defaultMaxLoad(), error(nil)
 	if hasText {
 		if limit, err = ParseMaxLoad(text); err != nil {
-			limit = r.defaultMaxLoad()
+			limit = p.defaultMaxLoad()
 		}
 	}
-	if canBe {
-		r.topology.Keys, r.topology.MaxLoad = keys, limit
+	if canBound {
+		p.topology.Keys, p.topology.MaxLoad = keys, limit
 	}
 	switch {
-	case err != nil && canBe:
-		r.ignore(annotation, err.Error()+" (until then "+FormatMaxLoad(limit)+" applies)")
+	case err != nil && canBound:
+		p.ignore(annotation, err.Error()+" (until then "+FormatMaxLoad(limit)+" applies)")
 	case err != nil:
-		r.ignore(annotation, err.Error())
+		p.ignore(annotation, err.Error())
 	}
 	switch {
-	case hasText && mode.IsAuto() && r.topology.Keys == nil:
-		r.ignore(annotation, ReasonBoundWithAuto(mode))
+	case hasText && mode.IsAuto() && p.topology.Keys == nil:
+		p.ignore(annotation, ReasonBoundWithAuto(mode))
 	case keys == nil:
-		r.ignore(annotation, ReasonNothingToBound(r.topology.Keys))
-	case r.ExternalTrafficLocal:
-		r.ignore(annotation, LocalConflict+"; "+LocalRemedy)
+		p.ignore(annotation, ReasonNothingToBound(p.topology.Keys))
+	case p.ExternalTrafficLocal:
+		p.ignore(annotation, LocalConflict+"; "+LocalRemedy)
 	}
 	return true
 }
 
 // defaultMaxLoad returns the bound of a Service that requests one without a valid number.
-func (w Input) defaultMaxLoad() uint64 {
-	if w.DefaultMaxLoad > 0 {
-		return w.DefaultMaxLoad
+func (in Input) defaultMaxLoad() uint64 {
+	if in.DefaultMaxLoad > 0 {
+		return in.DefaultMaxLoad
 	}
 	return DefaultLoadBound
 }
 
 // readClients finds the Services whose endpoints are the demand.
-func (r *parser) readClients() bool {
-	text, present := r.Annotations[ClientsAnnotation]
+func (p *parser) readClients() bool {
+	text, present := p.Annotations[ClientsAnnotation]
 	if !present {
 		return true
 	}
-	clients, err := ParseClients(text, r.Namespace)
+	clients, err := ParseClients(text, p.Namespace)
 	switch {
 	case err != nil:
-		r.ignore(ClientsAnnotation, err.Error())
-	case r.topology.MaxLoad == 0:
-		r.ignore(ClientsAnnotation, ClientsNeedBound)
+		p.ignore(ClientsAnnotation, err.Error())
+	case p.topology.MaxLoad == 0:
+		p.ignore(ClientsAnnotation, ClientsNeedBound)
 	default:
-		r.topology.Clients = clients
+		p.topology.Clients = clients
 	}
 	return true
 }
 
 // readDemandSource finds whether the demand is measured. The cluster's default does not apply to a Service with
 // clients.
-func (r *parser) readDemandSource() bool {
-	isBounded := r.topology.MaxLoad > 0
-	r.topology.Measured = isBounded && r.DefaultMeasured && !r.IsHeadless && len(r.topology.Clients) == 0
-	text, present := r.Annotations[DemandSourceAnnotation]
+func (p *parser) readDemandSource() bool {
+	isBounded := p.topology.MaxLoad > 0
+	p.topology.Measured = isBounded && p.DefaultMeasured && !p.IsHeadless && len(p.topology.Clients) == 0
+	text, present := p.Annotations[DemandSourceAnnotation]
 	if !present {
 		return true
 	}
 	err := CheckDemandSource(text)
 	switch {
 	case err != nil:
-		r.ignore(DemandSourceAnnotation, err.Error())
+		p.ignore(DemandSourceAnnotation, err.Error())
 	case !isBounded:
-		r.ignore(DemandSourceAnnotation, ClientsNeedBound)
-	case r.IsHeadless:
-		r.ignore(DemandSourceAnnotation, MeasuredHeadless)
+		p.ignore(DemandSourceAnnotation, ClientsNeedBound)
+	case p.IsHeadless:
+		p.ignore(DemandSourceAnnotation, MeasuredHeadless)
 	default:
-		r.topology.Measured = true
+		p.topology.Measured = true
 	}
 	return true
 }

@@ -24,27 +24,27 @@ func annotated(short map[string]string) map[string]string {
 
 // parsed is the result of Parse.
 type parsed struct {
-	Keys     []Key
-	MaxLoad  uint64
-	Clients  []string
-	Measured bool
-	ByHints  string
-	Ignored  []Ignored
+	Keys         []Key
+	MaxLoad      uint64
+	Clients      []string
+	Measured     bool
+	HintsSetting string
+	Ignored      []IgnoredAnnotation
 }
 
-func parse(w Input) parsed {
-	topology, ignored := Parse(w)
-	return parsed{topology.Keys, topology.MaxLoad, topology.Clients, topology.Measured, topology.ByHints, ignored}
+func parse(input Input) parsed {
+	topology, ignored := Parse(input)
+	return parsed{topology.Keys, topology.MaxLoad, topology.Clients, topology.Measured, topology.HintsSetting, ignored}
 }
 
 // ignoredOf parses ignored annotations: "annotation reason. annotation reason". A sentence without an annotation is
 // about keys.
-func ignoredOf(text string) (list []Ignored) {
+func ignoredOf(text string) (list []IgnoredAnnotation) {
 	for text != "" {
-		one := Ignored{Annotation: TopologyKeysAnnotation}
+		ignored := IgnoredAnnotation{Annotation: TopologyKeysAnnotation}
 		for _, annotation := range [...]string{MaxLoadAnnotation, ClientsAnnotation, DemandSourceAnnotation, TopologyModeAnnotation} {
 			if rest, found := strings.CutPrefix(text, annotation+" "); found {
-				one.Annotation, text = annotation, rest
+				ignored.Annotation, text = annotation, rest
 			}
 		}
 		next := len(text)
@@ -53,15 +53,15 @@ func ignoredOf(text string) (list []Ignored) {
 				next = min(next, at)
 			}
 		}
-		one.Reason, text = text[:next], strings.TrimPrefix(text[next:], ". ")
-		list = append(list, one)
+		ignored.Reason, text = text[:next], strings.TrimPrefix(text[next:], ". ")
+		list = append(list, ignored)
 	}
 	return list
 }
 
 // anyContains reports whether any reason contains a text.
-func anyContains(list []Ignored, words string) bool {
-	return slices.ContainsFunc(list, func(ignored Ignored) bool { return strings.Contains(ignored.Reason, words) })
+func anyContains(list []IgnoredAnnotation, words string) bool {
+	return slices.ContainsFunc(list, func(ignored IgnoredAnnotation) bool { return strings.Contains(ignored.Reason, words) })
 }
 
 func TestParseBounds(t *testing.T) {
@@ -165,9 +165,9 @@ func TestParseBounds(t *testing.T) {
 			annotations: short{"keys": "rack", "load": "150%"}, headless: true, measured: true, want: parsed{Keys: rack, MaxLoad: 150},
 		},
 
-		"trafficDistribution alone: hints apply": {distribution: PreferSameZone, want: parsed{ByHints: byDistribution}},
+		"trafficDistribution alone: hints apply": {distribution: PreferSameZone, want: parsed{HintsSetting: byDistribution}},
 		"trafficDistribution with the mode Disabled: hints apply": {
-			annotations: short{"mode": "Disabled"}, distribution: PreferSameZone, want: parsed{ByHints: byDistribution},
+			annotations: short{"mode": "Disabled"}, distribution: PreferSameZone, want: parsed{HintsSetting: byDistribution},
 		},
 		"an unknown trafficDistribution": {distribution: "Nearby", want: parsed{}},
 		"the cluster's bound applies to keys": {
@@ -182,10 +182,10 @@ func TestParseBounds(t *testing.T) {
 		"no cluster's bound without a preference": {byDefault: 200, want: parsed{}},
 		"no cluster's bound for * alone":          {annotations: short{"keys": "*"}, byDefault: 200, want: parsed{Keys: []Key{AnyNode}}},
 		"no cluster's bound with Auto": {
-			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: parsed{ByHints: byMode},
+			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: parsed{HintsSetting: byMode},
 		},
 		"no cluster's bound for keys with Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
-		"no bound with Local":                   {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{ByHints: byDistribution}},
+		"no bound with Local":                   {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{HintsSetting: byDistribution}},
 		"the cluster's bound applies with Disabled": {
 			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200},
 		},
@@ -233,7 +233,7 @@ func TestParseBounds(t *testing.T) {
 		},
 		"a bound conflicts with Auto": {
 			annotations: short{"mode": "Auto", "load": "120%"}, distribution: PreferSameZone,
-			want: parsed{ByHints: byMode,
+			want: parsed{HintsSetting: byMode,
 				Ignored: ignoredOf("vicinity.dev/max-load may not be used with service.kubernetes.io/topology-mode=Auto; " +
 					"set service.kubernetes.io/topology-mode=vicinity.dev/balanced")},
 		},
@@ -242,7 +242,7 @@ func TestParseBounds(t *testing.T) {
 		},
 		"a bound conflicts with Local": {
 			annotations: short{"load": "120%"}, distribution: PreferSameZone, local: true,
-			want: parsed{ByHints: byDistribution, Ignored: ignoredOf("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
+			want: parsed{HintsSetting: byDistribution, Ignored: ignoredOf("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"balanced conflicts with Local": {
 			annotations: short{"mode": ModeBalanced}, local: true,
@@ -296,9 +296,9 @@ func TestParseBounds(t *testing.T) {
 	}
 }
 
-// TestLawsOfBounds: for any input, a bound is in its range and has keys, and clients have a bound. A Service that
+// TestBoundInvariants: for any input, a bound is in its range and has keys, and clients have a bound. A Service that
 // requests a bound has one, or a reason why not. An invalid bound does not disable the keys.
-func TestLawsOfBounds(t *testing.T) {
+func TestBoundInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
 	put := func(annotations map[string]string, key string, values ...string) {
 		if random.IntN(2) == 0 {

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// renamed maps former names of flags and configuration fields to the current ones.
-var renamed = map[string][]string{
+// formerNames maps former names of flags and configuration fields to the current ones.
+var formerNames = map[string][]string{
 	"account":           {"traffic-accounting", "trafficAccounting"},
 	"clients":           {"demand-source"},
 	"default-clients":   {"default-demand-source"},
@@ -28,8 +28,8 @@ func Suggest(word string, known ...string) string {
 		return ""
 	}
 	letters := lettersOf(word)
-	for _, isMeant := range []func(string) bool{
-		func(other string) bool { return slices.Contains(renamed[word], other) },
+	for _, matches := range []func(string) bool{
+		func(other string) bool { return slices.Contains(formerNames[word], other) },
 		func(other string) bool { return letters != "" && letters == lettersOf(other) },
 		func(other string) bool { return IsTypo(letters, lettersOf(other)) },
 		func(other string) bool { return isSameOrTypo(singular(letters), singular(lettersOf(other))) },
@@ -40,7 +40,7 @@ func Suggest(word string, known ...string) string {
 		func(other string) bool { return isWordPrefixOf(other, word) },
 	} {
 		for _, other := range known {
-			if other != word && isMeant(other) {
+			if other != word && matches(other) {
 				return other
 			}
 		}

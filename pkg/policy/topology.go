@@ -14,9 +14,9 @@ type Topology struct {
 	Clients []string
 	// Measured is set if the measured demand is used. Until a measurement exists, the demand is that of Clients.
 	Measured bool
-	// ByHints is the setting that applies if EndpointSlices have hints, such as "spec.trafficDistribution:
+	// HintsSetting is the setting that applies if EndpointSlices have hints, such as "spec.trafficDistribution:
 	// PreferSameZone". It is empty if there is none, or if keys replace it.
-	ByHints string
+	HintsSetting string
 }
 
 // NodeKeys returns the labels of other nodes on which the Service depends. A load bound needs all nodes, with their

@@ -17,7 +17,7 @@ func TestParse(t *testing.T) {
 		},
 		"the mode Auto: hints apply": {
 			annotations: map[string]string{"service.kubernetes.io/topology-mode": "Auto"},
-			want:        parsed{ByHints: "service.kubernetes.io/topology-mode: Auto"},
+			want:        parsed{HintsSetting: "service.kubernetes.io/topology-mode: Auto"},
 		},
 		"other annotations": {
 			annotations: map[string]string{"example.com/topology-mode": "Auto"},
@@ -75,7 +75,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestWhichKeysNeedANode(t *testing.T) {
+func TestNeedsNode(t *testing.T) {
 	for key, want := range map[Key]bool{
 		AnyNode: false, Hostname: false, Zone: false, Region: true, "failure-domain.beta.kubernetes.io/zone": true, "example.com/rack": true,
 	} {

@@ -35,14 +35,14 @@ func Truncate(text string) string {
 }
 
 // Cut truncates a text to at most most bytes, without splitting a character, and appends a mark if it did.
-func Cut(text string, most int, mark string) string {
-	if len(text) <= most {
+func Cut(text string, maxBytes int, mark string) string {
+	if len(text) <= maxBytes {
 		return text
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
+	for maxBytes > 0 && !utf8.RuneStart(text[maxBytes]) {
+		maxBytes--
 	}
-	return text[:most] + mark
+	return text[:maxBytes] + mark
 }
 
 // Fprintf is fmt.Fprintf with each argument put on one line by Text. It modifies the slice of arguments. The format
@@ -81,9 +81,9 @@ func Escape(text []byte) (escaped, rest []byte) {
 			}
 			r, size = utf8.DecodeRune(text[i:])
 		}
-		if isNoText := r == utf8.RuneError && size == 1; isNoText || isControl(r) {
+		if isInvalid := r == utf8.RuneError && size == 1; isInvalid || isControl(r) {
 			escaped = append(escaped, text[clean:i]...)
-			escaped = append(escaped, escapeRune(r, text[i], isNoText)...)
+			escaped = append(escaped, escapeRune(r, text[i], isInvalid)...)
 			clean = i + size
 		}
 		i += size
@@ -104,8 +104,8 @@ func isControl(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
-func escapeRune(r rune, first byte, isNoText bool) string {
-	if isNoText {
+func escapeRune(r rune, first byte, isInvalid bool) string {
+	if isInvalid {
 		return fmt.Sprintf(`\x%02x`, first)
 	}
 	return fmt.Sprintf(`\u%04x`, r) // none has more than four digits

@@ -27,21 +27,21 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 		}
 		return choice
 	}
-	alike := clusterWideView(endpoints)
-	part, share := viewpoint.share(service, alike, demand)
-	part.slots, part.nearProof, part.source = share.Slots(service.Name, part.hashes), share.NearProof(), share.Source
+	clusterWide := clusterWideView(endpoints)
+	input, share := viewpoint.share(service, clusterWide, demand)
+	input.slots, input.nearProof, input.source = share.Slots(service.Name, input.hashes), share.NearProof(), share.Source
 	if share.Outcome == balance.NoEndpoint {
 		choice := byKeys(endpoints) // which has the reason
-		choice.planned = &part
+		choice.planned = &input
 		return choice
 	}
-	for _, step := range share.KeyResults {
-		part.sent = append(part.sent, uint32(step.Part/(balance.One/fullShare)))
+	for _, result := range share.KeyResults {
+		input.sentByKey = append(input.sentByKey, uint32(result.Fraction/(balance.One/fullShare)))
 	}
-	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), planned: &part}
-	choice.fill(reachable(part.slots, endpoints), endpoints)
+	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), planned: &input}
+	choice.fill(withoutUnreachable(input.slots, endpoints), endpoints)
 	if len(choice.Endpoints) == 0 {
-		choice.fillWithout(part.slots, endpoints, byKeys)
+		choice.fillWithout(input.slots, endpoints, byKeys)
 	}
 	choice.markDemotedOnly()
 	if service.AffinityTimeout > 0 {
@@ -53,18 +53,18 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	return choice
 }
 
-// reachable returns the slots without those of endpoints on unreachable nodes. The others keep their proportions.
-func reachable(slots []int, endpoints []model.PortEndpoint) []int {
+// withoutUnreachable returns the slots without those of endpoints on unreachable nodes. The others keep their proportions.
+func withoutUnreachable(slots []int, endpoints []model.PortEndpoint) []int {
 	if !slices.ContainsFunc(endpoints, isUnreachable) {
 		return slots
 	}
-	left := slices.Clone(slots)
-	for i := range left {
+	remaining := slices.Clone(slots)
+	for i := range remaining {
 		if endpoints[i].IsUnreachable() {
-			left[i] = 0
+			remaining[i] = 0
 		}
 	}
-	return left
+	return remaining
 }
 
 // fillWithout handles a plan that sends all connections to unreachable nodes. It uses the other endpoints that the keys
@@ -79,9 +79,9 @@ func (c *Choice) fillWithout(slots []int, endpoints []model.PortEndpoint, byKeys
 }
 
 // hasRank reports whether an endpoint is usable and has the given cluster-wide rank.
-func hasRank(endpoint *model.PortEndpoint, wanted model.Rank) bool {
+func hasRank(endpoint *model.PortEndpoint, want model.Rank) bool {
 	rank, usable := endpoint.ClusterWideRank()
-	return usable && rank == wanted
+	return usable && rank == want
 }
 
 // planInput is the input and the result of a plan for one port: enough to detect whether a change of the demand makes a
@@ -90,12 +90,12 @@ type planInput struct {
 	endpointClasses *balance.EndpointClasses
 	hashes          []uint32 // of the endpoints
 	slots           []int    // of each endpoint
-	sent            []uint32 // part of fullShare that goes to the endpoints of each key; nil if this node refuses
+	sentByKey       []uint32 // part of fullShare that goes to the endpoints of each key; nil if this node refuses
 	nearProof       balance.NearProof
 	source          balance.Source // of the demand
 }
 
-func newPlanned(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) planInput {
+func newPlanInput(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) planInput {
 	return planInput{
 		endpointClasses: balance.NewEndpointClasses(service.Topology.Keys, endpoints, viewpoint.ValueOf), hashes: balance.Hashes(endpoints),
 	}
@@ -106,8 +106,8 @@ func (v NodeView) share(service *model.Service, endpoints []model.PortEndpoint, 
 	if v.plan != nil {
 		return v.plan.share(service, endpoints, demand, v)
 	}
-	part := newPlanned(service, endpoints, v)
-	return part, part.plan(service, demand, v.Node)
+	input := newPlanInput(service, endpoints, v)
+	return input, input.plan(service, demand, v.Node)
 }
 
 // plan plans for all nodes, and returns the part of one node.
@@ -141,13 +141,13 @@ func (c *Choice) fill(slots []int, endpoints []model.PortEndpoint) {
 
 // tierOf returns the key at which most connections stay, or the first of several.
 func tierOf(share *balance.Share) string {
-	most := 0
+	best := 0
 	for i := range share.KeyResults {
-		if share.KeyResults[i].Part > share.KeyResults[most].Part {
-			most = i
+		if share.KeyResults[i].Fraction > share.KeyResults[best].Fraction {
+			best = i
 		}
 	}
-	return string(share.KeyResults[most].Key)
+	return string(share.KeyResults[best].Key)
 }
 
 // Load has the numbers of a Reason about a load-bounded Service. Loads are per mille of the mean.
@@ -174,13 +174,13 @@ type Fraction uint64
 func FractionOf(ratio float64) Fraction { return Fraction(ratio * balance.One) }
 
 // Ratio returns the fraction as a number between 0 and 1.
-func (p Fraction) Ratio() float64 { return float64(p) / balance.One }
+func (f Fraction) Ratio() float64 { return float64(f) / balance.One }
 
 // String formats the fraction in percent. It never rounds to 0 % or 100 %.
-func (p Fraction) String() string {
-	percent := p.Ratio() * 100
+func (f Fraction) String() string {
+	percent := f.Ratio() * 100
 	switch {
-	case p == 0 || p == balance.One:
+	case f == 0 || f == balance.One:
 		return strconv.Itoa(int(percent)) + " %"
 	case percent < 0.1:
 		return "less than 0.1 %"
@@ -192,8 +192,8 @@ func (p Fraction) String() string {
 	return fmt.Sprintf("%.1f %%", percent)
 }
 
-// codes maps outcomes to reason codes.
-var codes = map[balance.Outcome]Code{
+// outcomeCodes maps outcomes to reason codes.
+var outcomeCodes = map[balance.Outcome]Code{
 	balance.WithinLoadBound:   WithinLoadBound,
 	balance.Spillover:         Spillover,
 	balance.NoNearEndpoints:   NoNearEndpoints,
@@ -203,9 +203,9 @@ var codes = map[balance.Outcome]Code{
 func reasonOf(share *balance.Share, limit uint64) Reason {
 	near, next := &share.KeyResults[share.Near], &share.KeyResults[share.Next]
 	return Reason{
-		Code: codes[share.Outcome], Key: string(near.Key), Value: near.Value,
+		Code: outcomeCodes[share.Outcome], Key: string(near.Key), Value: near.Value,
 		Load: &Load{
-			NearShare: Fraction(near.Part), SpillShare: balance.One - Fraction(near.Part), Next: string(next.Key), NextValue: next.Value,
+			NearShare: Fraction(near.Fraction), SpillShare: balance.One - Fraction(near.Fraction), Next: string(next.Key), NextValue: next.Value,
 			HasNoLabel: !near.IsKnown,
 			Endpoints:  near.Endpoints, AllEndpoints: share.Endpoints, Demand: near.Demand, AllDemand: share.Demand,
 			IsMeasured: share.Source == balance.Measurement,
@@ -214,13 +214,13 @@ func reasonOf(share *balance.Share, limit uint64) Reason {
 	}
 }
 
-// whyWithoutSlot returns the reason why an endpoint that the plan could use has no slot here.
-func (s Selection) whyWithoutSlot(i int) Reason {
-	part := Fraction(s.Cluster.Share.Parts[i])
-	if part == 0 {
+// noSlotReason returns the reason why an endpoint that the plan could use has no slot here.
+func (s Selection) noSlotReason(i int) Reason {
+	fraction := Fraction(s.Cluster.Share.Fractions[i])
+	if fraction == 0 {
 		return Reason{Code: NotSelectedByPlan}
 	}
-	return Reason{Code: ShareBelowOneSlot, Load: &Load{NearShare: part}}
+	return Reason{Code: ShareBelowOneSlot, Load: &Load{NearShare: fraction}}
 }
 
 // placeholders returns the replacements for {kept}, {rest} and so on in a sentence, each after its name.
@@ -230,7 +230,7 @@ func (l *Load) placeholders() []string {
 	}
 	return []string{
 		"{kept}", l.NearShare.String(), "{rest}", l.SpillShare.String(), "{next}", groupName(l.Next, l.NextValue),
-		"{endpoints}", endpointsOf(l.Endpoints, l.AllEndpoints), "{demand}", l.demandText(),
+		"{endpoints}", endpointCountText(l.Endpoints, l.AllEndpoints), "{demand}", l.demandText(),
 		"{unbounded}", times(l.Unbounded), "{busiest}", times(l.Busiest), "{limit}", fmt.Sprintf("%d %%", l.Limit),
 	}
 }
@@ -262,7 +262,7 @@ func groupName(key, value string) string {
 	return "its " + key + ", " + strconv.Quote(value)
 }
 
-func endpointsOf(some, all uint64) string {
+func endpointCountText(some, all uint64) string {
 	if all == 1 {
 		return "the only endpoint is"
 	}

@@ -76,7 +76,7 @@ func bounded(limit uint64, keys ...policy.Key) policy.Topology {
 	return policy.Topology{Keys: keys, MaxLoad: limit}
 }
 
-func TestABoundedServiceReportsWhereConnectionsGo(t *testing.T) {
+func TestReasonsOfBoundedServices(t *testing.T) {
 	keys := bounded(120, zoneThenAll...)
 	tests := map[string]struct {
 		town *town
@@ -119,9 +119,9 @@ func TestABoundedServiceReportsWhereConnectionsGo(t *testing.T) {
 	}
 }
 
-// TestAMissingLabelIsNoEmptyOne: the reason names a missing label of a key, but not on a node that merely has no
+// TestReasonNamesAMissingLabel: the reason names a missing label of a key, but not on a node that merely has no
 // endpoints of its own.
-func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
+func TestReasonNamesAMissingLabel(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   string
 		change func(labels map[string]string)
@@ -214,8 +214,8 @@ func TestNamedClientsAreTheDemand(t *testing.T) {
 	}
 }
 
-// TestRememberedClientsMayStay: with session affinity, endpoints without a slot on this node are standby endpoints.
-func TestRememberedClientsMayStay(t *testing.T) {
+// TestSessionAffinityHasStandbyEndpoints: with session affinity, endpoints without a slot on this node are standby endpoints.
+func TestSessionAffinityHasStandbyEndpoints(t *testing.T) {
 	town := newTown(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 3, 3})
 	town.change.Services[town.web].AffinityTimeout = 1
 	choice := town.decide(t, "zone-a-0").Selection.Cluster

@@ -13,8 +13,8 @@ type Decision struct {
 	Service   *model.Service
 	Port      model.ServicePort
 	Family    model.Family
-	// IsOfAddresses is set if the decision is about the addresses of a headless Service for all ports. Port is then empty.
-	IsOfAddresses bool
+	// ForAddresses is set if the decision is about the addresses of a headless Service for all ports. Port is then empty.
+	ForAddresses bool
 	// Frontends lead to the port. LostFrontends are those that the Service requests but another Service owns.
 	Frontends     []model.PortFrontend
 	LostFrontends []model.LostFrontend

@@ -44,7 +44,7 @@ func externalCluster() *model.Cluster {
 }
 
 // externalTrafficPolicy: Local keeps connections here only where a frontend of the port and family is external.
-func TestDecideDeterminesForEachPortAndFamilyWhetherItIsExternal(t *testing.T) {
+func TestDecideExternalPerPortAndFamily(t *testing.T) {
 	type decided struct {
 		Port, Owned, Lost string
 		External          bool // whether the policy applied

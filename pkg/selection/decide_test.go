@@ -92,7 +92,7 @@ type decided struct {
 	Outcome     Outcome
 }
 
-func inShort(decision Decision) decided {
+func summarize(decision Decision) decided {
 	choice, outcome := decision.Selection.ClusterIP()
 	short := decided{
 		Port:  fmt.Sprintf("%s %s", decision.Port.Name, decision.Family),
@@ -142,7 +142,7 @@ func TestDecide(t *testing.T) {
 				if decision.Service.Name.Name != test.service {
 					t.Errorf("decision is about %s, want %s", decision.Service.Name, test.service)
 				}
-				got = append(got, inShort(decision))
+				got = append(got, summarize(decision))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("decisions (-want +got):\n%s", diff)

@@ -31,9 +31,9 @@ func demotionSentences() (all []sentence) {
 // choice. So keys and hints apply to the remaining endpoints, and a hard key is never widened. If all nodes are
 // unreachable, the result is the same as if none were.
 func withDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
-	answering := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
-	choice := withClusterWideDemotions(answering, choose)
-	if len(choice.Endpoints) == 0 && len(answering) < len(endpoints) {
+	replying := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
+	choice := withClusterWideDemotions(replying, choose)
+	if len(choice.Endpoints) == 0 && len(replying) < len(endpoints) {
 		choice = withClusterWideDemotions(endpoints, choose)
 	}
 	choice.markDemotedOnly()
@@ -43,8 +43,8 @@ func withDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpo
 // withClusterWideDemotions does the same for cluster-wide demotions only.
 func withClusterWideDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
 	for level := model.Rank(0); ; level++ {
-		left := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Demotion.ClusterWide().Level() <= level })
-		if choice := choose(left); len(choice.Endpoints) > 0 || len(left) == len(endpoints) {
+		eligible := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Demotion.ClusterWide().Level() <= level })
+		if choice := choose(eligible); len(choice.Endpoints) > 0 || len(eligible) == len(endpoints) {
 			return choice
 		}
 	}
@@ -70,11 +70,11 @@ func clusterWideView(endpoints []model.PortEndpoint) []model.PortEndpoint {
 	if !slices.ContainsFunc(endpoints, isUnreachable) {
 		return endpoints
 	}
-	seen := slices.Clone(endpoints)
-	for i := range seen {
-		seen[i].Demotion = seen[i].Demotion.ClusterWide()
+	view := slices.Clone(endpoints)
+	for i := range view {
+		view[i].Demotion = view[i].Demotion.ClusterWide()
 	}
-	return seen
+	return view
 }
 
 func isUnreachable(endpoint model.PortEndpoint) bool { return endpoint.IsUnreachable() }

@@ -53,19 +53,19 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 			}
 		}
 		all := w.endpoints()
-		staying := slices.DeleteFunc(slices.Clone(all), func(endpoint model.PortEndpoint) bool { return nodes[endpoint.Node] != nil })
+		remaining := slices.DeleteFunc(slices.Clone(all), func(endpoint model.PortEndpoint) bool { return nodes[endpoint.Node] != nil })
 		marked := evacuated(all, nodes)
-		got, amongStaying, without := w.choose(marked), w.choose(staying), w.choose(all)
-		check := func(kind string, got, amongStaying, without *Choice) {
-			want, isLastResort := checkLastResort(t, kind, OnlyEvacuated, got, amongStaying, without)
+		got, amongRemaining, without := w.choose(marked), w.choose(remaining), w.choose(all)
+		check := func(kind string, got, amongRemaining, without *Choice) {
+			want, isLastResort := checkLastResort(t, kind, OnlyEvacuated, got, amongRemaining, without)
 			if !isLastResort && len(got.Endpoints) > 0 && got.Reason != want.Reason {
 				t.Errorf("the reason of the %s choice is %+v, want %+v", kind, got.Reason, want.Reason)
 			}
 			seen[got.Reason.Code]++
 		}
-		check("cluster", &got.Cluster, &amongStaying.Cluster, &without.Cluster)
+		check("cluster", &got.Cluster, &amongRemaining.Cluster, &without.Cluster)
 		if got.Local != nil {
-			check("local", got.Local, amongStaying.Local, without.Local)
+			check("local", got.Local, amongRemaining.Local, without.Local)
 		}
 		decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: marked, Selection: got}
 		for _, exclusion := range decision.Exclusions() {

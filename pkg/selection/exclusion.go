@@ -23,22 +23,22 @@ func (d Decision) Exclusions() []Exclusion {
 	var exclusions []Exclusion
 	for i := range d.Endpoints {
 		if endpoint := &d.Endpoints[i]; !chosen[endpoint.Addr] {
-			exclusions = append(exclusions, Exclusion{Endpoint: endpoint.Addr, Reason: d.whyExcluded(i)})
+			exclusions = append(exclusions, Exclusion{Endpoint: endpoint.Addr, Reason: d.exclusionReason(i)})
 		}
 	}
 	return exclusions
 }
 
-// whyExcluded returns the reason why the endpoint with the given index is in no choice.
-func (d Decision) whyExcluded(i int) Reason {
+// exclusionReason returns the reason why the endpoint with the given index is in no choice.
+func (d Decision) exclusionReason(i int) Reason {
 	endpoint, share := &d.Endpoints[i], d.Selection.Cluster.Share
 	switch {
 	case d.isStandby(endpoint):
 		return standbyReason(endpoint)
 	case share != nil && hasRank(endpoint, share.Rank) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint):
-		return d.Selection.whyWithoutSlot(i)
+		return d.Selection.noSlotReason(i)
 	}
-	return d.Selection.whyExcluded(endpoint, d.Viewpoint)
+	return d.Selection.exclusionReason(endpoint, d.Viewpoint)
 }
 
 // isStandby reports whether an endpoint could be used but for its node's demotion, while other endpoints serve.
@@ -52,10 +52,10 @@ func (d Decision) isStandby(endpoint *model.PortEndpoint) bool {
 	return usable && !isForLocal && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
 }
 
-// whyExcluded derives the reason from the cluster choice if there is one, because that considers the endpoints of all
+// exclusionReason derives the reason from the cluster choice if there is one, because that considers the endpoints of all
 // nodes. Each policy has connections that the cluster choice serves: to the ClusterIP, or from pods and this node to
 // the other frontends.
-func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint NodeView) Reason {
+func (s Selection) exclusionReason(endpoint *model.PortEndpoint, viewpoint NodeView) Reason {
 	reason, chosen := s.Cluster.Reason, s.Cluster.Endpoints
 	rank, usable := endpoint.Rank()
 	switch {
@@ -70,12 +70,12 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint NodeView)
 	case reason.Code == NodeHasNoTopologyLabel:
 		return reason
 	case len(chosen) == 0:
-		return viewpoint.whyNoMatch(endpoint, policy.Key(reason.Key))
+		return viewpoint.mismatchReason(endpoint, policy.Key(reason.Key))
 	}
 	first, _ := chosen[0].Rank()
 	switch {
 	case s.Cluster.Share != nil && rank < first:
-		return viewpoint.whyNoMatch(endpoint, s.Cluster.Share.KeyResults[len(s.Cluster.Share.KeyResults)-1].Key)
+		return viewpoint.mismatchReason(endpoint, s.Cluster.Share.KeyResults[len(s.Cluster.Share.KeyResults)-1].Key)
 	case endpoint.Phase() == model.PhaseTerminating && chosen[0].Phase() == model.PhaseReady && rank > first:
 		return Reason{Code: TerminatingNotNeeded}
 	case s.Cluster.Tier == TierForNodes:
@@ -83,15 +83,15 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint NodeView)
 	case s.Cluster.Tier == TierForZones:
 		return hintedElsewhere(TierForZones, endpoint.HintZones)
 	}
-	return viewpoint.whyNoMatch(endpoint, policy.Key(reason.Key))
+	return viewpoint.mismatchReason(endpoint, policy.Key(reason.Key))
 }
 
-func hintedElsewhere(kind string, places []string) Reason {
-	return Reason{Code: HintedElsewhere, Key: kind, Value: strings.Join(places, ", ")}
+func hintedElsewhere(kind string, names []string) Reason {
+	return Reason{Code: HintedElsewhere, Key: kind, Value: strings.Join(names, ", ")}
 }
 
-// whyNoMatch returns the reason why an endpoint does not have this node's value of a key.
-func (v NodeView) whyNoMatch(endpoint *model.PortEndpoint, key policy.Key) Reason {
+// mismatchReason returns the reason why an endpoint does not have this node's value of a key.
+func (v NodeView) mismatchReason(endpoint *model.PortEndpoint, key policy.Key) Reason {
 	if value, known := v.ValueOf(endpoint, key); known {
 		return Reason{Code: OtherTopologyValue, Key: string(key), Value: value}
 	}

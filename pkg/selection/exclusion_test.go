@@ -111,7 +111,7 @@ func TestExclusions(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			endpoints, viewpoint := parseEndpoints(t, test.endpoints), viewFrom(fleet)
+			endpoints, viewpoint := parseEndpoints(t, test.endpoints), viewFrom(testNodes)
 			var want []Exclusion
 			for _, endpoint := range endpoints {
 				if reason, ok := test.want[numbers([]model.PortEndpoint{endpoint})]; ok {
@@ -126,9 +126,9 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-// TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers: duplicates in a choice do not change the exclusions.
-func TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToSkipOthers(t *testing.T) {
-	endpoints, viewpoint := parseEndpoints(t, "1* 2* 3@node-2 4@node-2 5!*"), viewFrom(fleet)
+// TestDuplicatesInAChoiceDoNotChangeExclusions: duplicates in a choice do not change the exclusions.
+func TestDuplicatesInAChoiceDoNotChangeExclusions(t *testing.T) {
+	endpoints, viewpoint := parseEndpoints(t, "1* 2* 3@node-2 4@node-2 5!*"), viewFrom(testNodes)
 	selection := choose(&externalLocal, endpoints, viewpoint)
 	selection.Cluster.Endpoints = parseEndpoints(t, "2* 2* 3@node-2 2* 3@node-2")
 	selection.Local.Endpoints = parseEndpoints(t, "1* 1* 2*")

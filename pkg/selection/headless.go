@@ -7,12 +7,12 @@ import (
 // decideHeadless decides which endpoints of a headless Service DNS returns to this node's clients. Only ready ones are
 // eligible, as the specification of Kubernetes' DNS requires: a terminating one may be gone before the record expires.
 func (p *Planner) decideHeadless(
-	service *model.Service, joined model.Joined, viewpoint NodeView, families []model.Family,
+	service *model.Service, joined model.JoinedSlices, viewpoint NodeView, families []model.Family,
 ) []Decision {
 	hostnames := joined.Hostnames()
 	decisions := make([]Decision, 0, len(families)*(1+len(service.Ports)))
 	for _, family := range families {
-		addresses := Decision{Viewpoint: viewpoint, Service: service, Family: family, IsOfAddresses: true, Hostnames: hostnames}
+		addresses := Decision{Viewpoint: viewpoint, Service: service, Family: family, ForAddresses: true, Hostnames: hostnames}
 		addresses.Endpoints, addresses.Skipped = joined.Addresses(family)
 		decisions = append(decisions, p.chooseReady(addresses))
 		for _, port := range service.Ports {

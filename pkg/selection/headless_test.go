@@ -88,7 +88,7 @@ func TestHeadlessServices(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			decisions := test.world.decisions()
-			if len(decisions) != 2 || !decisions[0].IsOfAddresses || decisions[1].Port.Name != "pg" {
+			if len(decisions) != 2 || !decisions[0].ForAddresses || decisions[1].Port.Name != "pg" {
 				t.Fatalf("unexpected decisions %v", decisions)
 			}
 			for i, decision := range decisions {

@@ -100,9 +100,9 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 				change.Slices[slice.Name] = slice
 			}
 			cluster.Apply(change)
-			got, asked := HealthCheckOf(NewPlanner(cluster).Decide(service.Name, model.Families))
-			if !asked || got.Port != 32000 {
-				t.Errorf("health check on port %d, present: %v; want 32000", got.Port, asked)
+			got, hasCheck := HealthCheckOf(NewPlanner(cluster).Decide(service.Name, model.Families))
+			if !hasCheck || got.Port != 32000 {
+				t.Errorf("health check on port %d, present: %v; want 32000", got.Port, hasCheck)
 			}
 			if diff := cmp.Diff(test.want, got.Endpoints); diff != "" {
 				t.Errorf("endpoints (-want +got):\n%s", diff)
@@ -115,7 +115,7 @@ func TestAServiceWithoutAHealthCheckNodePortHasNoHealthCheck(t *testing.T) {
 	cluster := decideCluster()
 	for _, name := range []string{"web", "silent", "unknown"} {
 		decisions := NewPlanner(cluster).Decide(decideName(name), model.Families)
-		if check, asked := HealthCheckOf(decisions); asked || check.Port != 0 || check.Endpoints != nil {
+		if check, hasCheck := HealthCheckOf(decisions); hasCheck || check.Port != 0 || check.Endpoints != nil {
 			t.Errorf("%s has the health check %+v, want none", name, check)
 		}
 	}

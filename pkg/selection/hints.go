@@ -30,10 +30,10 @@ func selectByHints(endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 		return Choice{
 			Endpoints: pickHinted(endpoints, forZones, zone),
 			Tier:      TierForZones,
-			Reason:    survey.whyZones(zone),
+			Reason:    survey.zonesReason(zone),
 		}
 	}
-	return Choice{Endpoints: pickPhase(endpoints, model.PhaseReady), Tier: TierAll, Reason: survey.whyAll(node, zone)}
+	return Choice{Endpoints: pickPhase(endpoints, model.PhaseReady), Tier: TierAll, Reason: survey.allReason(node, zone)}
 }
 
 // selectTerminating returns the choice if no endpoint is ready. Hints do not apply to terminating endpoints.
@@ -49,9 +49,9 @@ func forNodes(endpoint *model.PortEndpoint) []string { return endpoint.HintNodes
 
 func forZones(endpoint *model.PortEndpoint) []string { return endpoint.HintZones }
 
-func pickHinted(endpoints []model.PortEndpoint, hints func(*model.PortEndpoint) []string, place string) []model.PortEndpoint {
+func pickHinted(endpoints []model.PortEndpoint, hints func(*model.PortEndpoint) []string, name string) []model.PortEndpoint {
 	return filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
-		return endpoint.Phase() == model.PhaseReady && slices.Contains(hints(endpoint), place)
+		return endpoint.Phase() == model.PhaseReady && slices.Contains(hints(endpoint), name)
 	})
 }
 
@@ -66,7 +66,7 @@ type hintKind struct {
 	present       bool           // some ready endpoint has a hint
 	namesThisNode bool           // some ready endpoint has a hint that names this node or its zone
 	missing       bool           // some ready endpoint has no hint
-	without       netip.AddrPort // the first such endpoint
+	firstMissing  netip.AddrPort // the first such endpoint
 }
 
 func surveyHints(endpoints []model.PortEndpoint, node, zone string) hintSurvey {
@@ -82,13 +82,13 @@ func surveyHints(endpoints []model.PortEndpoint, node, zone string) hintSurvey {
 	return survey
 }
 
-func (k *hintKind) add(endpoint netip.AddrPort, hints []string, place string) {
+func (k *hintKind) add(endpoint netip.AddrPort, hints []string, name string) {
 	switch {
 	case len(hints) > 0:
 		k.present = true
-		k.namesThisNode = k.namesThisNode || slices.Contains(hints, place)
+		k.namesThisNode = k.namesThisNode || slices.Contains(hints, name)
 	case !k.missing:
-		k.missing, k.without = true, endpoint
+		k.missing, k.firstMissing = true, endpoint
 	}
 }
 
@@ -97,7 +97,7 @@ func (k *hintKind) usable() bool { return k.namesThisNode && !k.missing }
 // MissingHints explains why a setting that works through hints has no effect because ready endpoints have none. It
 // returns an empty string otherwise.
 func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string {
-	if service.Topology.ByHints == "" || service.IsHeadless {
+	if service.Topology.HintsSetting == "" || service.IsHeadless {
 		return ""
 	}
 	survey := surveyHints(endpoints, "", "")
@@ -105,18 +105,18 @@ func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string
 	case !survey.anyReady, nodes.present && !nodes.missing, zones.present && !zones.missing:
 		return ""
 	case zones.present:
-		return service.Topology.ByHints + " is set, and has no effect, because the ready endpoint " + zones.without.String() + " has no hint."
+		return service.Topology.HintsSetting + " is set, and has no effect, because the ready endpoint " + zones.firstMissing.String() + " has no hint."
 	case nodes.present:
-		return service.Topology.ByHints + " is set, and has no effect, because the ready endpoint " + nodes.without.String() + " has no hint."
+		return service.Topology.HintsSetting + " is set, and has no effect, because the ready endpoint " + nodes.firstMissing.String() + " has no hint."
 	}
-	return service.Topology.ByHints + " is set, and has no effect, because no EndpointSlice of the Service has hints."
+	return service.Topology.HintsSetting + " is set, and has no effect, because no EndpointSlice of the Service has hints."
 }
 
 // MissingZone explains why the EndpointSlice of a ready endpoint has no zone, without which the controller writes no
 // hint for zones, and when it gets one. It returns an empty string if all have one, or if the Service works without.
 // The viewpoint has the nodes' labels.
 func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) string {
-	if strings.HasSuffix(service.Topology.ByHints, policy.PreferSameNode) {
+	if strings.HasSuffix(service.Topology.HintsSetting, policy.PreferSameNode) {
 		return ""
 	}
 	for i := range endpoints {
@@ -129,8 +129,8 @@ func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoi
 		}
 		sentence := fmt.Sprintf("The ready endpoint %s has no zone in its EndpointSlice, because %s had no label %s when that was written",
 			endpoint.Addr, endpoint.Node, policy.Zone)
-		if carried, known := viewpoint.labelsOf(endpoint.Node); known {
-			if carried[string(policy.Zone)] != "" {
+		if labels, known := viewpoint.labelsOf(endpoint.Node); known {
+			if labels[string(policy.Zone)] != "" {
 				sentence += ". It has the label now"
 			} else {
 				sentence += ", and has none now"
@@ -141,29 +141,29 @@ func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoi
 	return ""
 }
 
-// whyZones returns the reason why hints for zones are used, and hints for nodes are not.
-func (s *hintSurvey) whyZones(zone string) Reason {
+// zonesReason returns the reason why hints for zones are used, and hints for nodes are not.
+func (s *hintSurvey) zonesReason(zone string) Reason {
 	reason := Reason{Code: HintedForThisZone, Key: TierForZones, Value: zone}
 	switch {
 	case s.nodes.present && s.nodes.missing:
-		reason.Code, reason.Endpoint = HintedForThisZoneNodeHintsIncomplete, s.nodes.without
+		reason.Code, reason.Endpoint = HintedForThisZoneNodeHintsIncomplete, s.nodes.firstMissing
 	case s.nodes.present:
 		reason.Code = HintedForThisZoneNotNode
 	}
 	return reason
 }
 
-// whyAll returns the reason why no hints are used. Hints for zones were tried last, so their reasons take precedence.
-func (s *hintSurvey) whyAll(node, zone string) Reason {
+// allReason returns the reason why no hints are used. Hints for zones were tried last, so their reasons take precedence.
+func (s *hintSurvey) allReason(node, zone string) Reason {
 	switch {
 	case s.zones.present && s.zones.missing:
-		return Reason{Code: HintsIncomplete, Key: TierForZones, Endpoint: s.zones.without}
+		return Reason{Code: HintsIncomplete, Key: TierForZones, Endpoint: s.zones.firstMissing}
 	case s.zones.present && zone == "":
 		return Reason{Code: NodeHasNoZone, Key: string(policy.Zone)}
 	case s.zones.present:
 		return Reason{Code: NoHintForThisZone, Key: TierForZones, Value: zone}
 	case s.nodes.present && s.nodes.missing:
-		return Reason{Code: HintsIncomplete, Key: TierForNodes, Endpoint: s.nodes.without}
+		return Reason{Code: HintsIncomplete, Key: TierForNodes, Endpoint: s.nodes.firstMissing}
 	case s.nodes.present:
 		return Reason{Code: NoHintForThisNode, Key: TierForNodes, Value: node}
 	}

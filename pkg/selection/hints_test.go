@@ -117,7 +117,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-func TestASettingWithoutHintsIsReported(t *testing.T) {
+func TestMissingHints(t *testing.T) {
 	const set = "spec.trafficDistribution: PreferSameZone"
 	for name, test := range map[string]struct {
 		endpoints, setting, want string
@@ -136,7 +136,7 @@ func TestASettingWithoutHintsIsReported(t *testing.T) {
 		"a headless Service":             {"1 2", set, "", true},
 	} {
 		service := &model.Service{IsHeadless: test.isHeadless}
-		service.Topology.ByHints = test.setting
+		service.Topology.HintsSetting = test.setting
 		want := test.want
 		if want != "" {
 			want = set + " is set, and has no effect, because " + want

@@ -11,20 +11,20 @@ import (
 //
 // Usable endpoints are chosen before the tier: a zone whose endpoints are all unready must not win.
 func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
-	for _, wanted := range [...]model.Phase{model.PhaseReady, model.PhaseTerminating} {
+	for _, phase := range [...]model.Phase{model.PhaseReady, model.PhaseTerminating} {
 		for _, key := range keys {
-			value, carried := viewpoint.ownValue(key)
-			if !carried {
+			value, hasValue := viewpoint.ownValue(key)
+			if !hasValue {
 				continue
 			}
 			chosen := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
-				return endpoint.Phase() == wanted && viewpoint.matches(endpoint, key, value)
+				return endpoint.Phase() == phase && viewpoint.matches(endpoint, key, value)
 			})
 			if len(chosen) > 0 {
 				return Choice{
 					Endpoints: chosen,
 					Tier:      string(key),
-					Reason:    Reason{Code: matchCode(key, wanted), Key: string(key), Value: value},
+					Reason:    Reason{Code: matchCode(key, phase), Key: string(key), Value: value},
 				}
 			}
 		}
@@ -33,7 +33,7 @@ func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint N
 		return noneUsable(endpoints)
 	}
 	// The last key is usually the widest one, so it is the most useful reason.
-	return Choice{Reason: viewpoint.mismatch(keys[len(keys)-1])}
+	return Choice{Reason: viewpoint.noMatchReason(keys[len(keys)-1])}
 }
 
 func matchCode(key policy.Key, chosen model.Phase) Code {
@@ -48,33 +48,33 @@ func matchCode(key policy.Key, chosen model.Phase) Code {
 	return MatchedTopologyKeyTerminating
 }
 
-// mismatch returns the reason why no endpoint matches, given the last key.
-func (v NodeView) mismatch(last policy.Key) Reason {
-	value, carried := v.ownValue(last)
-	if !carried {
+// noMatchReason returns the reason why no endpoint matches, given the last key.
+func (v NodeView) noMatchReason(last policy.Key) Reason {
+	value, hasValue := v.ownValue(last)
+	if !hasValue {
 		return Reason{Code: NodeHasNoTopologyLabel, Key: string(last)}
 	}
 	return Reason{Code: NoTopologyMatch, Key: string(last), Value: value}
 }
 
 // ownValue returns this node's value of a key, and whether it has one.
-func (v NodeView) ownValue(key policy.Key) (value string, carried bool) {
+func (v NodeView) ownValue(key policy.Key) (value string, hasValue bool) {
 	return balance.NodeValue(key, v.Node.Name, v.Node.Labels)
 }
 
 // matches reports whether an endpoint has this node's value of a key.
-func (v NodeView) matches(endpoint *model.PortEndpoint, key policy.Key, own string) bool {
+func (v NodeView) matches(endpoint *model.PortEndpoint, key policy.Key, nodeValue string) bool {
 	if key == policy.AnyNode {
 		return true
 	}
 	value, known := v.ValueOf(endpoint, key)
-	return known && value == own
+	return known && value == nodeValue
 }
 
 // firstMatch returns the index of the first key that matches an endpoint, or the number of keys if none does.
 func (v NodeView) firstMatch(keys []policy.Key, endpoint *model.PortEndpoint) int {
 	for k, key := range keys {
-		if own, carried := v.ownValue(key); carried && v.matches(endpoint, key, own) {
+		if nodeValue, hasValue := v.ownValue(key); hasValue && v.matches(endpoint, key, nodeValue) {
 			return k
 		}
 	}

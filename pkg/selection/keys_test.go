@@ -17,7 +17,7 @@ const (
 )
 
 // node-1 is this node; node-9 does not exist. node-3 shares node-1's rack although it is in another zone.
-var fleet = map[string]string{
+var testNodes = map[string]string{
 	"node-1": "zone=a region=x rack=1 empty=",
 	"node-2": "zone=a region=x rack=2 empty=",
 	"node-3": "zone=b region=x rack=1 empty=full",
@@ -65,7 +65,7 @@ func noMatch(key, value string) Reason { return Reason{Code: NoTopologyMatch, Ke
 
 func TestNoKeys(t *testing.T) {
 	all := Reason{Code: AllEndpoints}
-	runKeyCases(t, fleet, map[string]keyCase{
+	runKeyCases(t, testNodes, map[string]keyCase{
 		"endpoints on all nodes are used":           {"", "1* 2@node-2 3@node-3 4@node-4", "1 2 3 4", all},
 		"endpoints only on other nodes are used":    {"", "4@node-4", "4", all},
 		"an endpoint on an unknown node is used":    {"", "1* 9@node-9", "1 9", all},
@@ -76,7 +76,7 @@ func TestNoKeys(t *testing.T) {
 }
 
 func TestOneHardKey(t *testing.T) {
-	runKeyCases(t, fleet, map[string]keyCase{
+	runKeyCases(t, testNodes, map[string]keyCase{
 		"zone: all endpoints match":                          {"zone", "1* 2@node-2", "1 2", matched(zone, "a")},
 		"zone: some endpoints match":                         {"zone", "1* 2@node-2 3@node-3 4@node-4", "1 2", matched(zone, "a")},
 		"zone: no endpoint matches":                          {"zone", "3@node-3 4@node-4", "", noMatch(zone, "a")},
@@ -102,9 +102,9 @@ func TestOneHardKey(t *testing.T) {
 	})
 }
 
-func TestOnlyTheKeyThatMatchesAll(t *testing.T) {
+func TestOnlyAnyNode(t *testing.T) {
 	anyNode := Reason{Code: MatchedAnyNode, Key: "*"}
-	runKeyCases(t, fleet, map[string]keyCase{
+	runKeyCases(t, testNodes, map[string]keyCase{
 		"endpoints on all nodes are used":           {"*", "1* 2@node-2 3@node-3 4@node-4", "1 2 3 4", anyNode},
 		"endpoints only on other nodes are used":    {"*", "4@node-4", "4", anyNode},
 		"unknown nodes, missing labels and no node": {"*", "2 5@node-5 9@node-9", "2 5 9", anyNode},
@@ -115,7 +115,7 @@ func TestOnlyTheKeyThatMatchesAll(t *testing.T) {
 }
 
 func TestSeveralHardKeys(t *testing.T) {
-	runKeyCases(t, fleet, map[string]keyCase{
+	runKeyCases(t, testNodes, map[string]keyCase{
 		"the first key wins if it matches": {
 			"hostname zone region", "1* 2@node-2 3@node-3 4@node-4", "1", matched(hostname, "node-1"),
 		},
@@ -155,9 +155,9 @@ func TestSeveralHardKeys(t *testing.T) {
 	})
 }
 
-func TestSeveralKeysAndTheOneThatMatchesAll(t *testing.T) {
+func TestSeveralKeysAndAnyNode(t *testing.T) {
 	anyNode := Reason{Code: MatchedAnyNode, Key: "*"}
-	runKeyCases(t, fleet, map[string]keyCase{
+	runKeyCases(t, testNodes, map[string]keyCase{
 		"the first key wins if it matches":                  {"hostname zone *", "1* 2@node-2 4@node-4", "1", matched(hostname, "node-1")},
 		"the second wins if the first does not match":       {"hostname zone *", "2@node-2 4@node-4", "2", matched(zone, "a")},
 		"all are used if no key matches":                    {"hostname zone *", "3@node-3 4@node-4", "3 4", anyNode},
@@ -176,7 +176,7 @@ func TestKeysAndReadiness(t *testing.T) {
 	terminating := func(key, value string) Reason {
 		return Reason{Code: MatchedTopologyKeyTerminating, Key: key, Value: value}
 	}
-	runKeyCases(t, fleet, map[string]keyCase{
+	runKeyCases(t, testNodes, map[string]keyCase{
 		"an unready endpoint does not match": {
 			"hostname zone *", "1!* 2@node-2 4@node-4", "2", matched(zone, "a"),
 		},
@@ -219,8 +219,8 @@ func TestKeysAndReadiness(t *testing.T) {
 	})
 }
 
-func TestWhatAnEndpointsZoneIs(t *testing.T) {
-	runKeyCases(t, fleet, map[string]keyCase{
+func TestZoneOfAnEndpoint(t *testing.T) {
+	runKeyCases(t, testNodes, map[string]keyCase{
 		"the slice's zone takes precedence over the node's": {"zone", "2@node-2/b 3@node-3/a", "3", matched(zone, "a")},
 		"the slice's zone applies to an unknown node":       {"zone", "9@node-9/a", "9", matched(zone, "a")},
 		"the slice's zone applies without a node":           {"zone", "2/a", "2", matched(zone, "a")},
@@ -235,7 +235,7 @@ func TestWhatAnEndpointsZoneIs(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsNotKnownYet(t *testing.T) {
+func TestUnknownNode(t *testing.T) {
 	runKeyCases(t, nil, map[string]keyCase{
 		"its hostname is its name": {"hostname zone", "1* 2@node-2/a", "1", matched(hostname, "node-1")},
 		"it has no labels":         {"zone", "1*/a 2@node-2/a", "", Reason{Code: NodeHasNoTopologyLabel, Key: zone}},
@@ -250,13 +250,13 @@ func TestANodeThatIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// TestAnEndpointSliceResolvesTheKeysThatNeedNoNode: an EndpointSlice alone resolves exactly the keys for which
+// TestKeysThatNeedNoNode: an EndpointSlice alone resolves exactly the keys for which
 // NeedsNode is false.
-func TestAnEndpointSliceResolvesTheKeysThatNeedNoNode(t *testing.T) {
-	endpoint, ignorant := parseEndpoints(t, "1@node-2/a")[0], NodeView{Node: model.Node{Name: "node-1"}}
+func TestKeysThatNeedNoNode(t *testing.T) {
+	endpoint, view := parseEndpoints(t, "1@node-2/a")[0], NodeView{Node: model.Node{Name: "node-1"}}
 	for _, key := range []policy.Key{policy.AnyNode, policy.Hostname, policy.Zone, policy.Region, policy.Key(rack)} {
-		value, _ := ignorant.ValueOf(&endpoint, key)
-		if got := ignorant.matches(&endpoint, key, value); got == key.NeedsNode() {
+		value, _ := view.ValueOf(&endpoint, key)
+		if got := view.matches(&endpoint, key, value); got == key.NeedsNode() {
 			t.Errorf("%s: resolved by the EndpointSlice: %v; needs a Node: %v", key, got, key.NeedsNode())
 		}
 	}

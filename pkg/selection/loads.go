@@ -33,28 +33,28 @@ type MeasuredLoads struct {
 
 // Loads returns the loads that the endpoints of a decision expect, and whether there is a plan.
 func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
-	part := decision.Selection.Cluster.planned
-	if part == nil {
+	input := decision.Selection.Cluster.planned
+	if input == nil {
 		return Loads{}, false
 	}
 	demand, known := p.demandOf(decision.Service)
 	if !known {
 		return Loads{}, false
 	}
-	kept := decision.Viewpoint.plan
-	if kept == nil {
-		return p.loadsOf(decision.Service, part, demand), true
+	cached := decision.Viewpoint.plan
+	if cached == nil {
+		return p.loadsOf(decision.Service, input, demand), true
 	}
-	if kept.loads == nil {
-		loads := p.loadsOf(decision.Service, part, demand)
-		kept.loads = &loads
+	if cached.loads == nil {
+		loads := p.loadsOf(decision.Service, input, demand)
+		cached.loads = &loads
 	}
-	return *kept.loads, true
+	return *cached.loads, true
 }
 
-func (p *Planner) loadsOf(service *model.Service, part *planInput, demand balance.Demand) (loads Loads) {
+func (p *Planner) loadsOf(service *model.Service, input *planInput, demand balance.Demand) (loads Loads) {
 	limit := int(service.Topology.MaxLoad)
-	loads.Endpoints, loads.Source = balance.NewPlan(demand, part.endpointClasses, limit).Loads(), demand.Source()
+	loads.Endpoints, loads.Source = balance.NewPlan(demand, input.endpointClasses, limit).Loads(), demand.Source()
 	for node, count := range p.readyEndpoints(service.Clients()) {
 		if labels, _ := p.cluster.NodeLabels(node); policy.IsLinux(labels) {
 			loads.Clients += int(count)
@@ -63,21 +63,21 @@ func (p *Planner) loadsOf(service *model.Service, part *planInput, demand balanc
 	if loads.Source == balance.Measurement {
 		assumed := p.assumedOf(service, WithZone(service.Topology.Keys))
 		loads.Measured = &MeasuredLoads{
-			Demand: p.cluster.MeasuredDemand(service), AssumedZones: partsOf(assumed.Zones()),
-			AssumedLoads: balance.NewPlan(assumed, part.endpointClasses, limit).LoadsUnder(demand),
+			Demand: p.cluster.MeasuredDemand(service), AssumedZones: fractionsOf(assumed.Zones()),
+			AssumedLoads: balance.NewPlan(assumed, input.endpointClasses, limit).LoadsUnder(demand),
 		}
-		loads.Measured.setParts(demand)
+		loads.Measured.setZoneFractions(demand)
 	}
 	return loads
 }
 
-// setParts computes the zones' fractions from the measurement, because a plan rounds it.
-func (m *MeasuredLoads) setParts(demand balance.Demand) {
+// setZoneFractions computes the zones' fractions from the measurement, because a plan rounds it.
+func (m *MeasuredLoads) setZoneFractions(demand balance.Demand) {
 	zones := map[string]uint64{}
 	for zone := range demand.Zones() {
 		zones[zone] = uint64(m.Demand.Zones[zone])
 	}
-	m.Zones = partsOf(zones)
+	m.Zones = fractionsOf(zones)
 }
 
 // AssumedBusiest returns the index of the endpoint with the highest load if the plan were computed with assumed demand.
@@ -85,14 +85,14 @@ func (m *MeasuredLoads) AssumedBusiest() int {
 	return slices.Index(m.AssumedLoads, slices.Max(m.AssumedLoads))
 }
 
-// partsOf returns the zones' fractions of their total demand. They are 0 if the total is 0.
-func partsOf(zones map[string]uint64) map[string]float64 {
-	all, parts := uint64(0), make(map[string]float64, len(zones))
-	for _, asks := range zones {
-		all += asks
+// fractionsOf returns the zones' fractions of their total demand. They are 0 if the total is 0.
+func fractionsOf(zones map[string]uint64) map[string]float64 {
+	total, fractions := uint64(0), make(map[string]float64, len(zones))
+	for _, demand := range zones {
+		total += demand
 	}
-	for zone, asks := range zones {
-		parts[zone] = float64(asks) / float64(max(all, 1))
+	for zone, demand := range zones {
+		fractions[zone] = float64(demand) / float64(max(total, 1))
 	}
-	return parts
+	return fractions
 }

@@ -13,15 +13,15 @@ const (
 // selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply, because the policy is
 // stricter than both. Only endpoints on this node decide whether terminating ones are needed.
 func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint NodeView) *Choice {
-	for _, turn := range [...]struct {
+	for _, pass := range [...]struct {
 		phase model.Phase
 		code  Code
 	}{{model.PhaseReady, OnThisNode}, {model.PhaseTerminating, OnThisNodeTerminating}} {
 		chosen := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool {
-			return endpoint.Phase() == turn.phase && viewpoint.isLocal(endpoint)
+			return endpoint.Phase() == pass.phase && viewpoint.isLocal(endpoint)
 		})
 		if len(chosen) > 0 {
-			choice := &Choice{Endpoints: chosen, Tier: TierNode, Reason: Reason{Code: turn.code, Key: policyField}}
+			choice := &Choice{Endpoints: chosen, Tier: TierNode, Reason: Reason{Code: pass.code, Key: policyField}}
 			choice.markDemotedOnly()
 			return choice
 		}

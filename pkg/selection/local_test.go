@@ -75,7 +75,7 @@ func TestLocalChoice(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(fleet)).Local
+			got := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(testNodes)).Local
 			if got == nil {
 				t.Fatal("no local choice")
 			}
@@ -89,14 +89,14 @@ func TestLocalChoice(t *testing.T) {
 	}
 }
 
-func TestNothingIsOnANodeWithoutAName(t *testing.T) {
+func TestNodeWithoutANameHasNoEndpoints(t *testing.T) {
 	got := choose(&internalLocal, parseEndpoints(t, "1 2@node-2"), NodeView{}).Local
 	if numbers(got.Endpoints) != "" || got.Reason.Code != NoneOnThisNode {
 		t.Errorf("endpoints %q with reason %+v, want none", numbers(got.Endpoints), got.Reason)
 	}
 }
 
-func TestWhatServesTheClusterIP(t *testing.T) {
+func TestClusterIPChoice(t *testing.T) {
 	tests := map[string]struct {
 		service   model.Service
 		endpoints string
@@ -143,7 +143,7 @@ func TestWhatServesTheClusterIP(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			choice, outcome := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(fleet)).ClusterIP()
+			choice, outcome := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(testNodes)).ClusterIP()
 			if got := numbers(choice.Endpoints); got != test.want || choice.Reason.Code != test.code || outcome != test.outcome {
 				t.Errorf("endpoints %q, reason %s, outcome %d; want %q, %s, %d",
 					got, choice.Reason.Code, outcome, test.want, test.code, test.outcome)
@@ -152,7 +152,7 @@ func TestWhatServesTheClusterIP(t *testing.T) {
 	}
 }
 
-func TestAnExternalAddressOfOneFamilyIsNoneOfTheOther(t *testing.T) {
+func TestExternalAddressesApplyToOneFamily(t *testing.T) {
 	for name, test := range map[string]struct {
 		service model.Service
 		family  model.Family
@@ -165,7 +165,7 @@ func TestAnExternalAddressOfOneFamilyIsNoneOfTheOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			external := test.service.IsExternal(model.ServicePort{}, test.family)
-			got := viewOf(Select(&test.service, external, parseEndpoints(t, "1* 2@node-2"), viewFrom(fleet)))
+			got := viewOf(Select(&test.service, external, parseEndpoints(t, "1* 2@node-2"), viewFrom(testNodes)))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("selection (-want +got):\n%s", diff)
 			}

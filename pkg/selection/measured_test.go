@@ -12,9 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestMeasuredDemandIsPlannedWithWhileItCounts: a Service that requests measured demand is replanned when new demand is
+// TestPlansUseActiveMeasuredDemand: a Service that requests measured demand is replanned when new demand is
 // measured. It is planned with assumed demand if none is measured or the measurement is stale.
-func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
+func TestPlansUseActiveMeasuredDemand(t *testing.T) {
 	for name, keys := range map[string][]policy.Key{
 		"zone among the keys": zoneThenAll, "only any node": {"example.com/none", policy.AnyNode},
 	} {
@@ -134,10 +134,10 @@ func TestMeasuredLoads(t *testing.T) {
 	}
 }
 
-// TestALongHistoryPlansAsAStart: nodes are added and removed, and have other zones, an empty one or none. Other zones
+// TestPlansDoNotDependOnHistory: nodes are added and removed, and have other zones, an empty one or none. Other zones
 // and nodes have demand, including removed ones, and their demand is active or stale. A planner with this history
 // decides like a new one, and never misses that a plan may differ.
-func TestALongHistoryPlansAsAStart(t *testing.T) {
+func TestPlansDoNotDependOnHistory(t *testing.T) {
 	for seed, keys := range [][]policy.Key{
 		zoneThenAll, {policy.Hostname, policy.Zone, policy.AnyNode}, {policy.Hostname, policy.AnyNode}, {"example.com/none", policy.AnyNode},
 	} {

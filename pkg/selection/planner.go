@@ -23,7 +23,7 @@ type Planner struct {
 	byKeys map[string]*keyIndex
 	// cachedEntries is the approximate number of entries in all lists, see maxCachedEntries. createdEntries counts the
 	// entries that were created since the start.
-	cachedEntries, built int
+	cachedEntries, createdEntries int
 	// clientCounts has the number of ready endpoints of each named client Service on each node, at clientCountsVersion.
 	clientCounts        map[model.ObjectName]map[string]uint32
 	clientCountsVersion uint64
@@ -39,9 +39,9 @@ const maxCachedEntries = 1 << 19
 
 // keyIndex has the nodes by one list of keys.
 type keyIndex struct {
-	cells *balance.NodeClasses
-	// named is the demand of clients, by their names: many Services may have the same clients.
-	named map[string]balance.Demand
+	nodeClasses *balance.NodeClasses
+	// byClients is the demand of clients, by their names: many Services may have the same clients.
+	byClients map[string]balance.Demand
 	// isUsed is set if a decision has used the list since the last Prune.
 	isUsed bool
 }
@@ -57,9 +57,9 @@ func (p *Planner) ApplyChange(change model.Change) {
 		labels, known := p.cluster.NodeLabels(name)
 		for _, list := range p.byKeys {
 			if known {
-				list.cells.Set(name, labels)
+				list.nodeClasses.Set(name, labels)
 			} else {
-				list.cells.Remove(name)
+				list.nodeClasses.Remove(name)
 			}
 		}
 	}
@@ -70,9 +70,9 @@ func (p *Planner) ApplyChange(change model.Change) {
 		return
 	}
 	for _, list := range p.byKeys {
-		list.named = nil // its node classes and demand are outdated
+		list.byClients = nil // its node classes and demand are outdated
 	}
-	p.count()
+	p.countEntries()
 }
 
 // Prune drops the lists of keys that no decision has used since the last call.
@@ -83,15 +83,15 @@ func (p *Planner) Prune() {
 		}
 		list.isUsed = false
 	}
-	p.count()
+	p.countEntries()
 }
 
-// count updates cachedEntries.
-func (p *Planner) count() {
+// countEntries updates cachedEntries.
+func (p *Planner) countEntries() {
 	p.cachedEntries = 0
 	for _, list := range p.byKeys {
-		p.cachedEntries += entries(list.cells.Len())
-		for _, demand := range list.named {
+		p.cachedEntries += entries(list.nodeClasses.Len())
+		for _, demand := range list.byClients {
 			p.cachedEntries += entries(demand.Len())
 		}
 	}
@@ -102,7 +102,7 @@ func entries(nodes int) int { return 16 + nodes }
 
 // evictIfFull makes room for a new list with a number of nodes. The caller holds the mutex.
 func (p *Planner) evictIfFull(nodes int) {
-	p.built += nodes
+	p.createdEntries += nodes
 	if p.cachedEntries += entries(nodes); p.cachedEntries > maxCachedEntries {
 		p.byKeys, p.cachedEntries = map[string]*keyIndex{}, entries(nodes)
 	}
@@ -116,26 +116,26 @@ func (p *Planner) NeedsReplan(name model.ObjectName) (differs bool, weight int) 
 	if service == nil || len(plans) == 0 {
 		return true, 1
 	}
-	before := p.built
+	createdBefore := p.createdEntries
 	demand, known := p.demandOf(service)
 	if !known {
 		return true, 1
 	}
 	self := p.cluster.Self()
-	differs = slices.ContainsFunc(plans, func(part *planInput) bool {
-		if !slices.Equal(part.endpointClasses.Keys(), service.Topology.Keys) {
+	differs = slices.ContainsFunc(plans, func(input *planInput) bool {
+		if !slices.Equal(input.endpointClasses.Keys(), service.Topology.Keys) {
 			return true // it changed and is queued, or the kernel rejects it: the applied plan has other keys
 		}
-		if part.source != demand.Source() {
+		if input.source != demand.Source() {
 			return true // handlers need the source of the plan's demand, even if no connection moves
 		}
-		if part.nearProof.StillHolds(demand, service.Topology.MaxLoad) {
+		if input.nearProof.StillHolds(demand, service.Topology.MaxLoad) {
 			return false
 		}
-		share := part.plan(service, demand, self)
-		return !slices.Equal(share.Slots(name, part.hashes), part.slots)
+		share := input.plan(service, demand, self)
+		return !slices.Equal(share.Slots(name, input.hashes), input.slots)
 	})
-	return differs, 2 + (demand.Cells()*len(service.Topology.Keys)+demand.Len())/16 + (p.built-before)/16
+	return differs, 2 + (demand.NumClasses()*len(service.Topology.Keys)+demand.Len())/16 + (p.createdEntries-createdBefore)/16
 }
 
 // PlanWeight returns the approximate cost of planning for a load-bounded Service, in the unit of Weight. It is 0 for
@@ -156,8 +156,8 @@ func (p *Planner) PlanWeight(name model.ObjectName) int {
 	if list == nil {
 		return 2 * all / 16
 	}
-	weight := list.cells.ByLabels().Cells() * len(keys) / 16
-	if clients := service.Topology.Clients; measured == nil && len(clients) > 0 && list.named[nameOfClients(clients)].Len() == 0 {
+	weight := list.nodeClasses.ByLabels().NumClasses() * len(keys) / 16
+	if clients := service.Topology.Clients; measured == nil && len(clients) > 0 && list.byClients[nameOfClients(clients)].Len() == 0 {
 		weight += all / 16
 	}
 	return weight
@@ -173,12 +173,12 @@ func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
 	if p.views == nil {
 		return p.sumDemand(service)
 	}
-	of, isThere := p.views.demands[service.Name]
-	if !isThere {
-		of.demand, of.isKnown = p.sumDemand(service)
-		p.views.demands[service.Name] = of
+	cached, known := p.views.demands[service.Name]
+	if !known {
+		cached.demand, cached.isKnown = p.sumDemand(service)
+		p.views.demands[service.Name] = cached
 	}
-	return of.demand, of.isKnown
+	return cached.demand, cached.isKnown
 }
 
 func (p *Planner) sumDemand(service *model.Service) (balance.Demand, bool) {
@@ -198,9 +198,9 @@ func (p *Planner) measuredOf(service *model.Service) (balance.Demand, bool) {
 		return balance.Demand{}, false
 	}
 	p.mutex.Lock()
-	cells := p.indexFor(WithZone(service.Topology.Keys)).cells
+	nodeClasses := p.indexFor(WithZone(service.Topology.Keys)).nodeClasses
 	p.mutex.Unlock()
-	return cells.Measured(measured.Zones)
+	return nodeClasses.Measured(measured.Zones)
 }
 
 // WithZone returns keys that distinguish zones: the given keys, plus the zone if it is not among them.
@@ -218,18 +218,18 @@ func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.D
 	defer p.mutex.Unlock()
 	list := p.indexFor(keys)
 	if len(service.Topology.Clients) == 0 {
-		return list.cells.ByLabels()
+		return list.nodeClasses.ByLabels()
 	}
 	clients := nameOfClients(service.Topology.Clients)
-	demand, known := list.named[clients]
+	demand, known := list.byClients[clients]
 	if !known {
-		asked := p.readyEndpoints(service.Clients())
-		demand = list.cells.Named(asked)
-		if list.named == nil {
-			list.named = map[string]balance.Demand{}
+		clientsByNode := p.readyEndpoints(service.Clients())
+		demand = list.nodeClasses.Named(clientsByNode)
+		if list.byClients == nil {
+			list.byClients = map[string]balance.Demand{}
 		}
-		p.evictIfFull(len(asked))
-		list.named[clients] = demand
+		p.evictIfFull(len(clientsByNode))
+		list.byClients[clients] = demand
 	}
 	return demand
 }
@@ -276,11 +276,11 @@ func (p *Planner) indexFor(keys []policy.Key) *keyIndex {
 	name := nameOf(keys)
 	list := p.byKeys[name]
 	if list == nil {
-		list = &keyIndex{cells: balance.NewNodeClasses(keys, p.cluster.Self().Name)}
+		list = &keyIndex{nodeClasses: balance.NewNodeClasses(keys, p.cluster.Self().Name)}
 		for node := range p.cluster.Nodes() {
-			list.cells.Set(node.Name, node.Labels)
+			list.nodeClasses.Set(node.Name, node.Labels)
 		}
-		p.evictIfFull(list.cells.Len())
+		p.evictIfFull(list.nodeClasses.Len())
 		p.byKeys[name] = list
 	}
 	list.isUsed = true
@@ -289,11 +289,11 @@ func (p *Planner) indexFor(keys []policy.Key) *keyIndex {
 
 // nameOf returns a text that identifies a list of keys.
 func nameOf(keys []policy.Key) string {
-	words := make([]string, len(keys))
+	names := make([]string, len(keys))
 	for i, key := range keys {
-		words[i] = string(key)
+		names[i] = string(key)
 	}
-	return strings.Join(words, ",")
+	return strings.Join(names, ",")
 }
 
 func nameOfClients(clients []string) string { return strings.Join(clients, ",") }

@@ -10,9 +10,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestListsAreKeptUpToABound: each Service may have different lists of topology keys and clients, each as long as the
+// TestCachedListsAreLimited: each Service may have different lists of topology keys and clients, each as long as the
 // cluster is large. The cached lists are bounded, and decisions are the same without them.
-func TestListsAreKeptUpToABound(t *testing.T) {
+func TestCachedListsAreLimited(t *testing.T) {
 	const count = maxCachedEntries/1000 + 10
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{},
 		Nodes: map[string]*model.Node{}, AllNodes: new(true)}
@@ -50,8 +50,8 @@ func TestListsAreKeptUpToABound(t *testing.T) {
 	for _, name := range names {
 		weight := planner.PlanWeight(name)
 		decisions := planner.Decide(name, []model.Family{model.IPv4})
-		alone := NewPlanner(cluster).Decide(name, []model.Family{model.IPv4})
-		got, want := decisions[0].Selection.Cluster, alone[0].Selection.Cluster
+		uncached := NewPlanner(cluster).Decide(name, []model.Family{model.IPv4})
+		got, want := decisions[0].Selection.Cluster, uncached[0].Selection.Cluster
 		if len(got.Slots) == 0 || !slices.Equal(got.Slots, want.Slots) {
 			t.Fatalf("%s has slots %d, want %d as from a new planner", name, got.Slots, want.Slots)
 		}

@@ -9,8 +9,8 @@ type Plans []*planInput
 func PlansOf(decisions []Decision) Plans {
 	var plans Plans
 	for _, decision := range decisions {
-		if part := decision.Selection.Cluster.planned; part != nil {
-			plans = append(plans, part)
+		if input := decision.Selection.Cluster.planned; input != nil {
+			plans = append(plans, input)
 		}
 	}
 	return plans

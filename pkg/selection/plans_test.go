@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestAPlanByOtherKeysDiffers: a Service's keys may have changed since the applied plan was computed.
-func TestAPlanByOtherKeysDiffers(t *testing.T) {
+// TestNeedsReplanAfterKeysChange: a Service's keys may have changed since the applied plan was computed.
+func TestNeedsReplanAfterKeysChange(t *testing.T) {
 	name := model.ObjectName{Namespace: "shop", Name: "web"}
 	for _, keys := range [][2][]policy.Key{
 		{{policy.Zone, policy.AnyNode}, {policy.AnyNode}},

@@ -13,11 +13,11 @@ import (
 
 func checkAgainstKubeProxy(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
-	choices := kubeProxys(w, endpoints)
+	choices := kubeProxyView(w, endpoints)
 	if diff := cmp.Diff(choices, viewOf(selection)); diff != "" {
 		t.Errorf("selection differs from kube-proxy's (-kube-proxy +got):\n%s", diff)
 	}
-	want, got := kubeProxysRoutes(w, choices), routesOf(selection)
+	want, got := kubeProxyRoutes(w, choices), routesOf(selection)
 	if !w.dialledFromOutside() {
 		want.External, want.ShortCircuit = got.External, got.ShortCircuit
 	}
@@ -63,8 +63,8 @@ func checkServed(t *testing.T, selection Selection, serve func() (Choice, Outcom
 	}
 }
 
-// checkWhyExcluded: each reason is true for its endpoint.
-func checkWhyExcluded(t *testing.T, endpoints []model.PortEndpoint, selection Selection, exclusion Exclusion) {
+// checkExclusionReason: each reason is true for its endpoint.
+func checkExclusionReason(t *testing.T, endpoints []model.PortEndpoint, selection Selection, exclusion Exclusion) {
 	t.Helper()
 	at := slices.IndexFunc(endpoints, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
 	endpoint := endpoints[at]
@@ -99,18 +99,18 @@ func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 	anywhere, here, _ := decision.AllowedEndpoints()
 	lists := map[bool][]netip.AddrPort{false: anywhere, true: here}
 	for _, frontend := range decision.Frontends {
-		insideHere, outsideHere := decision.IsLocalOnly(frontend.Kind)
+		internalLocalOnly, externalLocalOnly := decision.IsLocalOnly(frontend.Kind)
 		if frontend.Kind.IsExternal() {
-			checkKept(t, w, endpoints, lists[insideHere], selection.ShortCircuit, false)
-			checkKept(t, w, endpoints, lists[outsideHere], selection.External, w.service.ExternalTrafficLocal)
+			checkAllowed(t, w, endpoints, lists[internalLocalOnly], selection.ShortCircuit, false)
+			checkAllowed(t, w, endpoints, lists[externalLocalOnly], selection.External, w.service.ExternalTrafficLocal)
 		} else {
-			checkKept(t, w, endpoints, lists[insideHere], selection.ClusterIP, w.service.InternalTrafficLocal)
-			checkKept(t, w, endpoints, lists[outsideHere], selection.ClusterIP, w.service.InternalTrafficLocal)
+			checkAllowed(t, w, endpoints, lists[internalLocalOnly], selection.ClusterIP, w.service.InternalTrafficLocal)
+			checkAllowed(t, w, endpoints, lists[externalLocalOnly], selection.ClusterIP, w.service.InternalTrafficLocal)
 		}
 	}
 }
 
-func checkKept(t *testing.T, w *world, endpoints []model.PortEndpoint, kept []netip.AddrPort, serve func() (Choice, Outcome), local bool) {
+func checkAllowed(t *testing.T, w *world, endpoints []model.PortEndpoint, got []netip.AddrPort, serve func() (Choice, Outcome), local bool) {
 	t.Helper()
 	keys := w.service.Topology.Keys
 	var want []netip.AddrPort
@@ -123,13 +123,13 @@ func checkKept(t *testing.T, w *world, endpoints []model.PortEndpoint, kept []ne
 			want = append(want, endpoint.Addr)
 		}
 	}
-	if !slices.Equal(kept, want) {
-		t.Errorf("allowed endpoints %v, want %v", kept, want)
+	if !slices.Equal(got, want) {
+		t.Errorf("allowed endpoints %v, want %v", got, want)
 	}
 	choice, _ := serve()
 	for _, endpoint := range choice.Endpoints {
-		if !slices.Contains(kept, endpoint.Addr) {
-			t.Errorf("new connections go to %s, but only %v are allowed", endpoint.Addr, kept)
+		if !slices.Contains(got, endpoint.Addr) {
+			t.Errorf("new connections go to %s, but only %v are allowed", endpoint.Addr, got)
 		}
 	}
 }

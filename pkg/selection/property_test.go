@@ -38,8 +38,8 @@ func TestRandomWorldsReachEveryCode(t *testing.T) {
 	})
 	others := append(boundedCodes, OnlyEvacuated, NodeEvacuated, OnlyUnreachable, NodeUnreachable)
 	for _, code := range Codes() {
-		if isOfOthers := slices.Contains(others, code); seen[code] == isOfOthers {
-			t.Errorf("random worlds reach %s: %t", code, isOfOthers)
+		if isOther := slices.Contains(others, code); seen[code] == isOther {
+			t.Errorf("random worlds reach %s: %t", code, isOther)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, sel
 	for _, exclusion := range (Decision{Viewpoint: w.viewpoint, Endpoints: endpoints, Selection: selection}).Exclusions() {
 		found[exclusion.Endpoint] += "excluded"
 		checkReason(t, exclusion.Reason)
-		checkWhyExcluded(t, endpoints, selection, exclusion)
+		checkExclusionReason(t, endpoints, selection, exclusion)
 	}
 	chosen := map[netip.AddrPort]bool{}
 	for _, endpoint := range selection.Cluster.Endpoints {
@@ -122,8 +122,8 @@ func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, sel
 		found[addr] += "chosen"
 	}
 	for _, endpoint := range endpoints {
-		if fate := found[endpoint.Addr]; fate != "excluded" && fate != "chosen" {
-			t.Errorf("endpoint %v is %q, want either chosen or excluded", endpoint, fate)
+		if state := found[endpoint.Addr]; state != "excluded" && state != "chosen" {
+			t.Errorf("endpoint %v is %q, want either chosen or excluded", endpoint, state)
 		}
 	}
 	if len(found) != len(endpoints) {
@@ -191,17 +191,17 @@ func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 // sameValue is the definition of a match in its simplest form.
 func sameValue(w *world, key policy.Key, endpoint model.PortEndpoint) bool {
 	labels, _ := w.viewpoint.Labels(endpoint.Node)
-	theirs, known := labels[string(key)]
-	ours, carried := w.viewpoint.Node.Labels[string(key)]
+	endpointValue, known := labels[string(key)]
+	nodeValue, carried := w.viewpoint.Node.Labels[string(key)]
 	switch {
 	case key == policy.AnyNode:
 		return true
 	case key == policy.Hostname:
 		return endpoint.Node == w.viewpoint.Node.Name
 	case key == policy.Zone && endpoint.Zone != "":
-		return carried && endpoint.Zone == ours
+		return carried && endpoint.Zone == nodeValue
 	}
-	return carried && known && theirs == ours
+	return carried && known && endpointValue == nodeValue
 }
 
 var equateAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, Reason{})

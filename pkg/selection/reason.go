@@ -77,8 +77,8 @@ const (
 
 // sentence is the text of a code.
 type sentence struct {
-	code     Code
-	sentence string
+	code Code
+	text string
 }
 
 // sentences has a sentence in plain English for every code. {key}, {value} and {endpoint} stand for fields of a Reason.
@@ -150,7 +150,7 @@ func (r Reason) Sentence() string {
 			words := append(r.Load.placeholders(), "{there}", locationText(r.Key, r.Value), "{noEndpoint}", r.noEndpointsText(),
 				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.untilText(),
 				"{since}", r.sinceText())
-			return strings.NewReplacer(words...).Replace(sentences[i].sentence)
+			return strings.NewReplacer(words...).Replace(sentences[i].text)
 		}
 	}
 	return string(r.Code)

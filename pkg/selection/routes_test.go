@@ -59,7 +59,7 @@ func TestWhichChoiceServesWhichConnections(t *testing.T) {
 		for where, world := range worlds {
 			t.Run(name+", "+where, func(t *testing.T) {
 				service := &model.Service{InternalTrafficLocal: test.internalLocal, ExternalTrafficLocal: test.externalLocal}
-				got := routesOf(Select(service, test.external, parseEndpoints(t, world.endpoints), viewFrom(fleet)))
+				got := routesOf(Select(service, test.external, parseEndpoints(t, world.endpoints), viewFrom(testNodes)))
 				if !test.external {
 					got.External, got.ShortCircuit = no, no
 				}
@@ -107,7 +107,7 @@ func TestRoutesWithTopologyKeys(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := routesOf(choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(fleet))); got != test.want {
+			if got := routesOf(choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(testNodes))); got != test.want {
 				t.Errorf("connections go to %+v, want %+v", got, test.want)
 			}
 		})
@@ -143,7 +143,7 @@ func TestTheReasonNamesThePolicyThatServes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			selection := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(fleet))
+			selection := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(testNodes))
 			clusterIP, _ := selection.ClusterIP()
 			outside, _ := selection.External()
 			if clusterIP.Reason != test.clusterIP || outside.Reason != test.outside {

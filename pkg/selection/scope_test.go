@@ -28,10 +28,10 @@ func prefixes(texts ...string) []netip.Prefix {
 	return prefixes
 }
 
-// among is an IsLocal for which some addresses are the node's own. It counts its calls.
-func among(local []netip.Addr, asked *int) IsLocal {
+// fakeIsLocal is an IsLocal for which some addresses are the node's own. It counts its calls.
+func fakeIsLocal(local []netip.Addr, lookups *int) IsLocal {
 	return func(addr netip.Addr) (bool, error) {
-		*asked++
+		*lookups++
 		return slices.Contains(local, addr), nil
 	}
 }
@@ -40,7 +40,7 @@ var errNoReply = errors.New("no reply from the kernel")
 
 func failingIsLocal(netip.Addr) (bool, error) { return false, errNoReply }
 
-func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
+func TestServesNodePorts(t *testing.T) {
 	cluster := model.NewCluster("node-1")
 	interfaces := addrs("127.0.0.1", "172.30.0.1", "192.168.0.1", "::1", "fd00:30::1", "fe80::1")
 	cluster.Apply(model.Change{
@@ -77,8 +77,8 @@ func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scope, asked := ScopeOf(cluster, model.Families, c.setting, nil), 0
-			isLocal := among(slices.Concat(interfaces, routed), &asked)
+			scope, lookups := ScopeOf(cluster, model.Families, c.setting, nil), 0
+			isLocal := fakeIsLocal(slices.Concat(interfaces, routed), &lookups)
 			var got []netip.Addr
 			for _, addr := range all {
 				served, err := scope.ServesNodePorts(addr, isLocal)
@@ -93,14 +93,14 @@ func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 			if diff := cmp.Diff(c.want, got, opts); diff != "" {
 				t.Errorf("addresses with node ports (-want +got):\n%s", diff)
 			}
-			if asked != c.asked {
-				t.Errorf("%d lookups in the kernel, want %d", asked, c.asked)
+			if lookups != c.asked {
+				t.Errorf("%d lookups in the kernel, want %d", lookups, c.asked)
 			}
 		})
 	}
 }
 
-func TestTheOriginOfAClientFollowsFromItsAddress(t *testing.T) {
+func TestOriginOf(t *testing.T) {
 	local := addrs("172.30.0.1", "fd00:30::1")
 	for name, c := range map[string]struct {
 		pods   []netip.Prefix
@@ -117,14 +117,14 @@ func TestTheOriginOfAClientFollowsFromItsAddress(t *testing.T) {
 		"this node, although the pods are unknown": {nil, "fd00:30::1", Internal, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := 0
+			lookups := 0
 			scope := Scope{Pods: c.pods}
-			got, err := scope.OriginOf(netip.MustParseAddr(c.client), among(local, &asked))
+			got, err := scope.OriginOf(netip.MustParseAddr(c.client), fakeIsLocal(local, &lookups))
 			if got != c.want || err != nil {
 				t.Errorf("OriginOf(%s) = %d, %v; want %d", c.client, got, err, c.want)
 			}
-			if asked != c.asked {
-				t.Errorf("%d lookups in the kernel, want %d", asked, c.asked)
+			if lookups != c.asked {
+				t.Errorf("%d lookups in the kernel, want %d", lookups, c.asked)
 			}
 		})
 	}

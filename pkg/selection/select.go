@@ -79,8 +79,8 @@ func filterEndpoints(endpoints []model.PortEndpoint, accepts func(*model.PortEnd
 }
 
 // pickPhase returns the endpoints of a phase.
-func pickPhase(endpoints []model.PortEndpoint, wanted model.Phase) []model.PortEndpoint {
-	return filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Phase() == wanted })
+func pickPhase(endpoints []model.PortEndpoint, phase model.Phase) []model.PortEndpoint {
+	return filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Phase() == phase })
 }
 
 // noneUsable returns the choice if no endpoint can be used at all.

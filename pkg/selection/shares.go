@@ -12,9 +12,9 @@ type Shares struct {
 	Ports int
 	// BySource is the number of ports that were planned with demand from each source.
 	BySource [balance.Sources]int
-	// sent is, for each key, the sum over the ports of the connections to the endpoints that it matches, in units of
+	// sentByKey is, for each key, the sum over the ports of the connections to the endpoints that it matches, in units of
 	// 1/fullShare.
-	sent [len(sharedKeys) + 1]int
+	sentByKey [len(sharedKeys) + 1]int
 }
 
 // fullShare is all connections of one port.
@@ -33,7 +33,7 @@ func (s Shares) Ratios() map[string]float64 {
 	if s.Ports == 0 {
 		return ratios
 	}
-	for i, sent := range s.sent {
+	for i, sent := range s.sentByKey {
 		name := OtherKeys
 		if i < len(sharedKeys) {
 			name = string(sharedKeys[i])
@@ -45,22 +45,22 @@ func (s Shares) Ratios() map[string]float64 {
 
 // Add adds the ports of a Service a number of times. Add with -1 removes them.
 func (s *Shares) Add(plans Plans, times int) {
-	for _, part := range plans {
-		s.add(part, times)
+	for _, input := range plans {
+		s.add(input, times)
 	}
 }
 
-func (s *Shares) add(part *planInput, times int) {
-	if part.sent == nil {
+func (s *Shares) add(input *planInput, times int) {
+	if input.sentByKey == nil {
 		return // no endpoints here
 	}
 	s.Ports += times
-	s.BySource[part.source] += times
-	for k, sent := range part.sent {
-		at := 0
-		for at < len(sharedKeys) && sharedKeys[at] != part.endpointClasses.Keys()[k] {
-			at++
+	s.BySource[input.source] += times
+	for k, sent := range input.sentByKey {
+		index := 0
+		for index < len(sharedKeys) && sharedKeys[index] != input.endpointClasses.Keys()[k] {
+			index++
 		}
-		s.sent[at] += times * int(sent)
+		s.sentByKey[index] += times * int(sent)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// inTiers formats tiers as "1 4 | 2 | 3".
-func inTiers(tiers []Tier) string {
+// tiersText formats tiers as "1 4 | 2 | 3".
+func tiersText(tiers []Tier) string {
 	var parts []string
 	for _, tier := range tiers {
 		parts = append(parts, numbers(tier.Endpoints))
@@ -67,7 +67,7 @@ func TestTiersFollowTheOwnersOrder(t *testing.T) {
 			viewpoint := NodeView{Node: model.Node{Name: "node-1", Labels: inZoneA}}
 			decision := Decision{Viewpoint: viewpoint, Service: &service, Endpoints: endpoints}
 			decision.Selection = Select(&service, false, endpoints, viewpoint)
-			if got := inTiers(decision.Tiers()); got != test.want {
+			if got := tiersText(decision.Tiers()); got != test.want {
 				t.Errorf("tiers are %q, want %q", got, test.want)
 			}
 		})
@@ -103,7 +103,7 @@ func TestTiersOfHints(t *testing.T) {
 	viewpoint := NodeView{Node: model.Node{Name: "node-1", Labels: map[string]string{string(policy.Zone): "a"}}}
 	decision := Decision{Viewpoint: viewpoint, Service: &model.Service{}, Endpoints: endpoints}
 	decision.Selection = Select(decision.Service, false, endpoints, viewpoint)
-	if got, want := inTiers(decision.Tiers()), "1 | 2 | 3"; got != want {
+	if got, want := tiersText(decision.Tiers()), "1 | 2 | 3"; got != want {
 		t.Errorf("tiers are %q, want %q", got, want)
 	}
 }
@@ -147,7 +147,7 @@ func checkTierOrder(t *testing.T, decision Decision) {
 	choice, outcome := decision.Selection.ClusterIP()
 	if outcome != Balance {
 		if tiers != nil {
-			t.Errorf("the outcome is not Balance, but the tiers are %s", inTiers(tiers))
+			t.Errorf("the outcome is not Balance, but the tiers are %s", tiersText(tiers))
 		}
 		return
 	}
@@ -156,29 +156,29 @@ func checkTierOrder(t *testing.T, decision Decision) {
 	}
 	want := []Tier{tiers[0]}
 	if !decision.Service.InternalTrafficLocal {
-		want = append(want, tiersBehind(decision, choice.Endpoints)...)
+		want = append(want, fallbackTiers(decision, choice.Endpoints)...)
 	}
-	if inTiers(tiers) != inTiers(want) {
-		t.Errorf("tiers are %q, want %q", inTiers(tiers), inTiers(want))
+	if tiersText(tiers) != tiersText(want) {
+		t.Errorf("tiers are %q, want %q", tiersText(tiers), tiersText(want))
 	}
 	checkPartition(t, decision, tiers)
 }
 
-// tiersBehind chooses repeatedly, each time without the endpoints chosen before.
-func tiersBehind(decision Decision, first []model.PortEndpoint) []Tier {
-	service, gone, ready := *decision.Service, slices.Clone(first), first[0].Ready
+// fallbackTiers chooses repeatedly, each time without the endpoints chosen before.
+func fallbackTiers(decision Decision, first []model.PortEndpoint) []Tier {
+	service, earlier, ready := *decision.Service, slices.Clone(first), first[0].Ready
 	service.Topology.MaxLoad = 0
 	var tiers []Tier
 	for {
 		rest := where(decision.Endpoints, func(e model.PortEndpoint) bool {
-			isGone := slices.ContainsFunc(gone, func(other model.PortEndpoint) bool { return other.Addr == e.Addr })
+			isGone := slices.ContainsFunc(earlier, func(other model.PortEndpoint) bool { return other.Addr == e.Addr })
 			return !isGone && (e.Ready || !ready)
 		})
 		chosen := Select(&service, false, rest, decision.Viewpoint).Cluster.Endpoints
 		if len(chosen) == 0 {
 			return tiers
 		}
-		tiers, gone, ready = append(tiers, Tier{Endpoints: chosen}), append(gone, chosen...), ready || chosen[0].Ready
+		tiers, earlier, ready = append(tiers, Tier{Endpoints: chosen}), append(earlier, chosen...), ready || chosen[0].Ready
 	}
 }
 
@@ -190,7 +190,7 @@ func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 	ready := false
 	for _, tier := range tiers {
 		if len(tier.Endpoints) == 0 {
-			t.Errorf("an empty tier: %q", inTiers(tiers))
+			t.Errorf("an empty tier: %q", tiersText(tiers))
 		}
 		for _, endpoint := range tier.Endpoints {
 			in[endpoint.Addr]++
@@ -198,18 +198,18 @@ func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 		}
 	}
 	for _, endpoint := range decision.Endpoints {
-		may := endpoint.Phase() != model.PhaseNever
+		isAllowed := endpoint.Phase() != model.PhaseNever
 		if decision.Service.InternalTrafficLocal {
-			may = may && endpoint.Node == decision.Viewpoint.Node.Name
+			isAllowed = isAllowed && endpoint.Node == decision.Viewpoint.Node.Name
 		} else {
-			may = may && decision.Viewpoint.allows(decision.Service.Topology.Keys, &endpoint)
+			isAllowed = isAllowed && decision.Viewpoint.allows(decision.Service.Topology.Keys, &endpoint)
 		}
 		switch times := in[endpoint.Addr]; {
-		case times > 1, times == 1 && !may:
-			t.Errorf("%v occurs %d times in the tiers, and is allowed: %t", endpoint.Addr, times, may)
-		case times == 0 && may && endpoint.Ready:
+		case times > 1, times == 1 && !isAllowed:
+			t.Errorf("%v occurs %d times in the tiers, and is allowed: %t", endpoint.Addr, times, isAllowed)
+		case times == 0 && isAllowed && endpoint.Ready:
 			t.Errorf("%v is ready and allowed, but in no tier", endpoint.Addr)
-		case times == 0 && may && !ready:
+		case times == 0 && isAllowed && !ready:
 			t.Errorf("%v is allowed, and no endpoint is ready, but it is in no tier", endpoint.Addr)
 		}
 	}

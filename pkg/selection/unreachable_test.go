@@ -26,29 +26,29 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		alike, nodes := map[string]*model.Demotion{}, map[string]*model.Demotion{}
+		shared, nodes := map[string]*model.Demotion{}, map[string]*model.Demotion{}
 		for _, node := range worldNodes[:4] {
 			if random.IntN(4) == 0 {
-				alike[node] = &model.Demotion{}
+				shared[node] = &model.Demotion{}
 			}
-			nodes[node] = alike[node]
+			nodes[node] = shared[node]
 			if node != "node-1" && random.IntN(2) == 0 { // this node always reaches itself
 				nodes[node] = &model.Demotion{
-					Reason: model.Unreachable, Since: time.Unix(1800000000, 0), Shared: alike[node], IsLasting: random.IntN(3) == 0,
+					Reason: model.Unreachable, Since: time.Unix(1800000000, 0), Shared: shared[node], IsLasting: random.IntN(3) == 0,
 				}
 			}
 		}
-		without := evacuated(w.endpoints(), alike)
+		without := evacuated(w.endpoints(), shared)
 		marked := evacuated(w.endpoints(), nodes)
-		answering := slices.DeleteFunc(slices.Clone(marked), isUnreachable)
-		got, want, asBefore := w.choose(marked), w.choose(answering), w.choose(without)
-		check := func(kind string, got, want, asBefore *Choice) {
-			checkLastResort(t, kind, OnlyUnreachable, got, want, asBefore)
+		reachable := slices.DeleteFunc(slices.Clone(marked), isUnreachable)
+		got, want, allReachable := w.choose(marked), w.choose(reachable), w.choose(without)
+		check := func(kind string, got, want, allReachable *Choice) {
+			checkLastResort(t, kind, OnlyUnreachable, got, want, allReachable)
 			seen[got.Reason.Code]++
 		}
-		check("cluster", &got.Cluster, &want.Cluster, &asBefore.Cluster)
+		check("cluster", &got.Cluster, &want.Cluster, &allReachable.Cluster)
 		if got.Local != nil {
-			check("local", got.Local, want.Local, asBefore.Local)
+			check("local", got.Local, want.Local, allReachable.Local)
 		}
 		decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: marked, Selection: got}
 		for _, exclusion := range decision.Exclusions() {
@@ -60,16 +60,16 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 			}
 		}
 		// Flows to unreachable endpoints end if there are others, and all other flows continue.
-		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: without, Selection: asBefore}
+		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: without, Selection: allReachable}
 		if len(got.Cluster.Endpoints) > 0 && !got.Cluster.Endpoints[0].IsUnreachable() {
-			before.Endpoints, before.Selection = answering, want
+			before.Endpoints, before.Selection = reachable, want
 		}
 		anywhere, here, open := decision.AllowedEndpoints()
 		wantAnywhere, wantHere, _ := before.AllowedEndpoints()
 		if !slices.Equal(anywhere, wantAnywhere) || !slices.Equal(here, wantHere) {
 			t.Errorf("allowed endpoints are %v, local %v, want %v and %v", anywhere, here, wantAnywhere, wantHere)
 		}
-		before.Endpoints, before.Selection = without, asBefore
+		before.Endpoints, before.Selection = without, allReachable
 		wantAnywhere, _, _ = before.AllowedEndpoints()
 		wantOpen := slices.DeleteFunc(slices.Clone(wantAnywhere), func(addr netip.AddrPort) bool {
 			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == addr })
@@ -108,29 +108,29 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 		}
 		town.change.Services[town.web].AffinityTimeout = time.Duration(random.IntN(2)) * time.Minute
 		town.change.Demotions = map[model.DemotionKey]*model.Demotion{}
-		against := func(reason model.DemotionReason, chances int) {
+		demote := func(reason model.DemotionReason, chances int) {
 			for node := range town.change.Nodes {
 				if node != "zone-a-0" && random.IntN(chances) == 0 {
 					town.change.Demotions[model.DemotionKey{Node: node, Reason: reason}] = &model.Demotion{Reason: reason}
 				}
 			}
 		}
-		against(model.Evacuated, 4)
+		demote(model.Evacuated, 4)
 		before := town.decide(t, "zone-a-0").Selection.Cluster
-		against(model.Unreachable, 2)
+		demote(model.Unreachable, 2)
 		decision := town.decide(t, "zone-a-0")
-		now := decision.Selection.Cluster
-		if !slices.Equal(before.planned.slots, now.planned.slots) || !reflect.DeepEqual(before.Share, now.Share) {
-			t.Fatalf("the plan changed to %v from %v", now.planned.slots, before.planned.slots)
+		after := decision.Selection.Cluster
+		if !slices.Equal(before.planned.slots, after.planned.slots) || !reflect.DeepEqual(before.Share, after.Share) {
+			t.Fatalf("the plan changed to %v from %v", after.planned.slots, before.planned.slots)
 		}
 		wantSlots, dropped := map[string]int{}, 0
-		answering := 0 // endpoints that are also allowed
+		reachable := 0 // endpoints that are also allowed
 		for i := range decision.Endpoints {
 			endpoint := &decision.Endpoints[i]
-			slots := now.planned.slots[i]
+			slots := after.planned.slots[i]
 			_, usable := endpoint.Rank()
 			if usable && !endpoint.IsUnreachable() && decision.Viewpoint.allows(keys, endpoint) {
-				answering++
+				reachable++
 			}
 			switch {
 			case slots > 0 && endpoint.IsUnreachable():
@@ -139,26 +139,26 @@ func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 				wantSlots[endpoint.Addr.String()] = slots
 			}
 		}
-		switch got := slotsOf(now); {
+		switch got := slotsOf(after); {
 		case len(wantSlots) > 0:
 			seen[fmt.Sprintf("dropped %v", dropped > 0)]++
 			if !cmp.Equal(got, wantSlots) {
 				t.Fatalf("slots %v, want %v", got, wantSlots)
 			}
-		case answering > 0 && dropped > 0:
+		case reachable > 0 && dropped > 0:
 			seen["by keys"]++
-			if len(now.Endpoints) == 0 || slices.ContainsFunc(now.Endpoints, isUnreachable) || now.Reason.Code == OnlyUnreachable {
-				t.Fatalf("%d endpoints are reachable, but the choice is %v with reason %v", answering, now.Endpoints, now.Reason)
+			if len(after.Endpoints) == 0 || slices.ContainsFunc(after.Endpoints, isUnreachable) || after.Reason.Code == OnlyUnreachable {
+				t.Fatalf("%d endpoints are reachable, but the choice is %v with reason %v", reachable, after.Endpoints, after.Reason)
 			}
 		case dropped > 0:
 			seen["as planned"]++
-			if !cmp.Equal(got, slotsOf(before)) || now.Reason.Code != OnlyUnreachable {
-				t.Fatalf("no allowed endpoint is reachable: slots %v with reason %v, want %v", got, now.Reason, slotsOf(before))
+			if !cmp.Equal(got, slotsOf(before)) || after.Reason.Code != OnlyUnreachable {
+				t.Fatalf("no allowed endpoint is reachable: slots %v with reason %v, want %v", got, after.Reason, slotsOf(before))
 			}
 		}
-		for _, spared := range now.Standby {
-			if spared.IsUnreachable() != now.Endpoints[0].IsUnreachable() {
-				t.Fatalf("standby endpoint %v, while %v serves", spared, now.Endpoints[0])
+		for _, standby := range after.Standby {
+			if standby.IsUnreachable() != after.Endpoints[0].IsUnreachable() {
+				t.Fatalf("standby endpoint %v, while %v serves", standby, after.Endpoints[0])
 			}
 		}
 		for _, exclusion := range decision.Exclusions() {
@@ -185,7 +185,7 @@ func slotsOf(choice Choice) map[string]int {
 	return slots
 }
 
-func TestUnreachableIsBehindEvacuated(t *testing.T) {
+func TestUnreachableEndpointsFollowEvacuatedOnes(t *testing.T) {
 	town := newTown(policy.Topology{Keys: zoneThenAll}, []int{2, 2}, []int{2, 2})
 	town.change.Demotions = map[model.DemotionKey]*model.Demotion{
 		{Node: "zone-a-0", Reason: model.Evacuated}:   {},

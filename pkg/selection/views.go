@@ -7,24 +7,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// SeeFrom makes the planner decide for another node from now on: view is the cluster as that node sees it
+// SetView makes the planner decide for another node from now on: view is the cluster as that node sees it
 // (model.Cluster.ViewFrom). Results that do not depend on the node are computed once, so decisions for all nodes cost
 // the sum of the nodes and of the endpoints of each decision. They must not be made concurrently, and the cluster must
 // not change.
-func (p *Planner) SeeFrom(view *model.Cluster) {
+func (p *Planner) SetView(view *model.Cluster) {
 	p.cluster = view
 	if p.views == nil {
-		p.views = &views{demands: map[model.ObjectName]trackedDemand{}, plans: map[viewedPort]*portPlan{}}
+		p.views = &views{demands: map[model.ObjectName]cachedDemand{}, plans: map[viewedPort]*portPlan{}}
 	}
 }
 
 // views caches results for the decisions of other nodes.
 type views struct {
-	demands map[model.ObjectName]trackedDemand
+	demands map[model.ObjectName]cachedDemand
 	plans   map[viewedPort]*portPlan
 }
 
-type trackedDemand struct {
+type cachedDemand struct {
 	demand  balance.Demand
 	isKnown bool
 }
@@ -32,7 +32,7 @@ type trackedDemand struct {
 // viewedPort is a port in a family, or the addresses of a headless Service.
 type viewedPort struct {
 	model.PortID
-	isOfAddresses bool
+	forAddresses bool
 }
 
 // planOf returns the cached plan for the endpoints of a decision, or nil without caching.
@@ -40,7 +40,7 @@ func (p *Planner) planOf(decision *Decision) *portPlan {
 	if p.views == nil || decision.Service.Topology.MaxLoad == 0 {
 		return nil
 	}
-	port := viewedPort{decision.Service.PortID(decision.Port, decision.Family), decision.IsOfAddresses}
+	port := viewedPort{decision.Service.PortID(decision.Port, decision.Family), decision.ForAddresses}
 	if p.views.plans[port] == nil {
 		p.views.plans[port] = &portPlan{}
 	}
@@ -61,10 +61,10 @@ func (p *portPlan) share(
 	service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand, viewpoint NodeView,
 ) (planInput, balance.Share) {
 	if p.plan == nil || !slices.EqualFunc(p.endpoints, endpoints, isPlannedAlike) {
-		made := newPlanned(service, endpoints, viewpoint)
+		input := newPlanInput(service, endpoints, viewpoint)
 		*p = portPlan{
-			endpoints: endpoints, endpointClasses: made.endpointClasses, hashes: made.hashes,
-			plan: balance.NewPlan(demand, made.endpointClasses, int(service.Topology.MaxLoad)),
+			endpoints: endpoints, endpointClasses: input.endpointClasses, hashes: input.hashes,
+			plan: balance.NewPlan(demand, input.endpointClasses, int(service.Topology.MaxLoad)),
 		}
 	}
 	return planInput{endpointClasses: p.endpointClasses, hashes: p.hashes}, p.plan.Share(viewpoint.Node.Name, viewpoint.Node.Labels)
@@ -77,24 +77,24 @@ func isPlannedAlike(a, b model.PortEndpoint) bool {
 	return a.Addr == b.Addr && a.Node == b.Node && a.Zone == b.Zone && rankOfA == rankOfB && isUsableA == isUsableB
 }
 
-// UsedBySteps returns, for each key of a share, how many of the chosen endpoints get some of the connections that this
+// UsedByKey returns, for each key of a share, how many of the chosen endpoints get some of the connections that this
 // node sends to the key's endpoints. The decision must be of a planner that caches plans (SetView). It returns nil
 // without a share.
-func (d *Decision) UsedBySteps() []int {
-	chosen, kept := d.Selection.Cluster, d.Viewpoint.plan
-	if chosen.Share == nil || kept == nil || kept.plan == nil {
+func (d *Decision) UsedByKey() []int {
+	chosen, cached := d.Selection.Cluster, d.Viewpoint.plan
+	if chosen.Share == nil || cached == nil || cached.plan == nil {
 		return nil
 	}
 	used := make([]int, len(chosen.Share.KeyResults))
-	for _, allocation := range kept.plan.Allocations(d.Viewpoint.Node.Name, d.Viewpoint.Node.Labels) {
+	for _, allocation := range cached.plan.Allocations(d.Viewpoint.Node.Name, d.Viewpoint.Node.Labels) {
 		rest := chosen.Endpoints
 		for i := range d.Endpoints {
-			if allocation.Part == 0 || len(rest) == 0 {
+			if allocation.Fraction == 0 || len(rest) == 0 {
 				break
 			}
 			if rest[0].Addr == d.Endpoints[i].Addr {
 				rest = rest[1:]
-				if kept.plan.Weight(allocation.Group, i) > 0 {
+				if cached.plan.Weight(allocation.Group, i) > 0 {
 					used[allocation.Key]++
 				}
 			}

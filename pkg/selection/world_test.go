@@ -30,7 +30,7 @@ type dice struct {
 	bytes []byte
 }
 
-func (d *dice) below(limit int) int {
+func (d *dice) intN(limit int) int {
 	if len(d.bytes) == 0 {
 		return 0
 	}
@@ -39,9 +39,9 @@ func (d *dice) below(limit int) int {
 	return int(first) % limit
 }
 
-func (d *dice) oneIn(chances int) bool { return d.below(chances) == chances-1 }
+func (d *dice) oneIn(chances int) bool { return d.intN(chances) == chances-1 }
 
-func (d *dice) pick(words []string) string { return words[d.below(len(words))] }
+func (d *dice) pick(words []string) string { return words[d.intN(len(words))] }
 
 // There are so few names that endpoints collide, keys repeat and endpoints share nodes.
 var (
@@ -64,8 +64,8 @@ func newWorld(bytes []byte) *world {
 		},
 	}
 	worldFrontends(dice, w)
-	hintChances, readyChances := dice.below(3), dice.below(3)
-	for range dice.below(4) {
+	hintChances, readyChances := dice.intN(3), dice.intN(3)
+	for range dice.intN(4) {
 		w.slices = append(w.slices, worldSlice(dice, hintChances, readyChances))
 	}
 	return w
@@ -77,7 +77,7 @@ func worldFrontends(dice *dice, w *world) {
 		w.port.NodePort = 30080
 	}
 	lists := [][]netip.Addr{nil, nil, decideAddrs("2001:db8::1"), decideAddrs("2001:db8::1", "192.0.2.1")}
-	w.service.ExternalIPs, w.service.LoadBalancerIPs = lists[dice.below(len(lists))], lists[dice.below(len(lists))]
+	w.service.ExternalIPs, w.service.LoadBalancerIPs = lists[dice.intN(len(lists))], lists[dice.intN(len(lists))]
 }
 
 func worldView(dice *dice) NodeView {
@@ -104,8 +104,8 @@ func worldView(dice *dice) NodeView {
 
 func worldTopology(dice *dice) []policy.Key {
 	var keys []policy.Key
-	first := dice.below(len(worldKeys))
-	for i := range dice.below(len(worldKeys) + 1) {
+	first := dice.intN(len(worldKeys))
+	for i := range dice.intN(len(worldKeys) + 1) {
 		keys = append(keys, policy.Key(worldKeys[(first+i)%len(worldKeys)]))
 	}
 	if dice.oneIn(3) {
@@ -116,10 +116,10 @@ func worldTopology(dice *dice) []policy.Key {
 
 // worldSlice returns a slice. All, some or none of its endpoints have hints, and all, most or random ones are ready.
 func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice {
-	slice := &model.EndpointSlice{Ports: []model.SlicePort{{Name: "web", Protocol: model.TCP, Port: 8080 + uint16(dice.below(2))}}}
-	for range dice.below(6) {
+	slice := &model.EndpointSlice{Ports: []model.SlicePort{{Name: "web", Protocol: model.TCP, Port: 8080 + uint16(dice.intN(2))}}}
+	for range dice.intN(6) {
 		endpoint := model.SliceEndpoint{
-			Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(dice.below(8))}),
+			Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(dice.intN(8))}),
 			Endpoint: model.Endpoint{
 				Node: dice.pick(worldNodes), Zone: dice.pick(worldZones), Ready: true, Serving: true,
 			},

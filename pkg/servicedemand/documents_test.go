@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestEveryCopyOfGoodForIsTheSame: manifests and documents state FreshFor, and an alert fires after half of it.
-func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
+// TestDocumentsStateFreshFor: manifests and documents state FreshFor, and an alert fires after half of it.
+func TestDocumentsStateFreshFor(t *testing.T) {
 	words := map[time.Duration]string{30 * time.Minute: "half an hour", time.Hour: "an hour", 2 * time.Hour: "two hours"}
 	if words[FreshFor] != FreshForText {
 		t.Fatalf("FreshFor is %s, in words %q, but FreshForText is %q", FreshFor, words[FreshFor], FreshForText)

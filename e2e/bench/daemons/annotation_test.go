@@ -19,7 +19,7 @@ import (
 type annotationRow struct {
 	nodes, changes int
 	// first are the bytes received for the first key that requires Node labels, then the bytes for all further changes.
-	first, then int64
+	first, further int64
 }
 
 var annotations []annotationRow
@@ -29,7 +29,7 @@ var annotations []annotationRow
 func BenchmarkAnnotation(b *testing.B) {
 	const nodes, changes = 1000, 30
 	for b.Loop() {
-		s := newTown(b)
+		s := newSetup(b)
 		for i := range nodes {
 			name := fmt.Sprintf("other-%d", i)
 			s.api.Create(b, objects.Node(name, map[string]string{
@@ -38,7 +38,7 @@ func BenchmarkAnnotation(b *testing.B) {
 			}))
 		}
 		d := startVicinity(b, s)
-		d.settle(b)
+		d.waitIdle(b)
 		keys := []string{"example.com/rack, *", "", "example.com/row, *", ""}
 		before := d.received(b)
 		s.annotate(b, keys[0])
@@ -48,15 +48,15 @@ func BenchmarkAnnotation(b *testing.B) {
 			s.annotate(b, keys[(change+1)%len(keys)]) // keys[0] is already set
 			time.Sleep(time.Second)
 		}
-		row.then = d.received(b) - before - row.first
+		row.further = d.received(b) - before - row.first
 		d.stop(b)
-		b.ReportMetric(float64(row.then)/float64(row.first), "x-first")
+		b.ReportMetric(float64(row.further)/float64(row.first), "x-first")
 		annotations = append(annotations, row)
 	}
 }
 
 // annotate writes the topology keys of the dialled Service.
-func (s *town) annotate(b *testing.B, keys string) {
+func (s *setup) annotate(b *testing.B, keys string) {
 	b.Helper()
 	services := s.api.Admin.CoreV1().Services(namespace)
 	service, err := services.Get(b.Context(), "probe", metav1.GetOptions{})
@@ -93,8 +93,8 @@ func printAnnotations(rows []annotationRow) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "Nodes\tfor the first key\tfurther changes\tfor all of them\tto the first\t")
 	for _, row := range rows {
-		fmt.Fprintf(w, "%d\t%d kB\t%d\t%d kB\t%.2f\t\n", row.nodes, row.first/1000, row.changes, row.then/1000,
-			float64(row.then)/float64(row.first))
+		fmt.Fprintf(w, "%d\t%d kB\t%d\t%d kB\t%.2f\t\n", row.nodes, row.first/1000, row.changes, row.further/1000,
+			float64(row.further)/float64(row.first))
 	}
 	if err := w.Flush(); err != nil {
 		panic(err)

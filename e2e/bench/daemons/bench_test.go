@@ -25,16 +25,16 @@ const endpointsPerService = 10
 // The load is a number of endpoint changes per second for some time, to one Service after the other.
 const (
 	changesPerSecond = 100
-	watched          = 20 * time.Second
+	measureDuration  = 20 * time.Second
 )
 
 // BenchmarkDaemons starts each proxy at each size of the cluster and measures it.
 func BenchmarkDaemons(b *testing.B) {
 	for b.Loop() {
-		s := newTown(b)
+		s := newSetup(b)
 		for _, services := range []int{10, 10_000} {
 			s.grow(b, services)
-			for _, start := range []func(*testing.B, *town) *daemon{startVicinity, startKubeProxy} {
+			for _, start := range []func(*testing.B, *setup) *daemon{startVicinity, startKubeProxy} {
 				measure(b, s, start(b, s), services)
 			}
 		}
@@ -48,22 +48,22 @@ func rounds(took time.Duration) int {
 }
 
 // measure measures one proxy and stops it.
-func measure(b *testing.B, s *town, d *daemon, services int) {
+func measure(b *testing.B, s *setup, d *daemon, services int) {
 	b.Helper()
 	fmt.Fprintf(os.Stderr, "%s, %d Services: first connection after %s; measuring ...\n", d.name, services, d.ready.Round(time.Millisecond))
 	row := row{daemon: d.name, services: services, ready: d.ready}
-	row.quiet = d.settle(b)
-	row.idle = d.measure(b, watched)
+	row.settling = d.waitIdle(b)
+	row.idle = d.measure(b, measureDuration)
 	row.idleMemory, _ = d.memory(b)
-	alone := func() time.Duration { return pauseBetween }
-	for range rounds(s.follow(b, d, alone())) {
-		row.paths = append(row.paths, s.follow(b, d, alone()))
+	fixedPause := func() time.Duration { return pauseBetween }
+	for range rounds(s.timeNewPath(b, d, fixedPause())) {
+		row.paths = append(row.paths, s.timeNewPath(b, d, fixedPause()))
 	}
 	row.rate = s.load(b, func() {
-		row.loaded = d.measure(b, watched)
-		anywhere := func() time.Duration { return rand.N(pauseBetween) } // avoids a fixed delay after a sync
-		for range rounds(s.follow(b, d, anywhere())) {
-			row.loadedPaths = append(row.loadedPaths, s.follow(b, d, anywhere()))
+		row.loaded = d.measure(b, measureDuration)
+		randomPause := func() time.Duration { return rand.N(pauseBetween) } // avoids a fixed delay after a sync
+		for range rounds(s.timeNewPath(b, d, randomPause())) {
+			row.loadedPaths = append(row.loadedPaths, s.timeNewPath(b, d, randomPause()))
 		}
 	})
 	row.memory, row.peak = d.memory(b)

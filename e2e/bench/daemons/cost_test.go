@@ -13,24 +13,24 @@ import (
 // cost is the resource usage of a daemon during a measurement, including programs that it ran and that have ended:
 // kube-proxy runs nft.
 type cost struct {
-	processor time.Duration
-	over      time.Duration
+	cpu      time.Duration
+	duration time.Duration
 }
 
 // measure measures the daemon for the given time.
-func (d *daemon) measure(b *testing.B, over time.Duration) cost {
+func (d *daemon) measure(b *testing.B, duration time.Duration) cost {
 	b.Helper()
-	before, started := d.processorTime(b), time.Now()
-	time.Sleep(over)
-	return cost{processor: d.processorTime(b) - before, over: time.Since(started)}
+	before, started := d.cpuTime(b), time.Now()
+	time.Sleep(duration)
+	return cost{cpu: d.cpuTime(b) - before, duration: time.Since(started)}
 }
 
 // ticksPerSecond is the unit of /proc/PID/stat. USER_HZ is 100 on all architectures that Go supports except Alpha
 // (proc(5)).
 const ticksPerSecond = 100
 
-// processorTime returns the sum of utime, stime, cutime and cstime of /proc/PID/stat: fields 14 to 17.
-func (d *daemon) processorTime(b *testing.B) time.Duration {
+// cpuTime returns the sum of utime, stime, cutime and cstime of /proc/PID/stat: fields 14 to 17.
+func (d *daemon) cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	text := d.proc(b, "stat")
 	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may contain any character
@@ -46,21 +46,21 @@ func (d *daemon) processorTime(b *testing.B) time.Duration {
 }
 
 // memory returns the daemon's current and peak resident memory in bytes, without the programs that it runs.
-func (d *daemon) memory(b *testing.B) (now, peak int64) {
+func (d *daemon) memory(b *testing.B) (current, peak int64) {
 	b.Helper()
 	for line := range strings.Lines(d.proc(b, "status")) {
 		var kibibytes int64
 		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kibibytes); err == nil {
-			now = kibibytes << 10
+			current = kibibytes << 10
 		}
 		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kibibytes); err == nil {
 			peak = kibibytes << 10
 		}
 	}
-	if now == 0 || peak == 0 {
+	if current == 0 || peak == 0 {
 		b.Fatalf("/proc/%d/status has no VmRSS or no VmHWM", d.process.PID())
 	}
-	return now, peak
+	return current, peak
 }
 
 func (d *daemon) proc(b *testing.B, file string) string {

@@ -34,7 +34,7 @@ const (
 	dialTimeout = 20 * time.Millisecond
 )
 
-func startVicinity(b *testing.B, s *town) *daemon {
+func startVicinity(b *testing.B, s *setup) *daemon {
 	program := site.Program(b, "proxy")
 	return s.start(b, "vicinity", func(kubeconfig string, node *fabric.Node) *exec.Cmd {
 		return exec.Command(program, "run", "--kubeconfig", kubeconfig, "--node", node.Name, "--cluster-cidr", fabric.PodsIPv4.String())
@@ -51,7 +51,7 @@ clientConnection: {kubeconfig: %s}
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 `
 
-func startKubeProxy(b *testing.B, s *town) *daemon {
+func startKubeProxy(b *testing.B, s *setup) *daemon {
 	return s.start(b, "kube-proxy", func(kubeconfig string, node *fabric.Node) *exec.Cmd {
 		config := filepath.Join(s.dir, "kube-proxy.yaml")
 		text := fmt.Sprintf(kubeProxyConfig, fabric.PodsIPv4, node.Name, kubeconfig)
@@ -63,7 +63,7 @@ func startKubeProxy(b *testing.B, s *town) *daemon {
 }
 
 // start starts a proxy on its own node, with permission to read everything, and waits until it serves.
-func (s *town) start(b *testing.B, name string, command func(kubeconfig string, node *fabric.Node) *exec.Cmd) *daemon {
+func (s *setup) start(b *testing.B, name string, command func(kubeconfig string, node *fabric.Node) *exec.Cmd) *daemon {
 	b.Helper()
 	d := &daemon{name: name, log: filepath.Join(s.dir, name+".log")}
 	s.started++
@@ -89,7 +89,7 @@ func (s *town) start(b *testing.B, name string, command func(kubeconfig string, 
 	return d
 }
 
-func (s *town) kubeconfig(b *testing.B, user string) string {
+func (s *setup) kubeconfig(b *testing.B, user string) string {
 	b.Helper()
 	config, err := s.api.ClientConfig(user, "system:masters")
 	must.Succeed(b, err)
@@ -97,7 +97,7 @@ func (s *town) kubeconfig(b *testing.B, user string) string {
 }
 
 // waitFor dials until the pod responds, and returns the time of the response.
-func (d *daemon) waitFor(b *testing.B, s *town, pod *fabric.Pod) time.Time {
+func (d *daemon) waitFor(b *testing.B, s *setup, pod *fabric.Pod) time.Time {
 	b.Helper()
 	for deadline := time.Now().Add(waitTimeout); ; {
 		reply, err := d.client.Request("tcp", s.probe, dialTimeout)
@@ -116,15 +116,15 @@ func (d *daemon) waitFor(b *testing.B, s *town, pod *fabric.Pod) time.Time {
 	}
 }
 
-// settle waits until the daemon is healthy and uses no more CPU time, so that its start is complete.
-func (d *daemon) settle(b *testing.B) time.Duration {
+// waitIdle waits until the daemon is healthy and uses no more CPU time, so that its start is complete.
+func (d *daemon) waitIdle(b *testing.B) time.Duration {
 	b.Helper()
 	started := time.Now()
 	for deadline := started.Add(waitTimeout); ; {
-		before := d.processorTime(b)
+		before := d.cpuTime(b)
 		time.Sleep(2 * time.Second)
 		_, err := site.Page(d.node.Namespace, healthAddress, "/healthz")
-		if err == nil && d.processorTime(b)-before < 100*time.Millisecond {
+		if err == nil && d.cpuTime(b)-before < 100*time.Millisecond {
 			return time.Since(started)
 		}
 		if time.Now().After(deadline) {

@@ -20,34 +20,34 @@ const (
 	podPort     = objects.TargetPort
 )
 
-func (s *town) createNode(b *testing.B, node *fabric.Node) {
+func (s *setup) createNode(b *testing.B, node *fabric.Node) {
 	b.Helper()
 	zone := map[string]string{corev1.LabelTopologyZone: "zone-a"}
 	s.api.Create(b, objects.Node(node.Name, zone, node.IPv4, node.IPv6))
 }
 
 // createProbe creates the dialled Service. Its only endpoint is the old pod.
-func (s *town) createProbe(b *testing.B) {
+func (s *setup) createProbe(b *testing.B) {
 	b.Helper()
-	made, err := s.createService(b.Context(), "probe", s.old.IPv4)
+	service, err := s.createService(b.Context(), "probe", s.old.IPv4)
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.probe = netip.AddrPortFrom(netip.MustParseAddr(made.Spec.ClusterIP), servicePort)
+	s.probe = netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), servicePort)
 }
 
 // createService creates a Service and its EndpointSlice.
-func (s *town) createService(ctx context.Context, name string, endpoints ...netip.Addr) (*corev1.Service, error) {
+func (s *setup) createService(ctx context.Context, name string, endpoints ...netip.Addr) (*corev1.Service, error) {
 	service := objects.Service(namespace, name)
-	made, err := s.api.Admin.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
+	created, err := s.api.Admin.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
 	_, err = s.api.Admin.DiscoveryV1().EndpointSlices(namespace).Create(ctx, s.slice(name, endpoints...), metav1.CreateOptions{})
-	return made, err
+	return created, err
 }
 
-func (s *town) slice(service string, endpoints ...netip.Addr) *discoveryv1.EndpointSlice {
+func (s *setup) slice(service string, endpoints ...netip.Addr) *discoveryv1.EndpointSlice {
 	made := objects.Slice(namespace, service, service)
 	for _, addr := range endpoints {
 		made.Endpoints = append(made.Endpoints, discoveryv1.Endpoint{
@@ -59,7 +59,7 @@ func (s *town) slice(service string, endpoints ...netip.Addr) *discoveryv1.Endpo
 }
 
 // update writes the endpoints of an EndpointSlice.
-func (s *town) update(ctx context.Context, service string, endpoints ...netip.Addr) error {
+func (s *setup) update(ctx context.Context, service string, endpoints ...netip.Addr) error {
 	_, err := s.api.Admin.DiscoveryV1().EndpointSlices(namespace).Update(ctx, s.slice(service, endpoints...), metav1.UpdateOptions{})
 	return err
 }
@@ -67,7 +67,7 @@ func (s *town) update(ctx context.Context, service string, endpoints ...netip.Ad
 func serviceName(number int) string { return fmt.Sprintf("service-%d", number) }
 
 // endpointsOf returns addresses that no machine has. The generation changes one of them.
-func (s *town) endpointsOf(number, generation int) []netip.Addr {
+func (s *setup) endpointsOf(number, generation int) []netip.Addr {
 	addrs := make([]netip.Addr, 0, s.endpoints)
 	for endpoint := range s.endpoints {
 		addrs = append(addrs, netip.AddrFrom4([4]byte{10, byte(128 + endpoint), byte(number >> 8), byte(number)}))
@@ -77,7 +77,7 @@ func (s *town) endpointsOf(number, generation int) []netip.Addr {
 }
 
 // grow adds Services up to the given number, not counting the dialled one.
-func (s *town) grow(b *testing.B, services int) {
+func (s *setup) grow(b *testing.B, services int) {
 	b.Helper()
 	const writers = 8
 	failed := make(chan error, writers)

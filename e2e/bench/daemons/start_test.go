@@ -38,7 +38,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 	for b.Loop() {
 		for _, size := range sizes {
-			s := newTown(b)
+			s := newSetup(b)
 			row := startRow{services: size[0], endpoints: size[1]}
 			s.endpoints = size[1]
 			s.grow(b, size[0])
@@ -46,7 +46,7 @@ func BenchmarkStart(b *testing.B) {
 				row.listed = append(row.listed, s.list(b))
 				d := startVicinity(b, s)
 				row.connected = append(row.connected, d.ready)
-				d.settle(b)
+				d.waitIdle(b)
 				row.memory, row.peak = d.memory(b)
 				d.stop(b)
 			}
@@ -56,7 +56,7 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // list runs this program as a client on its own node, and returns its run time.
-func (s *town) list(b *testing.B) time.Duration {
+func (s *setup) list(b *testing.B) time.Duration {
 	b.Helper()
 	if s.lister == nil {
 		s.lister = s.addNode(b, "lister")

@@ -15,9 +15,9 @@ type row struct {
 	services int
 	// ready is the time from the start of the program to the first connection through a Service, settling the time until
 	// it was idle after that.
-	ready, quiet time.Duration
-	idleMemory   int64
-	idle, loaded cost
+	ready, settling time.Duration
+	idleMemory      int64
+	idle, loaded    cost
 	// paths are the times of changes without other changes, loadedPaths those under load.
 	paths, loadedPaths []time.Duration
 	rate               float64 // changes per second under load
@@ -59,13 +59,13 @@ func TestMain(m *testing.M) {
 }
 
 func printTable(rows []row) {
-	fmt.Printf(heading, endpointsPerService, watched, changesPerSecond)
+	fmt.Printf(heading, endpointsPerService, measureDuration, changesPerSecond)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "Services\tproxy\tfirst connection\tnew path p50\tp99\tsamples\tidle\tloaded\tchanges/s\t"+
 		"new path p50\tp99\tsamples\tmemory idle\tloaded\tpeak\t")
 	for _, row := range rows {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%.0f\t%s\t%d MiB\t%d MiB\t%d MiB\t\n", row.services, row.daemon, millis(row.ready),
-			cells(row.paths), row.idle.processor, row.loaded.processor, row.rate, cells(row.loadedPaths),
+			formatTimes(row.paths), row.idle.cpu, row.loaded.cpu, row.rate, formatTimes(row.loadedPaths),
 			row.idleMemory>>20, row.memory>>20, row.peak>>20)
 	}
 	if err := w.Flush(); err != nil {
@@ -88,8 +88,8 @@ func printStarts(rows []startRow) {
 	}
 }
 
-// cells formats the p50 and the p99 of some times, and their number.
-func cells(times []time.Duration) string {
+// formatTimes formats the p50 and the p99 of some times, and their number.
+func formatTimes(times []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(times))
 	return fmt.Sprintf("%s\t%s\t%d", millis(percentile(sorted, 50)), millis(percentile(sorted, 99)), len(sorted))
 }

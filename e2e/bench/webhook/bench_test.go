@@ -29,30 +29,30 @@ const (
 	connections   = 25
 	ratePerSecond = 1000
 
-	warmUp    = 2000 // reviews of each server before the measurement
-	saturated = 3 * time.Second
+	warmUp         = 2000 // reviews of each server before the measurement
+	saturationTime = 3 * time.Second
 	// rounds is the number of rounds of each server, alternating, at the steady rate. They are many and short, so that
 	// some of both servers' rounds are free of other load on the machine.
-	rounds     = 10
-	roundTakes = 3 * time.Second
+	rounds        = 10
+	roundDuration = 3 * time.Second
 )
 
 // BenchmarkWebhook measures each kind of review at full speed, and the mix of them at a steady rate.
 func BenchmarkWebhook(b *testing.B) {
 	for b.Loop() {
 		s := newSetup(b)
-		results.loadBefore = load(b)
+		results.loadBefore = loadAverage(b)
 		for _, server := range s.servers() {
 			server.warmUp(b)
 		}
-		results.memory = append(results.memory, s.webhook.remember(b))
+		results.memory = append(results.memory, s.webhook.sampleMemory(b))
 		for _, kind := range append(kinds(b), mix(b)) {
 			fmt.Fprintf(os.Stderr, "%s, at full speed ...\n", kind.name)
 			results.costs = append(results.costs, costRow{kind, s.floor.saturate(b, kind), s.webhook.saturate(b, kind)})
 		}
-		results.memory = append(results.memory, s.webhook.remember(b))
+		results.memory = append(results.memory, s.webhook.sampleMemory(b))
 		measureSteady(b, s)
-		results.loadAfter = load(b)
+		results.loadAfter = loadAverage(b)
 	}
 }
 
@@ -68,10 +68,10 @@ func measureSteady(b *testing.B, s *setup) {
 		for i := range rows {
 			row := &rows[i]
 			fmt.Fprintf(os.Stderr, "%d reviews a second, round %d of %d: %s ...\n", ratePerSecond, round+1, rounds, row.server.name)
-			row.add(row.server.steady(b, reviews, roundTakes))
+			row.add(row.server.steady(b, reviews, roundDuration))
 		}
 		if (round+1)%2 == 0 {
-			results.memory = append(results.memory, s.webhook.remember(b))
+			results.memory = append(results.memory, s.webhook.sampleMemory(b))
 		}
 	}
 	results.steady = rows

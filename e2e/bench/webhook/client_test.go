@@ -23,16 +23,16 @@ type connection struct {
 
 func (s *webhook) dial(t testing.TB) *connection {
 	t.Helper()
-	made, err := tls.Dial("tcp", s.address, s.tls)
+	conn, err := tls.Dial("tcp", s.address, s.tls)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { made.Close() })
-	return &connection{made, bufio.NewReader(made)}
+	t.Cleanup(func() { conn.Close() })
+	return &connection{conn, bufio.NewReader(conn)}
 }
 
 // review sends a review and reads its response to the end.
-func (c *connection) review(review review, into io.Writer) error {
+func (c *connection) review(review review, w io.Writer) error {
 	if _, err := c.Write(review.request); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (c *connection) review(review review, into io.Writer) error {
 		return err
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(into, response.Body); err != nil {
+	if _, err := io.Copy(w, response.Body); err != nil {
 		return err
 	}
 	if response.StatusCode != http.StatusOK || response.Close {
@@ -50,8 +50,8 @@ func (c *connection) review(review review, into io.Writer) error {
 	return nil
 }
 
-// together runs work on count connections concurrently, and waits. Each error fails the test.
-func (s *webhook) together(t testing.TB, count int, work func(*connection) error) {
+// concurrently runs work on count connections concurrently, and waits. Each error fails the test.
+func (s *webhook) concurrently(t testing.TB, count int, work func(*connection) error) {
 	t.Helper()
 	var running sync.WaitGroup
 	for range count {
@@ -72,9 +72,9 @@ func (s *webhook) together(t testing.TB, count int, work func(*connection) error
 // sendReviews sends the given number of reviews as fast as possible.
 func (s *webhook) sendReviews(t testing.TB, kind kind, reviews int) {
 	t.Helper()
-	var asked atomic.Int64
-	s.together(t, connections, func(c *connection) error {
-		for number := asked.Add(1); number <= int64(reviews); number = asked.Add(1) {
+	var sent atomic.Int64
+	s.concurrently(t, connections, func(c *connection) error {
+		for number := sent.Add(1); number <= int64(reviews); number = sent.Add(1) {
 			if err := c.review(kind.review(int(number)), io.Discard); err != nil {
 				return err
 			}
@@ -91,29 +91,29 @@ func (s *webhook) warmUp(t testing.TB) {
 
 // cost is the cost of reviews for a server.
 type cost struct {
-	reviews         int
-	took, processor time.Duration
+	reviews      int
+	elapsed, cpu time.Duration
 }
 
-func (c cost) perSecond() float64 { return float64(c.reviews) / c.took.Seconds() }
-func (c cost) perCore() float64   { return float64(c.reviews) / c.processor.Seconds() }
+func (c cost) perSecond() float64 { return float64(c.reviews) / c.elapsed.Seconds() }
+func (c cost) perCore() float64   { return float64(c.reviews) / c.cpu.Seconds() }
 
 // saturate sends reviews as fast as possible for a fixed time. More reviews are in flight than there are CPUs.
 func (s *webhook) saturate(t testing.TB, kind kind) cost {
 	t.Helper()
-	var asked atomic.Int64
-	before, began := s.processorTime(t), time.Now()
-	s.together(t, connections, func(c *connection) error {
-		for time.Since(began) < saturated {
-			if err := c.review(kind.review(int(asked.Add(1))), io.Discard); err != nil {
+	var sent atomic.Int64
+	before, began := s.cpuTime(t), time.Now()
+	s.concurrently(t, connections, func(c *connection) error {
+		for time.Since(began) < saturationTime {
+			if err := c.review(kind.review(int(sent.Add(1))), io.Discard); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	made := cost{int(asked.Load()), time.Since(began), s.processorTime(t) - before}
-	s.reviewed += made.reviews
-	return made
+	total := cost{int(sent.Load()), time.Since(began), s.cpuTime(t) - before}
+	s.reviewed += total.reviews
+	return total
 }
 
 // steady has the measurements of reviews at a steady rate.
@@ -125,47 +125,47 @@ type steady struct {
 }
 
 // steady sends reviews at a rate that does not depend on responses. A review waits if all connections are busy.
-func (s *webhook) steady(t testing.TB, kind kind, over time.Duration) steady {
+func (s *webhook) steady(t testing.TB, kind kind, duration time.Duration) steady {
 	t.Helper()
-	reviews := int(over.Seconds() * ratePerSecond)
+	reviews := int(duration.Seconds() * ratePerSecond)
 	measured := steady{times: make([]time.Duration, reviews), late: make([]time.Duration, reviews)}
 	due := make(chan due, reviews) // never full: the schedule does not wait for clients
 	began := time.Now()
-	before := s.processorTime(t)
-	go keepSchedule(began.Add(50*time.Millisecond), due)
-	s.together(t, connections, func(c *connection) error {
+	before := s.cpuTime(t)
+	go scheduleReviews(began.Add(50*time.Millisecond), due)
+	s.concurrently(t, connections, func(c *connection) error {
 		for next := range due {
-			measured.late[next.number] = time.Since(next.at)
+			measured.late[next.number] = time.Since(next.scheduled)
 			if err := c.review(kind.review(next.number), io.Discard); err != nil {
 				return err
 			}
-			measured.times[next.number] = time.Since(next.at)
+			measured.times[next.number] = time.Since(next.scheduled)
 		}
 		return nil
 	})
-	measured.cost = cost{reviews, time.Since(began), s.processorTime(t) - before}
+	measured.cost = cost{reviews, time.Since(began), s.cpuTime(t) - before}
 	s.reviewed += reviews
 	return measured
 }
 
 // due is a scheduled review.
 type due struct {
-	number int
-	at     time.Time
+	number    int
+	scheduled time.Time
 }
 
-// keepSchedule sends each review to the channel at its scheduled time. It has its own thread that the kernel wakes:
+// scheduleReviews sends each review to the channel at its scheduled time. It has its own thread that the kernel wakes:
 // timers of Go may be late by a millisecond, the minimum sleep of the network poller.
-func keepSchedule(from time.Time, into chan<- due) {
+func scheduleReviews(start time.Time, queue chan<- due) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer close(into)
-	for number := range cap(into) {
-		at := from.Add(time.Duration(number) * time.Second / ratePerSecond)
-		for wait := time.Until(at); wait > 0; wait = time.Until(at) {
+	defer close(queue)
+	for number := range cap(queue) {
+		scheduled := start.Add(time.Duration(number) * time.Second / ratePerSecond)
+		for wait := time.Until(scheduled); wait > 0; wait = time.Until(scheduled) {
 			span := unix.NsecToTimespec(wait.Nanoseconds())
 			_ = unix.Nanosleep(&span, nil) // a signal may end it early; the loop sleeps for the rest
 		}
-		into <- due{number, at}
+		queue <- due{number, scheduled}
 	}
 }

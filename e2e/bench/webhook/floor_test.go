@@ -19,8 +19,8 @@ const (
 	floorKey         = "VICINITY_BENCH_FLOOR_KEY"
 )
 
-// constant is a response of common size.
-const constant = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
+// constantResponse is a response of common size.
+const constantResponse = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
 	`"allowed":true,"auditAnnotations":{"default":"none; source: service"}}}`
 
 // serveFloor sends the same response to every request, with the webhook's settings of TLS and HTTP. It returns only on
@@ -32,8 +32,8 @@ func serveFloor(address, certificate, key string) error {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", strconv.Itoa(len(constant)))
-		_, _ = io.WriteString(w, constant) // fails only if the client has disconnected
+		w.Header().Set("Content-Length", strconv.Itoa(len(constantResponse)))
+		_, _ = io.WriteString(w, constantResponse) // fails only if the client has disconnected
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)

@@ -15,18 +15,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
-// remembered is the memory of a server after a number of reviews, in bytes.
-type remembered struct {
+// memorySample is the memory of a server after a number of reviews, in bytes.
+type memorySample struct {
 	reviews  int
 	resident int64
 	inUse    int64 // in use by the heap, garbage included
 	live     int64 // of the heap, at the last collection
 }
 
-func (s *webhook) remember(t testing.TB) remembered {
+func (s *webhook) sampleMemory(t testing.TB) memorySample {
 	t.Helper()
 	values := s.metric(t, "go_memstats_heap_inuse_bytes", "go_gc_heap_live_bytes")
-	return remembered{s.reviewed, s.resident(t), int64(values[0]), int64(values[1])}
+	return memorySample{s.reviewed, s.resident(t), int64(values[0]), int64(values[1])}
 }
 
 // collections is the number of garbage collections that measure the live heap: one may happen during a review.
@@ -34,7 +34,7 @@ const collections = 5
 
 // live returns the size of the live heap of an idle server: the minimum of several garbage collections in a row. Small
 // reviews, one at a time, trigger them.
-func (s *webhook) live(t testing.TB) (least int64) {
+func (s *webhook) live(t testing.TB) (minimum int64) {
 	t.Helper()
 	c, small := s.dial(t), kinds(t)[0]
 	seen := 0
@@ -54,30 +54,30 @@ func (s *webhook) live(t testing.TB) (least int64) {
 		}
 		cycle = values[0]
 		seen++
-		if live := int64(values[1]); seen > 1 && (least == 0 || live < least) {
-			least = live
+		if live := int64(values[1]); seen > 1 && (minimum == 0 || live < minimum) {
+			minimum = live
 		}
 	}
-	return least
+	return minimum
 }
 
-func TestReviewsKeepNoMemory(t *testing.T) {
+func TestReviewsDoNotLeakMemory(t *testing.T) {
 	// A map or list with an entry for each review would grow by more than mayGrow, which is 13 bytes a review. Without a
 	// leak, the heap differs by up to 0.7 MiB between two measurements (and after 200,000 reviews is 3.9 MB), and by 1.3
 	// on a busy machine. A leak is permanent, so further measurements do not hide it.
-	const first, last, mayGrow, looks = 20_000, 100_000, 1 << 20, 5
-	s := newCluster(t)
+	const first, last, maxGrowth, retries = 20_000, 100_000, 1 << 20, 5
+	s := newSetupWithoutServers(t)
 	s.webhook = s.startWebhook(t)
 	s.webhook.sendReviews(t, mix(t), first)
 	before := s.webhook.live(t)
 	s.webhook.sendReviews(t, mix(t), last-first)
 	after := s.webhook.live(t)
-	for range looks {
-		if after > before+mayGrow {
+	for range retries {
+		if after > before+maxGrowth {
 			after = min(after, s.webhook.live(t))
 		}
 	}
-	if after > before+mayGrow {
+	if after > before+maxGrowth {
 		t.Errorf("live heap: %d bytes after %d reviews, %d after %d", before, first, after, last)
 	}
 	t.Logf("live heap: %d bytes after %d reviews, %d after %d", before, first, after, last)
@@ -85,23 +85,23 @@ func TestReviewsKeepNoMemory(t *testing.T) {
 
 // These are the pod's memory limits in manifests/webhook/base/deployment.yaml.
 const (
-	podLimit   = 256 << 20
-	podGarbage = "GOMEMLIMIT=200MiB"
+	podLimit      = 256 << 20
+	podGoMemLimit = "GOMEMLIMIT=200MiB"
 )
 
-// flood returns a review of a Service with as many labels as fit into an object, all of them invalid. For an update,
+// oversizedReview returns a review of a Service with as many labels as fit into an object, all of them invalid. For an update,
 // the old object has as many other invalid labels.
-func flood(t testing.TB, operation admissionv1.Operation) review {
+func oversizedReview(t testing.TB, operation admissionv1.Operation) review {
 	t.Helper()
 	var old []byte
 	if operation == admissionv1.Update {
-		old = flooded("y")
+		old = oversizedObject("y")
 	}
-	return newReview(t, server.ValidateServicesPath, operation, flooded("x"), old, response{denied: "SVC009"})
+	return newReview(t, server.ValidateServicesPath, operation, oversizedObject("x"), old, response{denied: "SVC009"})
 }
 
-// flooded returns an object whose label names start with the given letter.
-func flooded(letter string) []byte {
+// oversizedObject returns an object whose label names start with the given letter.
+func oversizedObject(letter string) []byte {
 	const objectBytes = 3<<20 - 1<<10
 	var labels strings.Builder
 	for number := 0; labels.Len() < objectBytes; number++ {
@@ -110,16 +110,16 @@ func flooded(letter string) []byte {
 	return []byte(`{"metadata":{"name":"web","labels":{` + labels.String() + `"a":"b"}}}`)
 }
 
-func TestLargeReviewsAtOnceFitIntoThePod(t *testing.T) {
-	s := newCluster(t)
+func TestConcurrentLargeReviewsFitIntoPodLimit(t *testing.T) {
+	s := newSetupWithoutServers(t)
 	for _, c := range []struct {
 		operation admissionv1.Operation
 		atOnce    int
 	}{{admissionv1.Create, 8}, {admissionv1.Update, 4}} {
 		t.Run(fmt.Sprintf("%d %s", c.atOnce, c.operation), func(t *testing.T) {
-			server := s.startWebhook(t, podGarbage)
-			review := flood(t, c.operation)
-			var answered atomic.Int64
+			server := s.startWebhook(t, podGoMemLimit)
+			review := oversizedReview(t, c.operation)
+			var succeeded atomic.Int64
 			var running sync.WaitGroup
 			for range c.atOnce {
 				connection := server.dial(t)
@@ -128,18 +128,18 @@ func TestLargeReviewsAtOnceFitIntoThePod(t *testing.T) {
 					// here.
 					_ = connection.SetDeadline(time.Now().Add(wait.Timeout))
 					if connection.review(review, io.Discard) == nil {
-						answered.Add(1)
+						succeeded.Add(1)
 					}
 				})
 			}
 			running.Wait()
-			if answered.Load() == 0 {
+			if succeeded.Load() == 0 {
 				t.Error("no review got a response")
 			}
 			if peak := server.peak(t); peak > podLimit {
 				t.Errorf("the process used %d MiB, the pod's limit is %d MiB", peak>>20, podLimit>>20)
 			}
-			t.Logf("%d of %d got a response, peak memory %d MiB", answered.Load(), c.atOnce, server.peak(t)>>20)
+			t.Logf("%d of %d got a response, peak memory %d MiB", succeeded.Load(), c.atOnce, server.peak(t)>>20)
 		})
 	}
 }

@@ -53,28 +53,28 @@ type response struct {
 	patched        bool
 }
 
-// few and many are numbers of ports: a typical Service of about 4 kB has few, one of about 100 kB has many.
-const few, many = 7, 270
+// fewPorts and many are numbers of ports: a typical Service of about 4 kB has few, one of about 100 kB has many.
+const fewPorts, manyPorts = 7, 270
 
 // firstPort is the number of the first port.
 const firstPort = 8000
 
 // kinds returns the kinds of reviews.
 func kinds(t testing.TB) []kind {
-	plain := service(t, few, nil)
-	right := service(t, few, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"})
-	wrong := service(t, few, map[string]string{policy.TopologyKeysAnnotation: "a b,zone,zone"})
-	hard := service(t, few, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone"})
-	large := service(t, many, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"})
-	kindOf := func(name, path string, operation admissionv1.Operation, now, old []byte, response response) kind {
-		return kind{name, []review{newReview(t, path, operation, now, old, response)}}
+	plain := service(t, fewPorts, nil)
+	valid := service(t, fewPorts, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"})
+	invalid := service(t, fewPorts, map[string]string{policy.TopologyKeysAnnotation: "a b,zone,zone"})
+	strict := service(t, fewPorts, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone"})
+	large := service(t, manyPorts, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"})
+	kindOf := func(name, path string, operation admissionv1.Operation, object, old []byte, response response) kind {
+		return kind{name, []review{newReview(t, path, operation, object, old, response)}}
 	}
 	return []kind{
 		kindOf("default", server.DefaultServicesPath, admissionv1.Create, plain, nil, response{patched: true}),
-		kindOf("allow", server.ValidateServicesPath, admissionv1.Create, right, nil, response{}),
-		kindOf("update", server.ValidateServicesPath, admissionv1.Update, right, plain, response{}),
-		kindOf("warn", server.ValidateServicesPath, admissionv1.Create, hard, nil, response{warned: "SVC027"}),
-		kindOf("deny", server.ValidateServicesPath, admissionv1.Create, wrong, nil, response{denied: "SVC003"}),
+		kindOf("allow", server.ValidateServicesPath, admissionv1.Create, valid, nil, response{}),
+		kindOf("update", server.ValidateServicesPath, admissionv1.Update, valid, plain, response{}),
+		kindOf("warn", server.ValidateServicesPath, admissionv1.Create, strict, nil, response{warned: "SVC027"}),
+		kindOf("deny", server.ValidateServicesPath, admissionv1.Create, invalid, nil, response{denied: "SVC003"}),
 		kindOf("large", server.ValidateServicesPath, admissionv1.Create, large, nil, response{}),
 	}
 }
@@ -86,9 +86,9 @@ var shares = map[string]int{"default": 6, "allow": 4, "update": 6, "warn": 2, "d
 // mix returns a mix of all kinds, alternating between the kinds that have reviews left.
 func mix(t testing.TB) kind {
 	mixed := kind{name: "mix"}
-	for turn := 0; len(mixed.reviews) < 20; turn++ {
+	for round := 0; len(mixed.reviews) < 20; round++ {
 		for _, kind := range kinds(t) {
-			if turn < shares[kind.name] {
+			if round < shares[kind.name] {
 				mixed.reviews = append(mixed.reviews, kind.reviews...)
 			}
 		}
@@ -96,9 +96,9 @@ func mix(t testing.TB) kind {
 	return mixed
 }
 
-func newReview(t testing.TB, path string, operation admissionv1.Operation, now, old []byte, response response) review {
+func newReview(t testing.TB, path string, operation admissionv1.Operation, object, old []byte, response response) review {
 	t.Helper()
-	asked := admissionv1.AdmissionReview{
+	admission := admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
 			UID:             reviewID,
@@ -108,12 +108,12 @@ func newReview(t testing.TB, path string, operation admissionv1.Operation, now, 
 			RequestResource: &metav1.GroupVersionResource{Version: "v1", Resource: "services"},
 			Name:            "web", Namespace: namespace, Operation: operation,
 			UserInfo: authenticationv1.UserInfo{Username: "alice", Groups: []string{"system:authenticated"}},
-			Object:   runtime.RawExtension{Raw: now}, OldObject: runtime.RawExtension{Raw: old},
+			Object:   runtime.RawExtension{Raw: object}, OldObject: runtime.RawExtension{Raw: old},
 			DryRun:  new(bool),
 			Options: runtime.RawExtension{Raw: []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl"}`)},
 		},
 	}
-	body := marshal(t, asked)
+	body := marshal(t, admission)
 	head := fmt.Sprintf("POST %s?timeout=2s HTTP/1.1\r\nHost: %s:443\r\nUser-Agent: kube-apiserver-admission\r\n"+
 		"Content-Length: %d\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n",
 		path, serverName, len(body))
@@ -124,7 +124,7 @@ func newReview(t testing.TB, path string, operation admissionv1.Operation, now, 
 // fields.
 func service(t testing.TB, ports int, annotations map[string]string) []byte {
 	t.Helper()
-	made := &corev1.Service{
+	svc := &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Namespace: namespace, Annotations: map[string]string{},
@@ -137,21 +137,21 @@ func service(t testing.TB, ports int, annotations map[string]string) []byte {
 		},
 	}
 	for port := range ports {
-		made.Spec.Ports = append(made.Spec.Ports, corev1.ServicePort{
+		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{
 			Name: fmt.Sprintf("port-%d", port), Port: int32(firstPort + port), Protocol: corev1.ProtocolTCP,
 		})
 	}
-	maps.Copy(made.Annotations, annotations)
-	made.Annotations[corev1.LastAppliedConfigAnnotation] = string(marshal(t, made))
+	maps.Copy(svc.Annotations, annotations)
+	svc.Annotations[corev1.LastAppliedConfigAnnotation] = string(marshal(t, svc))
 	now := metav1.Unix(1_700_000_000, 0)
-	made.UID, made.ResourceVersion, made.CreationTimestamp = "0b1c6f3e-7c5a-4a9e-9d59-2f6b6f0f7a52", "4711", now
+	svc.UID, svc.ResourceVersion, svc.CreationTimestamp = "0b1c6f3e-7c5a-4a9e-9d59-2f6b6f0f7a52", "4711", now
 	for _, manager := range []string{"kubectl-client-side-apply", "helm"} {
-		made.ManagedFields = append(made.ManagedFields, metav1.ManagedFieldsEntry{
+		svc.ManagedFields = append(svc.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now,
 			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(managedFields(ports)),
 		})
 	}
-	return marshal(t, made)
+	return marshal(t, svc)
 }
 
 func managedFields(ports int) string {

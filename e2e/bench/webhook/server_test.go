@@ -31,8 +31,8 @@ type webhook struct {
 // (proc(5)).
 const ticksPerSecond = 100
 
-// processorTime returns the sum of utime and stime of /proc/PID/stat: fields 14 and 15.
-func (s *webhook) processorTime(t testing.TB) time.Duration {
+// cpuTime returns the sum of utime and stime of /proc/PID/stat: fields 14 and 15.
+func (s *webhook) cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := s.proc(t, "stat")
 	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may contain any character
@@ -109,8 +109,8 @@ func get(url string) (string, error) {
 	return string(text), err
 }
 
-// load returns the machine's load average over one minute.
-func load(t testing.TB) string {
+// loadAverage returns the machine's load average over one minute.
+func loadAverage(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// found has the results of the benchmark, for the tables.
-type found struct {
+// resultSet has the results of the benchmark, for the tables.
+type resultSet struct {
 	loadBefore, loadAfter string
 	costs                 []costRow
 	steady                []steadyRow
-	memory                []remembered
+	memory                []memorySample
 }
 
-var results found
+var results resultSet
 
 // costRow has the costs of reviews of one kind.
 type costRow struct {
@@ -36,8 +36,8 @@ func (r *steadyRow) add(round steady) {
 	r.times, r.late = append(r.times, round.times...), append(r.late, round.late...)
 	r.p99s = append(r.p99s, percentile(slices.Sorted(slices.Values(round.times)), 990))
 	r.cost.reviews += round.reviews
-	r.cost.took += round.took
-	r.cost.processor += round.processor
+	r.cost.elapsed += round.elapsed
+	r.cost.cpu += round.cpu
 }
 
 const costHeading = `
@@ -60,7 +60,7 @@ Memory of the webhook; live: the live heap at the last garbage collection
 
 `
 
-func (f *found) print(to io.Writer) {
+func (f *resultSet) print(to io.Writer) {
 	w := tabwriter.NewWriter(to, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, costHeading, connections, f.loadBefore, f.loadAfter, wantPerCore)
 	f.printCosts(w)
@@ -73,17 +73,17 @@ func (f *found) print(to io.Writer) {
 	}
 }
 
-func (f *found) printCosts(w io.Writer) {
+func (f *resultSet) printCosts(w io.Writer) {
 	fmt.Fprintln(w, "review\tbody\treviews/s\tfloor\treviews/s/core\tfloor\tCPU time/review\tto floor\t")
 	for _, row := range f.costs {
-		each := row.webhook.processor / time.Duration(row.webhook.reviews)
+		each := row.webhook.cpu / time.Duration(row.webhook.reviews)
 		fmt.Fprintf(w, "%s\t%.1f kB\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.1f\t\n", row.kind.name, float64(row.kind.size())/1000,
 			row.webhook.perSecond(), row.floor.perSecond(), row.webhook.perCore(), row.floor.perCore(),
 			each.Round(time.Microsecond), row.floor.perCore()/row.webhook.perCore())
 	}
 }
 
-func (f *found) printSteady(w io.Writer) {
+func (f *resultSet) printSteady(w io.Writer) {
 	fmt.Fprintln(w, "server\treviews\tp50\tp99\tp99.9\tp99 of rounds\tlate p50\tp99\tof a core\t")
 	for _, row := range f.steady {
 		p99s := slices.Sorted(slices.Values(row.p99s))
@@ -91,11 +91,11 @@ func (f *found) printSteady(w io.Writer) {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s, %s, %s\t%s\t%s\t%.0f %%\t\n", row.server.name, len(times),
 			millis(percentile(times, 500)), millis(percentile(times, 990)), millis(percentile(times, 999)),
 			millis(p99s[0]), millis(percentile(p99s, 500)), millis(p99s[len(p99s)-1]),
-			millis(percentile(late, 500)), millis(percentile(late, 990)), 100*row.cost.processor.Seconds()/row.cost.took.Seconds())
+			millis(percentile(late, 500)), millis(percentile(late, 990)), 100*row.cost.cpu.Seconds()/row.cost.elapsed.Seconds())
 	}
 }
 
-func (f *found) printMemory(w io.Writer) {
+func (f *resultSet) printMemory(w io.Writer) {
 	fmt.Fprintln(w, "after reviews\tresident\theap in use\tlive\t")
 	for _, row := range f.memory {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t\n", row.reviews, mebibytes(row.resident), mebibytes(row.inUse), mebibytes(row.live))

@@ -27,11 +27,11 @@ func newAuthority(t *testing.T) (*authority.Authority, *x509.CertPool) {
 // parse parses a pair. It fails the test if the key does not belong to the certificate.
 func parse(t *testing.T, pair authority.Pair) *x509.Certificate {
 	t.Helper()
-	read, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	cert, err := tls.X509KeyPair(pair.Certificate, pair.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return read.Leaf
+	return cert.Leaf
 }
 
 func TestAClientIsAUserInGroups(t *testing.T) {
@@ -74,12 +74,12 @@ func TestAServerIsVerifiedByItsNamesAndAddressesOnly(t *testing.T) {
 
 func TestAnotherAuthorityIsNotTrusted(t *testing.T) {
 	a, _ := newAuthority(t)
-	_, others := newAuthority(t)
+	_, otherPool := newAuthority(t)
 	pair, err := a.Client("admin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := x509.VerifyOptions{Roots: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	options := x509.VerifyOptions{Roots: otherPool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	if _, err := parse(t, pair).Verify(options); err == nil {
 		t.Error("another authority's pool accepts the certificate")
 	}

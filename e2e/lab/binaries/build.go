@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// OfYours is the environment variable with a folder of Kubernetes programs to use instead of building them, such as
+// ProgramsEnv is the environment variable with a folder of Kubernetes programs to use instead of building them, such as
 // those of another release. The files have Kubernetes' own names: kube-apiserver, kubectl and so on.
-const OfYours = "KUBERNETES_PROGRAMS"
+const ProgramsEnv = "KUBERNETES_PROGRAMS"
 
 // Build returns the programs of the modules. Modules that are not in the cache are built first, which takes minutes and
 // is reported to progress. Concurrent calls are safe, also from several processes: one of them builds a module, and the
@@ -32,8 +32,8 @@ func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs
 	}
 	programs := Programs{folders: map[string]string{}}
 	for _, module := range modules {
-		if folder := os.Getenv(OfYours); folder != "" && module.name == Kubernetes.name {
-			fmt.Fprintf(progress, "using Kubernetes programs in %s (%s)\n", folder, OfYours)
+		if folder := os.Getenv(ProgramsEnv); folder != "" && module.name == Kubernetes.name {
+			fmt.Fprintf(progress, "using Kubernetes programs in %s (%s)\n", folder, ProgramsEnv)
 			programs.folders[module.name] = folder
 			continue
 		}
@@ -88,7 +88,7 @@ func (b builder) build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	folder := filepath.Join(b.cache, b.module.name+"-"+key)
-	if present(folder) {
+	if isBuilt(folder) {
 		return folder, nil
 	}
 	unlock, err := lock(filepath.Join(b.cache, b.module.name+".lock"))
@@ -96,7 +96,7 @@ func (b builder) build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if present(folder) { // another process built it while we waited
+	if isBuilt(folder) { // another process built it while we waited
 		return folder, nil
 	}
 	if err := b.module.missing(ctx); err != nil {
@@ -132,10 +132,10 @@ func (b builder) compile(ctx context.Context, folder, version string) error {
 	if b.module.program == "" {
 		output += string(filepath.Separator) // a folder: each program is named after its package
 	}
-	all := [][]string{into(output, b.module.arguments(version))}
+	all := [][]string{withOutput(output, b.module.arguments(version))}
 	if b.module.test != "" {
 		test := filepath.Join(folder, path.Base(b.module.test)+".test")
-		all = append(all, into(test, b.module.testArguments(version)))
+		all = append(all, withOutput(test, b.module.testArguments(version)))
 	}
 	for _, arguments := range all {
 		if _, err := run(ctx, b.source, b.module.environment(), arguments...); err != nil {
@@ -145,20 +145,20 @@ func (b builder) compile(ctx context.Context, folder, version string) error {
 	return nil
 }
 
-// into adds the output path to the arguments of the go command.
-func into(output string, arguments []string) []string {
+// withOutput adds the output path to the arguments of the go command.
+func withOutput(output string, arguments []string) []string {
 	return append([]string{arguments[0], "-o", output}, arguments[1:]...)
 }
 
 // version returns the version of the upstream module that the programs come from, as go.mod states it.
 func (b builder) version(ctx context.Context) (string, error) {
-	if b.module.of == "" {
+	if b.module.upstream == "" {
 		return "", nil
 	}
-	return run(ctx, b.source, b.module.environment(), "list", "-m", "-f", "{{.Version}}", b.module.of)
+	return run(ctx, b.source, b.module.environment(), "list", "-m", "-f", "{{.Version}}", b.module.upstream)
 }
 
-func present(folder string) bool {
+func isBuilt(folder string) bool {
 	_, err := os.Stat(folder)
 	return err == nil
 }
@@ -168,10 +168,10 @@ func run(ctx context.Context, folder string, environment []string, arguments ...
 	cmd := exec.CommandContext(ctx, "go", arguments...)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), environment...)
-	var output, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &complaints
+	var output, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("go %s: %w\n%s", arguments[0], err, bytes.TrimSpace(complaints.Bytes()))
+		return "", fmt.Errorf("go %s: %w\n%s", arguments[0], err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return strings.TrimSpace(output.String()), nil
 }

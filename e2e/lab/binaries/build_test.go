@@ -25,7 +25,7 @@ func newBuilder(t *testing.T, program string) builder {
 		}
 	}
 	module := Module{
-		name: "hello", of: "example.com/hello", packages: []string{"."}, timeout: "a moment",
+		name: "hello", upstream: "example.com/hello", packages: []string{"."}, timeout: "a moment",
 		stamp: func(string) []string { return []string{"main.version=v1.2.3"} },
 	}
 	return builder{module: module, source: source, cache: filepath.Join(t.TempDir(), "cache"), progress: &bytes.Buffer{}}
@@ -67,8 +67,8 @@ func TestAModuleIsBuiltOnce(t *testing.T) {
 	if second := mustBuild(t, b); second != first {
 		t.Errorf("first build in %s, second in %s", first, second)
 	}
-	if said := b.progress.(*bytes.Buffer).String(); said != "" {
-		t.Errorf("the second build reported %q", said)
+	if output := b.progress.(*bytes.Buffer).String(); output != "" {
+		t.Errorf("the second build reported %q", output)
 	}
 }
 
@@ -96,10 +96,10 @@ func (p *progress) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func TestOfSeveralBuildsAtOnceOneBuilds(t *testing.T) {
+func TestConcurrentBuildsBuildOnce(t *testing.T) {
 	b := newBuilder(t, hello)
-	said := &progress{}
-	b.progress = said
+	output := &progress{}
+	b.progress = output
 	var building sync.WaitGroup
 	errs := make([]error, 4)
 	for i := range errs {
@@ -112,13 +112,13 @@ func TestOfSeveralBuildsAtOnceOneBuilds(t *testing.T) {
 		}
 	}
 	builds := 0
-	for _, line := range said.lines {
+	for _, line := range output.lines {
 		if strings.HasPrefix(line, "building ") {
 			builds++
 		}
 	}
 	if builds != 1 {
-		t.Errorf("%d builds, want 1: %q", builds, said.lines)
+		t.Errorf("%d builds, want 1: %q", builds, output.lines)
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 // Module is a folder in e2e/lab/build: a Go module that is built as a whole.
 type Module struct {
 	name string
-	// of is the upstream module that the programs come from. Its version is printed, and linked into programs that have a
+	// upstream is the upstream module that the programs come from. Its version is printed, and linked into programs that have a
 	// stamp.
-	of string
+	upstream string
 	// packages are the packages to build: tools of the module, or its own program.
 	packages []string
 	// test is a package whose tests are also built, into a program with this package's name and the suffix ".test".
@@ -33,8 +33,8 @@ type library struct{ name, header, debian string }
 // The modules of the lab.
 var (
 	Kubernetes = Module{
-		name: "kubernetes",
-		of:   "k8s.io/kubernetes",
+		name:     "kubernetes",
+		upstream: "k8s.io/kubernetes",
 		packages: []string{
 			"k8s.io/kubernetes/cmd/kube-apiserver",
 			"k8s.io/kubernetes/cmd/kube-controller-manager",
@@ -48,14 +48,14 @@ var (
 	}
 	Etcd = Module{
 		name:     "etcd",
-		of:       "go.etcd.io/etcd/server/v3",
+		upstream: "go.etcd.io/etcd/server/v3",
 		packages: []string{"go.etcd.io/etcd/server/v3"},
 		program:  "etcd",
 		timeout:  "1 minute",
 	}
 	Containerd = Module{
-		name: "containerd",
-		of:   "github.com/containerd/containerd/v2",
+		name:     "containerd",
+		upstream: "github.com/containerd/containerd/v2",
 		packages: []string{
 			"github.com/containerd/containerd/v2/cmd/containerd",
 			"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
@@ -69,15 +69,15 @@ var (
 	// Runc joins namespaces in C, before Go starts threads, and filters system calls with libseccomp.
 	Runc = Module{
 		name:     "runc",
-		of:       "github.com/opencontainers/runc",
+		upstream: "github.com/opencontainers/runc",
 		packages: []string{"github.com/opencontainers/runc"},
 		library:  &library{name: "seccomp", header: "seccomp.h", debian: "libseccomp-dev"},
 		tags:     "seccomp,netgo,osusergo",
 		timeout:  "30 seconds",
 	}
 	CNI = Module{
-		name: "cni",
-		of:   "github.com/containernetworking/plugins",
+		name:     "cni",
+		upstream: "github.com/containernetworking/plugins",
 		packages: []string{
 			"github.com/containernetworking/plugins/plugins/ipam/host-local",
 			"github.com/containernetworking/plugins/plugins/main/loopback",
@@ -89,7 +89,7 @@ var (
 	// Flannel is a pod network. One of its backends is written in C.
 	Flannel = Module{
 		name:     "flannel",
-		of:       "github.com/flannel-io/flannel",
+		upstream: "github.com/flannel-io/flannel",
 		packages: []string{"github.com/flannel-io/flannel"},
 		program:  "flanneld",
 		library:  &library{name: "c", header: "stdio.h", debian: "libc6-dev"},
@@ -102,7 +102,7 @@ var (
 	// KubeRouter enforces NetworkPolicies. Its other functions are not used.
 	KubeRouter = Module{
 		name:     "kuberouter",
-		of:       "github.com/cloudnativelabs/kube-router/v2",
+		upstream: "github.com/cloudnativelabs/kube-router/v2",
 		packages: []string{"github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"},
 		stamp: func(version string) []string {
 			return []string{"github.com/cloudnativelabs/kube-router/v2/pkg/version.Version=" + version}
@@ -112,22 +112,22 @@ var (
 	// MetalLB announces load balancer addresses on the nodes' link.
 	MetalLB = Module{
 		name:     "metallb",
-		of:       "go.universe.tf/metallb",
+		upstream: "go.universe.tf/metallb",
 		packages: []string{"go.universe.tf/metallb/speaker"},
 		timeout:  "2 minutes",
 	}
 	// Kubeadm turns kind's nodes into a cluster.
 	Kubeadm = Module{
 		name:     "kubeadm",
-		of:       "k8s.io/kubernetes",
+		upstream: "k8s.io/kubernetes",
 		packages: []string{"k8s.io/kubernetes/cmd/kubeadm"},
 		stamp:    stampKubernetes,
 		timeout:  "1 minute",
 	}
 	// Upstream has Kubernetes' own end-to-end tests, their runner, and the program in most of their images.
 	Upstream = Module{
-		name: "upstream",
-		of:   "k8s.io/kubernetes",
+		name:     "upstream",
+		upstream: "k8s.io/kubernetes",
 		packages: []string{
 			"github.com/onsi/ginkgo/v2/ginkgo",
 			"k8s.io/kubernetes/test/images/agnhost",
@@ -140,21 +140,21 @@ var (
 	// CoreDNS is our own build of CoreDNS: the upstream program has all plugins.
 	CoreDNS = Module{
 		name:     "coredns",
-		of:       "github.com/coredns/coredns",
+		upstream: "github.com/coredns/coredns",
 		packages: []string{"."},
 		timeout:  "1 minute",
 	}
 	// NodeDNS is the DNS cache of a node. It is an older CoreDNS, the version that NodeLocal DNSCache uses.
 	NodeDNS = Module{
 		name:     "nodedns",
-		of:       "github.com/coredns/coredns",
+		upstream: "github.com/coredns/coredns",
 		packages: []string{"."},
 		timeout:  "1 minute",
 	}
 	// Categorize is our own program. It prints which endpoints kube-proxy's own code chooses.
 	Categorize = Module{
 		name:     "categorize",
-		of:       "k8s.io/kubernetes",
+		upstream: "k8s.io/kubernetes",
 		packages: []string{"."},
 		timeout:  "2 minutes",
 	}
@@ -162,7 +162,7 @@ var (
 	// grpc-go.
 	XDS = Module{
 		name:     "xds",
-		of:       "google.golang.org/grpc",
+		upstream: "google.golang.org/grpc",
 		packages: []string{"."},
 		timeout:  "1 minute",
 	}

@@ -29,14 +29,14 @@ func versionsIn(t *testing.T, file string) map[string]string {
 	return versions
 }
 
-// TestWhatProgramsShareWithOursIsCompiledOnce compares the versions of shared dependencies. Go's build cache is keyed
+// TestSharedDependenciesHaveTheSameVersions compares the versions of shared dependencies. Go's build cache is keyed
 // by the versions of all imports, so a different version means that a package is compiled twice.
-func TestWhatProgramsShareWithOursIsCompiledOnce(t *testing.T) {
-	ours := versionsIn(t, "../../../go.mod")
+func TestSharedDependenciesHaveTheSameVersions(t *testing.T) {
+	moduleVersions := versionsIn(t, "../../../go.mod")
 	for _, module := range []Module{Kubernetes, Etcd, CoreDNS, Categorize, XDS, Flannel, KubeRouter} {
-		theirs, shared := versionsIn(t, filepath.Join("..", "build", module.name, "go.mod")), 0
-		for path, version := range theirs {
-			want, isOurs := ours[path]
+		versions, shared := versionsIn(t, filepath.Join("..", "build", module.name, "go.mod")), 0
+		for path, version := range versions {
+			want, isOurs := moduleVersions[path]
 			if !isOurs {
 				continue
 			}

@@ -76,7 +76,7 @@ func (h hierarchy) add(path string) error {
 	folder := h.folder
 	for name := range strings.SplitSeq(path, string(filepath.Separator)) {
 		if h.controllers == "" {
-			handDown(folder)
+			enableControllers(folder)
 		}
 		parent := folder
 		folder = filepath.Join(folder, name)
@@ -96,9 +96,9 @@ func (h hierarchy) add(path string) error {
 	return nil
 }
 
-// handDown enables the controllers that the node needs for the groups below. A missing controller is not an error here;
+// enableControllers enables the controllers that the node needs for the groups below. A missing controller is not an error here;
 // kubelet reports it.
-func handDown(folder string) {
+func enableControllers(folder string) {
 	for _, controller := range []string{"cpu", "cpuset", "io", "memory", "pids"} {
 		_ = os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+"+controller), 0)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cgroup"
 )
 
-func TestANodesGroupsTakeProcessesAndGoAway(t *testing.T) {
+func TestNodeGroupsAcceptProcessesAndAreRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test creates cgroups: run it as root")
 	}

@@ -43,7 +43,7 @@ func parse(membership, mountinfo string) ([]hierarchy, error) {
 			continue
 		}
 		for _, m := range mounts {
-			if m.kind == "cgroup" && m.holds(fields[1]) {
+			if m.kind == "cgroup" && m.hasControllers(fields[1]) {
 				folder := filepath.Join(m.point, strings.TrimPrefix(fields[2], m.root))
 				found = append(found, hierarchy{controllers: fields[1], folder: folder})
 				break
@@ -63,8 +63,8 @@ type mount struct {
 	options     []string // of the file system; they include the controllers
 }
 
-// holds reports whether this is the mount of the hierarchy with these controllers.
-func (m mount) holds(controllers string) bool {
+// hasControllers reports whether this is the mount of the hierarchy with these controllers.
+func (m mount) hasControllers(controllers string) bool {
 	for controller := range strings.SplitSeq(controllers, ",") {
 		if !slices.Contains(m.options, controller) {
 			return false

@@ -68,7 +68,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.startNodes(imported.root); err != nil {
 		return err
 	}
-	return c.fill(ctx)
+	return c.installComponents(ctx)
 }
 
 // result is the result of importing images.
@@ -123,15 +123,15 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if c.client, err = kubernetes.NewForConfig(plane.AdminConfig()); err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
-	if err := c.openDoor(); err != nil {
+	if err := c.exposeAPIServer(); err != nil {
 		return err
 	}
 	c.config.Step("the control plane is ready")
 	return nil
 }
 
-// openDoor makes the API server reachable from the machine, and writes a kubeconfig.
-func (c *Cluster) openDoor() (err error) {
+// exposeAPIServer makes the API server reachable from the machine, and writes a kubeconfig.
+func (c *Cluster) exposeAPIServer() (err error) {
 	admin := c.controlPlane.AdminConfig()
 	if c.forwarder, err = newForwarder(c.host, strings.TrimPrefix(admin.Host, "https://")); err != nil {
 		return err

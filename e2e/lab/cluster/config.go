@@ -34,8 +34,8 @@ type Options struct {
 	Localhost bool
 }
 
-// served reports whether a service proxy is installed. Cluster DNS needs one.
-func (o Options) served() bool { return o.Manifests != "" || o.KubeProxy }
+// hasServiceProxy reports whether a service proxy is installed. Cluster DNS needs one.
+func (o Options) hasServiceProxy() bool { return o.Manifests != "" || o.KubeProxy }
 
 // Config is the complete configuration of a cluster.
 type Config struct {
@@ -55,7 +55,7 @@ const (
 	probeImage   = "vicinity-probe:lab"
 	proxyName    = "vicinity-proxy"
 	webhookName  = "vicinity-webhook"
-	ownTag       = "lab" // of both
+	imageTag     = "lab" // of both
 
 	kubeProxyImage = "vicinity-lab-kube-proxy:lab"
 	nodeDNSImage   = "vicinity-lab-node-dns:lab"

@@ -94,11 +94,11 @@ func (r *imageRecipe) setBase(image string, arguments map[string]string) error {
 }
 
 // copy accepts one file from another stage to an absolute path.
-func (r *imageRecipe) copy(words []string) error {
-	if len(words) != 3 || !strings.HasPrefix(words[0], "--from=") || !path.IsAbs(words[2]) || strings.HasSuffix(words[2], "/") {
+func (r *imageRecipe) copy(args []string) error {
+	if len(args) != 3 || !strings.HasPrefix(args[0], "--from=") || !path.IsAbs(args[2]) || strings.HasSuffix(args[2], "/") {
 		return fmt.Errorf("want --from=STAGE FILE /FILE")
 	}
-	r.Files[words[2]] = words[1]
+	r.Files[args[2]] = args[1]
 	return nil
 }
 
@@ -126,7 +126,7 @@ ENTRYPOINT ["/p", "run"]
 	}
 }
 
-func TestWhatIsUnknownInTheLastStageIsAnError(t *testing.T) {
+func TestUnknownInstructionsInTheLastStageAreErrors(t *testing.T) {
 	for line, want := range map[string]string{
 		"ENV X=1":                         "unknown instruction",
 		"RUN touch /x":                    "unknown instruction",

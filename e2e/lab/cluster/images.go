@@ -34,18 +34,18 @@ func (c *Cluster) importImages(ctx context.Context) (root string, err error) {
 
 func (c *Cluster) images() ([]image.Image, error) {
 	images := []image.Image{
-		{Name: pauseImage, Program: filepath.Join(c.config.Folder.Own(), "pause"), User: "65535:65535"},
+		{Name: pauseImage, Program: filepath.Join(c.config.Folder.OwnPrograms(), "pause"), User: "65535:65535"},
 		{Name: corednsImage, Program: c.config.Programs.Path(binaries.CoreDNS, "coredns"), User: "65532:65532"},
-		{Name: probeImage, Program: filepath.Join(c.config.Folder.Own(), "probe")},
+		{Name: probeImage, Program: filepath.Join(c.config.Folder.OwnPrograms(), "probe")},
 	}
 	if c.config.NodeDNS {
 		images = append(images, image.Image{Name: nodeDNSImage, Program: c.config.Programs.Path(binaries.NodeDNS, "nodedns")})
 	}
 	if c.config.Proxy != "" {
-		images = append(images, image.Proxy(proxyName+":"+ownTag, c.config.Proxy))
+		images = append(images, image.Proxy(proxyName+":"+imageTag, c.config.Proxy))
 	}
 	if c.config.Webhook != "" {
-		images = append(images, image.Webhook(webhookName+":"+ownTag, c.config.Webhook))
+		images = append(images, image.Webhook(webhookName+":"+imageTag, c.config.Webhook))
 	}
 	if c.config.KubeProxy {
 		kubeProxy, err := c.imageOfKubeProxy()

@@ -46,11 +46,11 @@ func assembled(t *testing.T, recipe image.Image) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := tarball.ImageFromPath(file, &tag)
+	img, err := tarball.ImageFromPath(file, &tag)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return read
+	return img
 }
 
 // filesOf returns the contents of all layers of an image. It fails the test for anything but a file of root that all
@@ -87,13 +87,13 @@ func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 	return files
 }
 
-// ours are the programs whose images the lab builds as a Dockerfile does.
-var ours = map[string]struct {
+// ownImages are the programs whose images the lab builds as a Dockerfile does.
+var ownImages = map[string]struct {
 	dockerfile string
 	image      func(program string) image.Image
 }{
-	"proxy":   {"Dockerfile.proxy", func(program string) image.Image { return image.Proxy(proxyName+":"+ownTag, program) }},
-	"webhook": {"Dockerfile.webhook", func(program string) image.Image { return image.Webhook(webhookName+":"+ownTag, program) }},
+	"proxy":   {"Dockerfile.proxy", func(program string) image.Image { return image.Proxy(proxyName+":"+imageTag, program) }},
+	"webhook": {"Dockerfile.webhook", func(program string) image.Image { return image.Webhook(webhookName+":"+imageTag, program) }},
 }
 
 // dockerfile returns the text of one of the repository's Dockerfiles.
@@ -109,7 +109,7 @@ func dockerfile(t *testing.T, name string) string {
 // TestTheLabsImagesAreThoseOfTheDockerfiles ensures that the suites' results in the lab hold for the images that users
 // build.
 func TestTheLabsImagesAreThoseOfTheDockerfiles(t *testing.T) {
-	for name, our := range ours {
+	for name, our := range ownImages {
 		t.Run(name, func(t *testing.T) {
 			want, err := recipeOf(dockerfile(t, our.dockerfile))
 			if err != nil {
@@ -169,7 +169,7 @@ func buildCommand(t *testing.T, program, name string, arguments ...string) strin
 // TestTheLabsProgramsAreBuiltAsTheDockerfilesAre compares the build commands. Package manifests runs the Dockerfiles'
 // commands and checks the binaries.
 func TestTheLabsProgramsAreBuiltAsTheDockerfilesAre(t *testing.T) {
-	for name, our := range ours {
+	for name, our := range ownImages {
 		t.Run(name, func(t *testing.T) {
 			var runs []string
 			for _, next := range instructionsOf(dockerfile(t, our.dockerfile)) {

@@ -19,7 +19,7 @@ func (c *Cluster) installProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	patch, err := settings(rendered, c.controlPlane.URL(), c.proxySettings(), c.vicinitysSettings())
+	patch, err := settings(rendered, c.controlPlane.URL(), c.proxySettings(), c.vicinitySettings())
 	if err != nil {
 		return fmt.Errorf("adapt %s: %w", c.config.Manifests, err)
 	}
@@ -106,7 +106,7 @@ func kustomizationOf(image, base string, components []string, patches ...[]byte)
 		"apiVersion": "kustomize.config.k8s.io/v1beta1",
 		"kind":       "Kustomization",
 		"resources":  []string{base},
-		"images":     []map[string]string{{"name": image, "newTag": ownTag}},
+		"images":     []map[string]string{{"name": image, "newTag": imageTag}},
 	}
 	if components != nil {
 		content["components"] = components
@@ -144,39 +144,39 @@ type configMap struct {
 // proxySettings returns the settings of a service proxy that are specific to the cluster, by their names in
 // kube-proxy's configuration.
 func (c *Cluster) proxySettings() map[string]any {
-	own := map[string]any{"clusterCIDR": clusterCIDR()}
+	settings := map[string]any{"clusterCIDR": clusterCIDR()}
 	if c.config.Localhost {
-		own["nodePortAddresses"] = []string{"primary", "localhost"}
-		own["featureGates"] = map[string]bool{"KubeProxyNFTablesLocalhostNodePorts": true}
+		settings["nodePortAddresses"] = []string{"primary", "localhost"}
+		settings["featureGates"] = map[string]bool{"KubeProxyNFTablesLocalhostNodePorts": true}
 	}
-	return own
+	return settings
 }
 
-// vicinitysSettings returns the proxy's settings that kube-proxy does not have.
-func (c *Cluster) vicinitysSettings() map[string]string {
-	vicinitys := maps.Clone(c.config.Settings)
+// vicinitySettings returns the proxy's settings that kube-proxy does not have.
+func (c *Cluster) vicinitySettings() map[string]string {
+	settings := maps.Clone(c.config.Settings)
 	if c.config.NodeDNS {
-		if vicinitys == nil {
-			vicinitys = map[string]string{}
+		if settings == nil {
+			settings = map[string]string{}
 		}
-		vicinitys["dnsBindAddress"] = proxyDNS
+		settings["dnsBindAddress"] = proxyDNS
 	}
-	return vicinitys
+	return settings
 }
 
 // settings returns a patch for the ConfigMap of a service proxy, which it finds in its manifests. The patch sets the
 // API server's address, the given settings in kube-proxy's document, and those of Vicinity, if any, in a second
 // document.
-func settings(manifests []byte, server string, own map[string]any, vicinitys map[string]string) ([]byte, error) {
+func settings(manifests []byte, server string, proxySettings map[string]any, vicinitySettings map[string]string) ([]byte, error) {
 	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
 		var object configMap
 		if err := yaml.Unmarshal(document, &object); err != nil || object.Kind != "ConfigMap" || object.Data[configFile] == "" {
 			continue // other kinds are not needed
 		}
 		err := errors.Join(
-			edit(object.Data, configFile, func(file map[string]any) { maps.Copy(file, own) }),
-			edit(object.Data, kubeconfigFile, func(file map[string]any) { setServer(file, server) }),
-			addDocument(object.Data, vicinitys),
+			editFile(object.Data, configFile, func(file map[string]any) { maps.Copy(file, proxySettings) }),
+			editFile(object.Data, kubeconfigFile, func(file map[string]any) { setServer(file, server) }),
+			addDocument(object.Data, vicinitySettings),
 		)
 		if err != nil {
 			return nil, err
@@ -190,8 +190,8 @@ func settings(manifests []byte, server string, own map[string]any, vicinitys map
 	return nil, errNoConfigMap
 }
 
-// edit changes a file in a ConfigMap, if the file exists: a cluster with another service proxy needs no kubeconfig.
-func edit(data map[string]string, name string, change func(file map[string]any)) error {
+// editFile changes a file in a ConfigMap, if the file exists: a cluster with another service proxy needs no kubeconfig.
+func editFile(data map[string]string, name string, change func(file map[string]any)) error {
 	if data[name] == "" {
 		return nil
 	}
@@ -227,8 +227,8 @@ func addDocument(data map[string]string, settings map[string]string) error {
 func setServer(kubeconfig map[string]any, server string) {
 	clusters, _ := kubeconfig["clusters"].([]any)
 	for _, entry := range clusters {
-		named, _ := entry.(map[string]any)
-		if cluster, ok := named["cluster"].(map[string]any); ok {
+		item, _ := entry.(map[string]any)
+		if cluster, ok := item["cluster"].(map[string]any); ok {
 			cluster["server"] = server
 		}
 	}

@@ -62,7 +62,7 @@ func TestTheManifestsGetTheClustersOwnSettingsAndKeepTheOthers(t *testing.T) {
 	}
 }
 
-func TestAKubeconfigIsNotMissedWhereAnotherServiceProxyRuns(t *testing.T) {
+func TestSettingsNeedNoKubeconfig(t *testing.T) {
 	without, _, _ := strings.Cut(manifests, "  kubeconfig.conf")
 	patch, err := settings([]byte(without), "https://172.30.0.201:6443", nil, nil)
 	if err != nil {

@@ -37,8 +37,8 @@ func (c *Cluster) deployKubeProxy(ctx context.Context) error {
 }
 
 // kubeProxyText returns the manifests with the API server's address and the cluster's settings.
-func kubeProxyText(server string, own map[string]any) (string, error) {
-	settings, err := yaml.Marshal(own)
+func kubeProxyText(server string, proxySettings map[string]any) (string, error) {
+	settings, err := yaml.Marshal(proxySettings)
 	if err != nil {
 		return "", fmt.Errorf("encode the settings of kube-proxy: %w", err)
 	}

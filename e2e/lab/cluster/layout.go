@@ -36,8 +36,8 @@ func (f Folder) Logs() string { return filepath.Join(string(f), "logs") }
 // Run returns the folder of everything that exists only while the lab runs.
 func (f Folder) Run() string { return filepath.Join(string(f), "run") }
 
-// Own returns the folder of this repository's programs that run in the cluster.
-func (f Folder) Own() string { return filepath.Join(string(f), "own") }
+// OwnPrograms returns the folder of this repository's programs that run in the cluster.
+func (f Folder) OwnPrograms() string { return filepath.Join(string(f), "own") }
 
 // Groups returns the file that lists the cgroups to remove.
 func (f Folder) Groups() string { return filepath.Join(string(f), "cgroups") }
@@ -59,5 +59,5 @@ func (f Folder) pids() string { return filepath.Join(string(f), "pids") }
 
 // Contents returns all of the paths above, and no others.
 func (f Folder) Contents() []string {
-	return []string{f.Kubeconfig(), f.Logs(), f.Run(), f.Own(), f.Groups(), f.Install(), f.off(), f.pids()}
+	return []string{f.Kubeconfig(), f.Logs(), f.Run(), f.OwnPrograms(), f.Groups(), f.Install(), f.off(), f.pids()}
 }

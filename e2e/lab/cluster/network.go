@@ -92,16 +92,16 @@ func (f *forwarder) accept() {
 
 // serve copies data in both directions until either side closes.
 func (f *forwarder) serve(client net.Conn) {
-	defer f.forget(client)
-	if !f.remember(client) {
+	defer f.untrack(client)
+	if !f.track(client) {
 		return
 	}
 	server, err := f.from.Dial("tcp", f.to, dialTimeout)
 	if err != nil {
 		return // the client's connection is closed
 	}
-	defer f.forget(server)
-	if !f.remember(server) {
+	defer f.untrack(server)
+	if !f.track(server) {
 		return
 	}
 	done := make(chan struct{}, 2)
@@ -114,7 +114,7 @@ func (f *forwarder) serve(client net.Conn) {
 	<-done
 }
 
-func (f *forwarder) remember(conn net.Conn) bool {
+func (f *forwarder) track(conn net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.open == nil {
@@ -124,7 +124,7 @@ func (f *forwarder) remember(conn net.Conn) bool {
 	return true
 }
 
-func (f *forwarder) forget(conn net.Conn) {
+func (f *forwarder) untrack(conn net.Conn) {
 	conn.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()

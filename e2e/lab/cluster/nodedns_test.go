@@ -15,16 +15,16 @@ func TestTheNodesCacheIsConfiguredAsTheREADMEDescribes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, told, found := strings.Cut(string(readme), "```\n   cluster.local:53 {")
-	told, _, ended := strings.Cut(told, "```")
+	_, documented, found := strings.Cut(string(readme), "```\n   cluster.local:53 {")
+	documented, _, ended := strings.Cut(documented, "```")
 	if !found || !ended {
 		t.Fatal("the README has no block for cluster.local")
 	}
-	told = strings.NewReplacer(
+	documented = strings.NewReplacer(
 		"__PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__", "169.254.20.10",
 		"__PILLAR__LOCAL__DNS__:8080", "169.254.20.10:18080", // pods with host networking use 8080
 		"__PILLAR__CLUSTER__DNS__", "10.96.0.10",
-	).Replace(told)
+	).Replace(documented)
 	config, _, _ := strings.Cut(nodeDNSText(), "\n---\n")
 	var object configMap
 	if err := yaml.Unmarshal([]byte(config), &object); err != nil {
@@ -35,7 +35,7 @@ func TestTheNodesCacheIsConfiguredAsTheREADMEDescribes(t *testing.T) {
 	if !found || !ended {
 		t.Fatal("the Corefile has no block for cluster.local")
 	}
-	if want, got := strings.Fields(told), strings.Fields(done); strings.Join(want, " ") != strings.Join(got, " ") {
-		t.Errorf("the lab's block is\n%s\nand the README's\n%s", done, told)
+	if want, got := strings.Fields(documented), strings.Fields(done); strings.Join(want, " ") != strings.Join(got, " ") {
+		t.Errorf("the lab's block is\n%s\nand the README's\n%s", done, documented)
 	}
 }

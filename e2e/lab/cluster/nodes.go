@@ -64,20 +64,20 @@ func (c *Cluster) nodeConfig(number int, network *fabric.Node) (node.Config, err
 	}
 	ipv4, ipv6 := network.PodCIDRs()
 	return node.Config{
-		Name:       name,
-		Labels:     labels(number),
-		Addrs:      []netip.Addr{network.IPv4, network.IPv6},
-		Pods:       []netip.Prefix{ipv4, ipv6},
-		DNS:        c.dns(),
-		Netns:      network,
-		Root:       filepath.Join(c.config.Folder.Run(), name),
-		Logs:       logs,
-		Groups:     groups,
-		Programs:   c.config.Programs,
-		Own:        c.config.Folder.Own(),
-		Pause:      pauseImage,
-		Authority:  c.controlPlane.Authority(),
-		Kubeconfig: kubeconfig,
+		Name:        name,
+		Labels:      labels(number),
+		Addrs:       []netip.Addr{network.IPv4, network.IPv6},
+		Pods:        []netip.Prefix{ipv4, ipv6},
+		DNS:         c.dns(),
+		Netns:       network,
+		Root:        filepath.Join(c.config.Folder.Run(), name),
+		Logs:        logs,
+		Groups:      groups,
+		Programs:    c.config.Programs,
+		OwnPrograms: c.config.Folder.OwnPrograms(),
+		Pause:       pauseImage,
+		Authority:   c.controlPlane.Authority(),
+		Kubeconfig:  kubeconfig,
 	}, nil
 }
 

@@ -43,7 +43,7 @@ func (c *Cluster) waitForSome(ctx context.Context, nodes []*fabric.Node, since t
 				}
 				assigned[network.Name] = true
 			}
-			if err != nil || !ready(found, since) {
+			if err != nil || !isReady(found, since) {
 				waiting = append(waiting, network.Name)
 			}
 		}
@@ -68,9 +68,9 @@ func (c *Cluster) assignPodCIDRs(ctx context.Context, network *fabric.Node) erro
 	return nil
 }
 
-// ready reports whether a node is ready according to what its kubelet reported since then. The API server stores times
+// isReady reports whether a node is ready according to what its kubelet reported since then. The API server stores times
 // in whole seconds.
-func ready(node *corev1.Node, since time.Time) bool {
+func isReady(node *corev1.Node, since time.Time) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			return condition.Status == corev1.ConditionTrue && condition.LastHeartbeatTime.After(since.Add(-time.Second))
@@ -80,11 +80,11 @@ func ready(node *corev1.Node, since time.Time) bool {
 }
 
 // poll calls ask until waitingFor is empty. It fails if a node ends, because that node will never be ready.
-func (c *Cluster) poll(ctx context.Context, ask func(context.Context) (waitingFor string, err error)) error {
+func (c *Cluster) poll(ctx context.Context, check func(context.Context) (waitingFor string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
-		waitingFor, err := ask(ctx)
+		waitingFor, err := check(ctx)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (c *Cluster) poll(ctx context.Context, ask func(context.Context) (waitingFo
 		for _, node := range c.nodes {
 			select {
 			case <-node.ended():
-				return node.process.Ended()
+				return node.process.ExitError()
 			default:
 			}
 		}

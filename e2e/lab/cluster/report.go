@@ -30,7 +30,7 @@ func Report(ctx context.Context, out io.Writer, folder Folder) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NODE\tREADY\tZONE\tRACK\tADDRESSES\tPODS")
 	for _, node := range nodes.Items {
-		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\t%v\n", node.Name, ready(&node, time.Time{}), node.Labels[corev1.LabelTopologyZone],
+		fmt.Fprintf(table, "%s\t%t\t%s\t%s\t%s\t%v\n", node.Name, isReady(&node, time.Time{}), node.Labels[corev1.LabelTopologyZone],
 			node.Labels[rackLabel], addresses(node), node.Spec.PodCIDRs)
 	}
 	return table.Flush()

@@ -21,13 +21,13 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-var errRuns = errors.New("the API server is already running")
+var errAlreadyRunning = errors.New("the API server is already running")
 
 // StartAPIServer starts the API server after StopAPIServer or KillAPIServer, with the same address and data, and
 // returns when it is ready. Flags are appended to the usual ones, for this run only.
 func (c *ControlPlane) StartAPIServer(ctx context.Context, flags ...string) error {
 	if c.apiServer != nil {
-		return errRuns
+		return errAlreadyRunning
 	}
 	program := c.config.Programs.Path(binaries.Kubernetes, apiServer)
 	server, err := c.launch(apiServer, program, append(c.apiServerFlags(), flags...))
@@ -79,7 +79,7 @@ func (c *ControlPlane) waitReady(ctx context.Context) error {
 		}
 		select {
 		case <-c.apiServer.Done():
-			return c.apiServer.Ended()
+			return c.apiServer.ExitError()
 		case <-ctx.Done():
 			return fmt.Errorf("the API server is not ready (%w): %w; the end of %s:\n%s",
 				ctx.Err(), last, c.apiServer.Log, c.apiServer.LastOutput())

@@ -40,8 +40,8 @@ type Config struct {
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// complete returns the configuration with defaults applied.
-func (c Config) complete() (Config, error) {
+// withDefaults returns the configuration with defaults applied.
+func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" {
 		return c, errors.New("Dir is required")
 	}

@@ -42,13 +42,13 @@ type ControlPlane struct {
 	authority *authority.Authority
 	admin     *rest.Config
 
-	others    []*process.Process // everything but the API server
-	apiServer *process.Process   // nil while it is stopped
+	otherProcesses []*process.Process // everything but the API server
+	apiServer      *process.Process   // nil while it is stopped
 }
 
 // Start starts a control plane and returns when its API server is ready. If it fails, it leaves nothing running.
 func Start(ctx context.Context, config Config) (*ControlPlane, error) {
-	config, err := config.complete()
+	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (c *ControlPlane) prepare() (err error) {
 	if err := c.ports.reserve(c.config.Netns); err != nil {
 		return err
 	}
-	if c.admin, err = c.ClientConfig("admin", masters); err != nil {
+	if c.admin, err = c.ClientConfig("admin", mastersGroup); err != nil {
 		return err
 	}
 	return WriteKubeconfig(c.files.kubeconfig("admin"), c.admin)
@@ -90,7 +90,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.others = append(c.others, etcd)
+	c.otherProcesses = append(c.otherProcesses, etcd)
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *ControlPlane) startController(name string, flags []string) error {
 	if err != nil {
 		return err
 	}
-	c.others = append(c.others, controller)
+	c.otherProcesses = append(c.otherProcesses, controller)
 	return nil
 }
 
@@ -129,10 +129,10 @@ func (c *ControlPlane) launch(name, program string, flags []string) (*process.Pr
 // Stop ends everything at once. It may be called twice. Files are kept.
 func (c *ControlPlane) Stop() {
 	c.KillAPIServer()
-	for _, other := range c.others {
+	for _, other := range c.otherProcesses {
 		kill(other)
 	}
-	c.others = nil
+	c.otherProcesses = nil
 	c.ports.release()
 }
 

@@ -191,9 +191,9 @@ func TestControllersMakeEndpointSlicesOfServices(t *testing.T) {
 	if _, err := admin.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ofWeb := metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"}
+	selectWeb := metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"}
 	wait.Until(t, "the Service has an EndpointSlice", func() bool {
-		slices, err := admin.DiscoveryV1().EndpointSlices("default").List(t.Context(), ofWeb)
+		slices, err := admin.DiscoveryV1().EndpointSlices("default").List(t.Context(), selectWeb)
 		return err == nil && len(slices.Items) > 0
 	})
 }

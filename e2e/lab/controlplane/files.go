@@ -16,11 +16,11 @@ type files struct{ dir string }
 func (f files) path(name string) string { return filepath.Join(f.dir, name) }
 func (f files) data() string            { return f.path("etcd") }
 func (f files) ca() string              { return f.path("ca.crt") }
-func (f files) certificate(owner string) string {
-	return f.path(owner + ".crt")
+func (f files) certificate(name string) string {
+	return f.path(name + ".crt")
 }
-func (f files) key(owner string) string        { return f.path(owner + ".key") }
-func (f files) kubeconfig(owner string) string { return f.path(owner + ".kubeconfig") }
+func (f files) key(name string) string        { return f.path(name + ".key") }
+func (f files) kubeconfig(name string) string { return f.path(name + ".kubeconfig") }
 
 // The certificates and keys.
 const (
@@ -30,8 +30,8 @@ const (
 	tokens        = "service-accounts" // signs their tokens; it has a key only
 )
 
-// masters is a group with all rights; Kubernetes has no way to revoke them.
-const masters = "system:masters"
+// mastersGroup is a group with all rights; Kubernetes has no way to revoke them.
+const mastersGroup = "system:masters"
 
 // makeCertificates creates the certificates and keys of all programs.
 func (f files) makeCertificates(ca *authority.Authority, address netip.Addr) error {
@@ -46,7 +46,7 @@ func (f files) makeCertificates(ca *authority.Authority, address netip.Addr) err
 	if err != nil {
 		return err
 	}
-	client, err := ca.Client(kubeletClient, masters)
+	client, err := ca.Client(kubeletClient, mastersGroup)
 	if err != nil {
 		return err
 	}

@@ -8,11 +8,13 @@ import (
 
 // The flags of the programs: only those that differ from their defaults.
 
-func local(port uint16) string { return net.JoinHostPort(loopback.String(), strconv.Itoa(int(port))) }
+func loopbackAddress(port uint16) string {
+	return net.JoinHostPort(loopback.String(), strconv.Itoa(int(port)))
+}
 
 // etcdFlags configure an etcd of one member that never waits for a disk: none of its data outlives the lab.
 func (c *ControlPlane) etcdFlags() []string {
-	client, peer := "https://"+local(c.ports.etcd), "https://"+local(c.ports.etcdPeer)
+	client, peer := "https://"+loopbackAddress(c.ports.etcd), "https://"+loopbackAddress(c.ports.etcdPeer)
 	return []string{
 		"--data-dir=" + c.files.data(),
 		"--unsafe-no-fsync",
@@ -34,7 +36,7 @@ func (c *ControlPlane) etcdFlags() []string {
 
 func (c *ControlPlane) apiServerFlags() []string {
 	flags := []string{
-		"--etcd-servers=https://" + local(c.ports.etcd),
+		"--etcd-servers=https://" + loopbackAddress(c.ports.etcd),
 		"--etcd-cafile=" + c.files.ca(),
 		"--etcd-certfile=" + c.files.certificate(apiServer),
 		"--etcd-keyfile=" + c.files.key(apiServer),

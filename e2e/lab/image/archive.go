@@ -57,7 +57,7 @@ func writeLayout(folder string, tag name.Tag, image v1.Image) error {
 		return err
 	}
 	return path.AppendImage(image, layout.WithPlatform(*config.Platform()), layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name":          nodeName(tag),
+		"io.containerd.image.name":          runtimeName(tag),
 		"org.opencontainers.image.ref.name": tag.TagStr(),
 	}))
 }
@@ -72,7 +72,7 @@ func writeManifest(folder string, tag name.Tag, image v1.Image) error {
 		Config   string
 		RepoTags []string
 		Layers   []string
-	}{Config: blob(config), RepoTags: []string{nodeName(tag)}}
+	}{Config: blobPath(config), RepoTags: []string{runtimeName(tag)}}
 	layers, err := image.Layers()
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func writeManifest(folder string, tag name.Tag, image v1.Image) error {
 		if err != nil {
 			return err
 		}
-		entry.Layers = append(entry.Layers, blob(digest))
+		entry.Layers = append(entry.Layers, blobPath(digest))
 	}
 	text, err := json.Marshal([]any{entry})
 	if err != nil {
@@ -91,17 +91,17 @@ func writeManifest(folder string, tag name.Tag, image v1.Image) error {
 	return os.WriteFile(filepath.Join(folder, "manifest.json"), text, 0o644)
 }
 
-// nodeName returns the name by which container runtimes know an image. They use docker.io where the registry's library
+// runtimeName returns the name by which container runtimes know an image. They use docker.io where the registry's library
 // uses index.docker.io (github.com/distribution/reference, splitDockerDomain), and kubelet looks an image up by that
 // name.
-func nodeName(tag name.Tag) string {
+func runtimeName(tag name.Tag) string {
 	if rest, ok := strings.CutPrefix(tag.Name(), name.DefaultRegistry+"/"); ok {
 		return "docker.io/" + rest
 	}
 	return tag.Name()
 }
 
-func blob(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }
+func blobPath(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }
 
 // pack writes the files of a folder into an archive, sorted by name.
 func pack(file, folder string) error {

@@ -19,8 +19,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// released returns the image of any static program as a release builds it.
-func released(t *testing.T, name string) Image {
+// releaseImage returns the image of any static program as a release builds it.
+func releaseImage(t *testing.T, name string) Image {
 	t.Helper()
 	return Image{
 		Name: name, Program: filepath.Join("../../../bin", "pause"), User: "1:2", Architecture: "arm64",
@@ -33,7 +33,7 @@ func TestAnArchiveCanBePushed(t *testing.T) {
 	t.Cleanup(server.Close)
 	reference := strings.TrimPrefix(server.URL, "http://") + "/vicinity-pause:v0.1.0"
 	file := filepath.Join(t.TempDir(), "image.tar")
-	if err := WriteArchive(file, released(t, reference)); err != nil {
+	if err := WriteArchive(file, releaseImage(t, reference)); err != nil {
 		t.Fatal(err)
 	}
 	loaded, err := crane.Load(file) // as `crane push` loads it
@@ -65,7 +65,7 @@ func TestTheSameImageMakesTheSameArchive(t *testing.T) {
 	var texts [2][]byte
 	for i := range texts {
 		file := filepath.Join(folder, "image.tar")
-		if err := WriteArchive(file, released(t, "example.com/pause:v0.1.0")); err != nil {
+		if err := WriteArchive(file, releaseImage(t, "example.com/pause:v0.1.0")); err != nil {
 			t.Fatal(err)
 		}
 		var err error
@@ -99,14 +99,14 @@ func TestAnImageWithoutAGoodNameOrProgramIsAnError(t *testing.T) {
 // TestAnArchiveNamesItsImageAsNodesDo compares names because a pod whose image was loaded by another name fails with
 // ErrImageNeverPull.
 func TestAnArchiveNamesItsImageAsNodesDo(t *testing.T) {
-	for given, want := range map[string]string{
+	for image, want := range map[string]string{
 		"pause:v1":                "docker.io/library/pause:v1",
 		"docker.io/me/pause:v1":   "docker.io/me/pause:v1",
 		"example.com/me/pause:v1": "example.com/me/pause:v1",
 		"localhost:5000/pause:v1": "localhost:5000/pause:v1",
 	} {
 		file := filepath.Join(t.TempDir(), "image.tar")
-		if err := WriteArchive(file, released(t, given)); err != nil {
+		if err := WriteArchive(file, releaseImage(t, image)); err != nil {
 			t.Fatal(err)
 		}
 		var index struct {
@@ -116,10 +116,10 @@ func TestAnArchiveNamesItsImageAsNodesDo(t *testing.T) {
 		readJSON(t, file, "index.json", &index)
 		readJSON(t, file, "manifest.json", &docker)
 		if got := index.Manifests[0].Annotations["io.containerd.image.name"]; got != want {
-			t.Errorf("%s: containerd calls it %s, want %s", given, got, want)
+			t.Errorf("%s: containerd calls it %s, want %s", image, got, want)
 		}
 		if got := docker[0].RepoTags[0]; got != want {
-			t.Errorf("%s: docker calls it %s, want %s", given, got, want)
+			t.Errorf("%s: docker calls it %s, want %s", image, got, want)
 		}
 	}
 }

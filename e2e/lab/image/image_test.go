@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 )
 
-// written writes an image of a program and reads it back.
-func written(t *testing.T, user string) v1.Image {
+// writeAndRead writes an image of a program and reads it back.
+func writeAndRead(t *testing.T, user string) v1.Image {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "images.tar")
 	if err := image.Write(file, image.Image{Name: "vicinity-proxy:lab", Program: site.Program(t, "pause"), User: user}); err != nil {
@@ -30,15 +30,15 @@ func written(t *testing.T, user string) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := tarball.ImageFromPath(file, &tag)
+	img, err := tarball.ImageFromPath(file, &tag)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return read
+	return img
 }
 
 func TestAnImageIsOneProgram(t *testing.T) {
-	layers, err := written(t, "").Layers()
+	layers, err := writeAndRead(t, "").Layers()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestAProgramThatIsNotStaticIsRejected(t *testing.T) {
 }
 
 func TestAnImageStartsItsProgramAsItsUser(t *testing.T) {
-	config, err := written(t, "65535:65535").ConfigFile()
+	config, err := writeAndRead(t, "65535:65535").ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +94,11 @@ func TestAnImageStartsItsProgramAsItsUser(t *testing.T) {
 }
 
 func TestTheSameProgramMakesTheSameImage(t *testing.T) {
-	first, err := written(t, "").Digest()
+	first, err := writeAndRead(t, "").Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := written(t, "").Digest()
+	second, err := writeAndRead(t, "").Digest()
 	if err != nil {
 		t.Fatal(err)
 	}

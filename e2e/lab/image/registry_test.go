@@ -13,7 +13,7 @@ import (
 // TestARegistryHasWhatItsManifestNames checks that the tag refers to a manifest, and that each digest matches its file.
 func TestARegistryHasWhatItsManifestNames(t *testing.T) {
 	folder := t.TempDir()
-	if err := WriteRegistry(folder, released(t, "pause:testing")); err != nil {
+	if err := WriteRegistry(folder, releaseImage(t, "pause:testing")); err != nil {
 		t.Fatal(err)
 	}
 	read := func(parts ...string) []byte {

@@ -80,7 +80,7 @@ func waitReady(ctx context.Context, containerd *process.Process, socket string) 
 		}
 		select {
 		case <-containerd.Done():
-			return containerd.Ended()
+			return containerd.ExitError()
 		case <-ctx.Done():
 			return fmt.Errorf("containerd is not ready: %w; the end of %s:\n%s", err, containerd.Log, containerd.LastOutput())
 		case <-time.After(pollInterval):

@@ -15,11 +15,11 @@ import (
 // object parses JSON.
 func object(t *testing.T, text string) map[string]any {
 	t.Helper()
-	var read map[string]any
-	if err := json.Unmarshal([]byte(text), &read); err != nil {
+	var parsed map[string]any
+	if err := json.Unmarshal([]byte(text), &parsed); err != nil {
 		t.Fatalf("%v:\n%s", err, text)
 	}
-	return read
+	return parsed
 }
 
 func TestKubeletChangesNeitherTheMachineNorTheRuleset(t *testing.T) {

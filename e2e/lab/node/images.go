@@ -28,7 +28,7 @@ func cloneImages(from, to string) error {
 		case filepath.Ext(path) == ".db":
 			return copyFile(path, target)
 		default:
-			return link(path, target)
+			return linkOrCopy(path, target)
 		}
 	})
 }

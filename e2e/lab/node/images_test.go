@@ -10,7 +10,7 @@ func TestImagesAreSharedAndDatabasesAreNot(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "containerd")
 	blob, database := filepath.Join("content", "blob"), "meta.db"
 	for _, name := range []string{blob, database} {
-		if err := write(filepath.Join(from, name), file{[]byte("before"), 0o600}); err != nil {
+		if err := writeFile(filepath.Join(from, name), file{[]byte("before"), 0o600}); err != nil {
 			t.Fatal(err)
 		}
 	}

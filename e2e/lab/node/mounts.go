@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	readOnly = unix.MS_RDONLY
-	noSetUID = unix.MS_NOSUID
-	harmless = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	readOnly        = unix.MS_RDONLY
+	noSetUID        = unix.MS_NOSUID
+	restrictedFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 )
 
 // bind is the type of a mount that shows a folder or file of the machine.
@@ -24,15 +24,15 @@ var devices = []string{"full", "kmsg", "null", "random", "tty", "urandom", "zero
 // systemMounts returns the mounts of the kernel's own file systems, in the node's namespaces.
 func systemMounts() []Mount {
 	mounts := []Mount{
-		{Source: "proc", Target: "/proc", Type: "proc", Flags: harmless},
-		{Source: "sysfs", Target: "/sys", Type: "sysfs", Flags: harmless},
+		{Source: "proc", Target: "/proc", Type: "proc", Flags: restrictedFlags},
+		{Source: "sysfs", Target: "/sys", Type: "sysfs", Flags: restrictedFlags},
 		{Source: "tmpfs", Target: "/dev", Type: "tmpfs", Flags: noSetUID, Data: "mode=755"},
 		{
 			Source: "devpts", Target: "/dev/pts", Type: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC,
 			Data: "newinstance,ptmxmode=0666,mode=620",
 		},
-		{Source: "tmpfs", Target: "/dev/shm", Type: "tmpfs", Flags: harmless},
-		{Source: "mqueue", Target: "/dev/mqueue", Type: "mqueue", Flags: harmless},
+		{Source: "tmpfs", Target: "/dev/shm", Type: "tmpfs", Flags: restrictedFlags},
+		{Source: "mqueue", Target: "/dev/mqueue", Type: "mqueue", Flags: restrictedFlags},
 	}
 	for _, device := range devices {
 		path := filepath.Join("/dev", device)
@@ -46,11 +46,11 @@ func cgroupMounts(groups cgroup.Node) []Mount {
 	const folder = "/sys/fs/cgroup"
 	var mounts []Mount
 	if groups.Leaf == "" {
-		mounts = append(mounts, Mount{Source: "tmpfs", Target: folder, Type: "tmpfs", Flags: harmless, Data: "mode=755"})
+		mounts = append(mounts, Mount{Source: "tmpfs", Target: folder, Type: "tmpfs", Flags: restrictedFlags, Data: "mode=755"})
 	}
 	for _, group := range groups.Mounts {
 		mounts = append(mounts, Mount{
-			Source: group.Type, Target: filepath.Join(folder, group.Target), Type: group.Type, Flags: harmless, Data: group.Options,
+			Source: group.Type, Target: filepath.Join(folder, group.Target), Type: group.Type, Flags: restrictedFlags, Data: group.Options,
 		})
 	}
 	return mounts

@@ -38,8 +38,8 @@ type Config struct {
 	Groups     cgroup.Node
 
 	// Programs has the modules Kubernetes, Containerd, Runc and CNI; Own is the folder of this repository's programs.
-	Programs binaries.Programs
-	Own      string
+	Programs    binaries.Programs
+	OwnPrograms string
 	// Images is a containerd's root folder with images. The node gets a copy.
 	Images string
 	// Pause is the image of the process that holds a pod's namespaces.
@@ -63,7 +63,7 @@ func Start(config Config) (*process.Process, error) {
 	if err := os.WriteFile(path, plan, 0o600); err != nil {
 		return nil, fmt.Errorf("write the plan of %s: %w", config.Name, err)
 	}
-	cmd := exec.Command(filepath.Join(config.Own, "init"), "join", path)
+	cmd := exec.Command(filepath.Join(config.OwnPrograms, "init"), "join", path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWPID,
 	}

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// own maps paths in a node to this repository's programs.
-var own = map[string]string{"/bin/mount": "mount", "/bin/umount": "mount"}
+// ownPrograms maps paths in a node to this repository's programs.
+var ownPrograms = map[string]string{"/bin/mount": "mount", "/bin/umount": "mount"}
 
 // file is a file of a node's root.
 type file struct {
@@ -26,7 +26,7 @@ func (c Config) prepareRoot() error {
 		return err
 	}
 	for path, file := range files {
-		if err := write(filepath.Join(c.Root, path), file); err != nil {
+		if err := writeFile(filepath.Join(c.Root, path), file); err != nil {
 			return err
 		}
 	}
@@ -35,8 +35,8 @@ func (c Config) prepareRoot() error {
 			return fmt.Errorf("create folder: %w", err)
 		}
 	}
-	for path, program := range own {
-		if err := link(filepath.Join(c.Own, program), filepath.Join(c.Root, path)); err != nil {
+	for path, program := range ownPrograms {
+		if err := linkOrCopy(filepath.Join(c.OwnPrograms, program), filepath.Join(c.Root, path)); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func ips(c Config) []net.IP {
 	return addrs
 }
 
-func write(path string, file file) error {
+func writeFile(path string, file file) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("create folder: %w", err)
 	}
@@ -102,8 +102,8 @@ func write(path string, file file) error {
 	return nil
 }
 
-// link hard-links a file, or copies it to another file system.
-func link(from, to string) error {
+// linkOrCopy hard-links a file, or copies it to another file system.
+func linkOrCopy(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return fmt.Errorf("create folder: %w", err)
 	}

@@ -124,8 +124,8 @@ func (p *Process) signal(signal syscall.Signal) error {
 // lastLines is the number of log lines in an error.
 const lastLines = 8
 
-// Ended waits for the end of the process, and returns how it ended with its last output.
-func (p *Process) Ended() error {
+// ExitError waits for the end of the process, and returns how it ended with its last output.
+func (p *Process) ExitError() error {
 	<-p.done
 	return fmt.Errorf("%s ended (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.Log, p.LastOutput())
 }

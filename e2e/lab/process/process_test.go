@@ -15,11 +15,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// asStarter makes the test binary start a program, print its process id, and wait to be killed.
-const asStarter = "VICINITY_TEST_STARTER"
+// starterEnv makes the test binary start a program, print its process id, and wait to be killed.
+const starterEnv = "VICINITY_TEST_STARTER"
 
 func TestMain(m *testing.M) {
-	if logs := os.Getenv(asStarter); logs != "" {
+	if logs := os.Getenv(starterEnv); logs != "" {
 		p, err := process.Start(process.CurrentNamespace{}, logs, "sleep", exec.Command("sleep", "1000"))
 		if err != nil {
 			fmt.Println(err)
@@ -32,15 +32,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// gone reports whether a process has ended. It is a zombie until its parent waits for it.
-func gone(pid int) bool {
+// hasEnded reports whether a process has ended. It is a zombie until its parent waits for it.
+func hasEnded(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(status), ") Z ")
 }
 
 func TestAProgramDiesWithTheProcessThatStartedIt(t *testing.T) {
 	starter := exec.Command(os.Args[0])
-	starter.Env = append(os.Environ(), asStarter+"="+t.TempDir())
+	starter.Env = append(os.Environ(), starterEnv+"="+t.TempDir())
 	output, err := starter.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -57,14 +57,14 @@ func TestAProgramDiesWithTheProcessThatStartedIt(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the starter printed %q", line)
 	}
-	if gone(pid) {
+	if hasEnded(pid) {
 		t.Fatal("the program ended before its starter")
 	}
 	if err := starter.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = starter.Wait() // killed
-	wait.Until(t, "the program is gone", func() bool { return gone(pid) })
+	wait.Until(t, "the program is gone", func() bool { return hasEnded(pid) })
 }
 
 func start(t *testing.T, args ...string) *process.Process {
@@ -79,7 +79,7 @@ func start(t *testing.T, args ...string) *process.Process {
 
 func TestAProgramThatEndedReportsHowAndItsLastOutput(t *testing.T) {
 	p := start(t, "sh", "-c", "echo first; echo last >&2; exit 3")
-	got := p.Ended().Error()
+	got := p.ExitError().Error()
 	for _, want := range []string{"program ended (exit status 3)", p.Log, "first\n    last"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in: %s", want, got)
@@ -104,7 +104,7 @@ func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 			if err := p.Stop(test.patience); err != nil {
 				t.Fatal(err)
 			}
-			if got := p.Ended().Error(); !strings.Contains(got, test.want) {
+			if got := p.ExitError().Error(); !strings.Contains(got, test.want) {
 				t.Errorf("want %s: %s", test.want, got)
 			}
 			if err := p.Kill(); err != nil {

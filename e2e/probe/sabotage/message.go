@@ -16,7 +16,7 @@ const (
 )
 
 // send executes an action in a transaction of its own. It returns the kernel's errno if the kernel rejects it.
-func send(d deed, family byte) error {
+func send(d action, family byte) error {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open socket: %w", err)
@@ -38,7 +38,7 @@ func send(d deed, family byte) error {
 
 // transaction returns the bytes of an action between the messages that begin and end a batch. Only the action requests
 // an acknowledgement.
-func transaction(d deed, family byte) []byte {
+func transaction(d action, family byte) []byte {
 	var names []byte
 	for i, name := range d.names {
 		names = append(names, attribute(uint16(i+1), name)...)

@@ -26,16 +26,16 @@ const (
 	Missing  = "missing" // there is no such table
 )
 
-// deeds maps names to the messages of package unix, with the object names that they contain in addition to the table.
-var deeds = map[string]deed{
+// actions maps names to the messages of package unix, with the object names that they contain in addition to the table.
+var actions = map[string]action{
 	"delete-table":   {message: unix.NFT_MSG_DELTABLE, names: []string{table}},
 	"flush-table":    {message: unix.NFT_MSG_DELRULE, names: []string{table}},                // every rule of every chain
 	"flush-services": {message: unix.NFT_MSG_DELSETELEM, names: []string{table, "services"}}, // every element of the map
 }
 
-// deed is a message whose first attributes are names. All of these messages number them from 1: NFTA_TABLE_NAME,
+// action is a message whose first attributes are names. All of these messages number them from 1: NFTA_TABLE_NAME,
 // NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE and NFTA_SET_ELEM_LIST_SET.
-type deed struct {
+type action struct {
 	message uint16
 	names   []string
 }
@@ -46,9 +46,9 @@ var families = map[string]byte{"ip": unix.NFPROTO_IPV4, "ip6": unix.NFPROTO_IPV6
 // the table, and Done, Rejected or Missing. It returns an error for an unknown action, and for any other error of the
 // kernel.
 func Run(name string, out io.Writer) error {
-	chosen, ok := deeds[name]
+	chosen, ok := actions[name]
 	if !ok {
-		return fmt.Errorf("unknown sabotage %q; must be one of: %s", name, strings.Join(slices.Sorted(maps.Keys(deeds)), ", "))
+		return fmt.Errorf("unknown sabotage %q; must be one of: %s", name, strings.Join(slices.Sorted(maps.Keys(actions)), ", "))
 	}
 	for _, family := range slices.Sorted(maps.Keys(families)) {
 		outcome, err := outcomeOf(send(chosen, families[family]))

@@ -23,25 +23,25 @@ table ip6 other {
 }
 `
 
-func TestADeedIsDoneToOurTableAndToNoOther(t *testing.T) {
+func TestAnActionChangesOnlyVicinitysTable(t *testing.T) {
 	t.Parallel()
-	for name, gone := range map[string]string{
+	for name, removed := range map[string]string{
 		"delete-table": "table ip vicinity", "flush-table": "counter", "flush-services": "10.96.0.1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := netns.New(t)
 			namespace.Load(tables)
-			if before := namespace.NFT("list", "table", "ip", "vicinity"); !strings.Contains(before, gone) {
-				t.Fatalf("before: %s\nlacks %s", before, gone)
+			if before := namespace.NFT("list", "table", "ip", "vicinity"); !strings.Contains(before, removed) {
+				t.Fatalf("before: %s\nlacks %s", before, removed)
 			}
 			if got, want := run(t, namespace, name), "ip vicinity: done\nip6 vicinity: missing\n"; got != want {
 				t.Errorf("Run wrote %q, want %q", got, want)
 			}
 			after := namespace.NFT("list", "ruleset")
 			ours, other, _ := strings.Cut(after, "table ip6 other")
-			if strings.Contains(ours, gone) {
-				t.Errorf("after %s, %s still exists:\n%s", name, gone, after)
+			if strings.Contains(ours, removed) {
+				t.Errorf("after %s, %s still exists:\n%s", name, removed, after)
 			}
 			if !strings.Contains(other, "counter") {
 				t.Errorf("%s changed another table:\n%s", name, after)
@@ -54,14 +54,14 @@ func TestATableWithAnOwnerIsRejected(t *testing.T) {
 	t.Parallel()
 	namespace := netns.New(t)
 	ownTable(t, namespace)
-	for name := range deeds {
+	for name := range actions {
 		if got, want := run(t, namespace, name), "ip vicinity: refused\nip6 vicinity: missing\n"; got != want {
 			t.Errorf("%s: Run wrote %q, want %q", name, got, want)
 		}
 	}
 }
 
-func TestAnUnknownDeedIsAnErrorThatNamesTheValidOnes(t *testing.T) {
+func TestAnUnknownActionIsAnErrorThatNamesTheValidOnes(t *testing.T) {
 	t.Parallel()
 	err := Run("burn", new(strings.Builder))
 	if err == nil || !strings.Contains(err.Error(), "delete-table, flush-services, flush-table") {
@@ -71,11 +71,11 @@ func TestAnUnknownDeedIsAnErrorThatNamesTheValidOnes(t *testing.T) {
 
 func run(t *testing.T, namespace *netns.Namespace, name string) string {
 	t.Helper()
-	var said strings.Builder
+	var output strings.Builder
 	var err error
-	namespace.Do(func() { err = Run(name, &said) })
+	namespace.Do(func() { err = Run(name, &output) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said.String()
+	return output.String()
 }

@@ -24,14 +24,14 @@ var settled = certs.Settings{CA: certs.DefaultCA, Leaf: certs.DefaultLeaf, Trust
 // shortLived certificates are renewed while a test waits. On a busy machine a renewal may be twenty seconds late.
 var shortLived = certs.Settings{CA: 180 * time.Second, Leaf: time.Minute, TrustDelay: time.Second}
 
-// age creates the Secret as it is after half of a CA's lifetime, so that a rotation is due in half a minute. It returns
+// createAgedSecret creates the Secret as it is after half of a CA's lifetime, so that a rotation is due in half a minute. It returns
 // the CA.
-func (s *installation) age() *x509.Certificate {
-	s.t.Helper()
-	first := s.launch(certs.Settings{CA: shortLived.CA / 2, Leaf: shortLived.Leaf / 2, TrustDelay: time.Second})
+func (in *installation) createAgedSecret() *x509.Certificate {
+	in.t.Helper()
+	first := in.launch(certs.Settings{CA: shortLived.CA / 2, Leaf: shortLived.Leaf / 2, TrustDelay: time.Second})
 	var trusted []*x509.Certificate
-	wait.Success(s.t, "the Secret", func() (err error) {
-		trusted, err = s.trusted()
+	wait.Success(in.t, "the Secret", func() (err error) {
+		trusted, err = in.trusted()
 		return err
 	})
 	first.stop()
@@ -40,12 +40,12 @@ func (s *installation) age() *x509.Certificate {
 
 func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
 	s := install(t)
-	first := s.age()
+	first := s.createAgedSecret()
 	for range 2 {
 		s.start(shortLived)
 	}
 	s.configure()
-	s.agreed()
+	s.waitForTrust()
 	s.underTraffic(func() {
 		wait.Within(t, shortLived.CA+wait.Timeout, "another CA", func() bool {
 			// A replica that starts, and is killed in the middle of its work. It serves no request.
@@ -63,7 +63,7 @@ func TestAResetCaBundleIsRepaired(t *testing.T) {
 	s := install(t)
 	s.start(settled)
 	s.configure()
-	s.agreed()
+	s.waitForTrust()
 	registration := s.client.AdmissionregistrationV1()
 	for name, text := range map[string][]byte{"empty": nil, "another CA": foreignCA(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestAResetCaBundleIsRepaired(t *testing.T) {
 				_, err = registration.ValidatingWebhookConfigurations().Update(t.Context(), found, metav1.UpdateOptions{})
 				return err
 			})
-			s.agreed()
+			s.waitForTrust()
 		})
 	}
 	t.Run("deleted and applied again", func(t *testing.T) {
@@ -85,32 +85,32 @@ func TestAResetCaBundleIsRepaired(t *testing.T) {
 			t.Fatalf("bundles() = %v, want NotFound", err)
 		}
 		s.configure()
-		s.agreed()
+		s.waitForTrust()
 	})
 }
 
-// spoil returns a function that overwrites a key of the Secret.
-func (s *installation) spoil(key string, text []byte) func() error {
+// overwriteKey returns a function that overwrites a key of the Secret.
+func (in *installation) overwriteKey(key string, text []byte) func() error {
 	return func() error {
-		found, err := s.secret()
+		found, err := in.secret()
 		if err != nil {
 			return err
 		}
 		found.Data[key] = text
-		_, err = s.client.CoreV1().Secrets(s.namespace).Update(s.t.Context(), found, metav1.UpdateOptions{})
+		_, err = in.client.CoreV1().Secrets(in.namespace).Update(in.t.Context(), found, metav1.UpdateOptions{})
 		return err
 	}
 }
 
-// renewed calls do to modify the Secret, and waits until all replicas serve a certificate that they did not have
+// expectRenewal calls do to modify the Secret, and waits until all replicas serve a certificate that they did not have
 // before.
-func (s *installation) renewed(what string, do func() error) {
-	s.t.Helper()
-	before, err := s.secret()
-	must.Succeed(s.t, err)
-	wait.Success(s.t, what, do)
-	wait.Success(s.t, "all replicas serve a new certificate", func() error {
-		now, err := s.secret()
+func (in *installation) expectRenewal(what string, do func() error) {
+	in.t.Helper()
+	before, err := in.secret()
+	must.Succeed(in.t, err)
+	wait.Success(in.t, what, do)
+	wait.Success(in.t, "all replicas serve a new certificate", func() error {
+		now, err := in.secret()
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (s *installation) renewed(what string, do func() error) {
 		if block == nil || bytes.Equal(now.Data["tls.crt"], before.Data["tls.crt"]) {
 			return errors.New("the Secret has no new certificate")
 		}
-		for i, replica := range s.replicas {
+		for i, replica := range in.replicas {
 			if served, err := replica.GetCertificate(nil); err != nil || !bytes.Equal(served.Certificate[0], block.Bytes) {
 				return fmt.Errorf("replica %d serves another certificate (%w)", i, err)
 			}
@@ -135,13 +135,13 @@ func TestASecretThatHasLostAKeyOrItsCertificateFailsNoHandshake(t *testing.T) {
 		s.start(settled)
 	}
 	s.configure()
-	s.agreed()
+	s.waitForTrust()
 	for name, do := range map[string]func() error{
-		"invalid CA key": s.spoil("ca.key", []byte("nonsense")), "invalid certificate": s.spoil("tls.crt", noCertificate),
+		"invalid CA key": s.overwriteKey("ca.key", []byte("nonsense")), "invalid certificate": s.overwriteKey("tls.crt", noCertificate),
 	} {
 		t.Run(name, func(*testing.T) {
-			s.underTraffic(func() { s.renewed(name, do) })
-			s.agreed()
+			s.underTraffic(func() { s.expectRenewal(name, do) })
+			s.waitForTrust()
 		})
 	}
 }
@@ -154,19 +154,19 @@ func TestASecretWhoseCAIsGoneIsRecreated(t *testing.T) {
 		s.start(settled)
 	}
 	s.configure()
-	s.agreed()
+	s.waitForTrust()
 	for name, do := range map[string]func() error{
 		"deleted": func() error {
 			return s.client.CoreV1().Secrets(s.namespace).Delete(t.Context(), secretName, metav1.DeleteOptions{})
 		},
-		"no CA":      s.spoil("ca.crt", nil),
-		"another CA": s.spoil("ca.crt", foreignCA(t)),
+		"no CA":      s.overwriteKey("ca.crt", nil),
+		"another CA": s.overwriteKey("ca.crt", foreignCA(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, err := s.trusted()
 			must.Succeed(t, err)
-			s.renewed(name, do)
-			s.agreed()
+			s.expectRenewal(name, do)
+			s.waitForTrust()
 			bundles, err := s.bundles()
 			must.Succeed(t, err)
 			for i, bundle := range bundles {

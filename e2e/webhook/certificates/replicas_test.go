@@ -71,21 +71,21 @@ func install(t *testing.T) *installation {
 }
 
 // permit grants the ServiceAccount exactly the permissions in manifests/webhook.
-func (s *installation) permit() {
-	s.t.Helper()
-	role, clusterRole := shippedRoles(s.t)
-	role.Name, role.Namespace = s.namespace, s.namespace
-	clusterRole.Name = s.namespace
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: accountName}}
-	meta := metav1.ObjectMeta{Namespace: s.namespace, Name: s.namespace}
+func (in *installation) permit() {
+	in.t.Helper()
+	role, clusterRole := shippedRoles(in.t)
+	role.Name, role.Namespace = in.namespace, in.namespace
+	clusterRole.Name = in.namespace
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in.namespace, Name: accountName}}
+	meta := metav1.ObjectMeta{Namespace: in.namespace, Name: in.namespace}
 	ref := func(kind string) rbacv1.RoleRef {
-		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: s.namespace}
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: in.namespace}
 	}
-	api.Create(s.t,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: accountName}}, &role, &clusterRole,
+	api.Create(in.t,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: accountName}}, &role, &clusterRole,
 		&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref("Role")},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Subjects: subjects, RoleRef: ref("ClusterRole")})
-	s.waitForPermission()
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: in.namespace}, Subjects: subjects, RoleRef: ref("ClusterRole")})
+	in.waitForPermission()
 }
 
 // shippedRoles reads the permissions that users apply.
@@ -111,13 +111,13 @@ func shippedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRol
 }
 
 // waitForPermission waits until the API server applies the rules.
-func (s *installation) waitForPermission() {
-	s.t.Helper()
-	client, err := kubernetes.NewForConfig(s.accountConfig())
-	must.Succeed(s.t, err)
-	wait.Success(s.t, "the permissions", func() error {
-		_, err1 := client.CoreV1().Secrets(s.namespace).Get(s.t.Context(), secretName, metav1.GetOptions{})
-		_, err2 := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(s.t.Context(), configurationName, metav1.GetOptions{})
+func (in *installation) waitForPermission() {
+	in.t.Helper()
+	client, err := kubernetes.NewForConfig(in.accountConfig())
+	must.Succeed(in.t, err)
+	wait.Success(in.t, "the permissions", func() error {
+		_, err1 := client.CoreV1().Secrets(in.namespace).Get(in.t.Context(), secretName, metav1.GetOptions{})
+		_, err2 := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(in.t.Context(), configurationName, metav1.GetOptions{})
 		for _, err := range []error{err1, err2} {
 			if err != nil && !apierrors.IsNotFound(err) {
 				return err
@@ -127,9 +127,9 @@ func (s *installation) waitForPermission() {
 	})
 }
 
-func (s *installation) accountConfig() *rest.Config {
-	s.t.Helper()
-	return api.Account(s.t, s.namespace, accountName)
+func (in *installation) accountConfig() *rest.Config {
+	in.t.Helper()
+	return api.Account(in.t, in.namespace, accountName)
 }
 
 // replica has the certificate of one replica, and a webhook that serves it and allows everything.
@@ -140,47 +140,47 @@ type replica struct {
 }
 
 // start starts a replica with these durations that the configurations refer to.
-func (s *installation) start(settings certs.Settings) {
-	s.t.Helper()
-	s.replicas = append(s.replicas, s.launch(settings))
+func (in *installation) start(settings certs.Settings) {
+	in.t.Helper()
+	in.replicas = append(in.replicas, in.launch(settings))
 }
 
 // launch starts a replica that no client refers to yet.
-func (s *installation) launch(settings certs.Settings) *replica {
-	s.t.Helper()
-	config := s.accountConfig()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &forbiddenSpy{next, &s.forbidden} })
-	log := logs.New(s.t, "a replica")
-	settings.Namespace, settings.Secret, settings.Names = s.namespace, secretName, s.names
+func (in *installation) launch(settings certs.Settings) *replica {
+	in.t.Helper()
+	config := in.accountConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &forbiddenRecorder{next, &in.forbidden} })
+	log := logs.New(in.t, "a replica")
+	settings.Namespace, settings.Secret, settings.Names = in.namespace, secretName, in.names
 	settings.Mutating, settings.Validating = configurationName, configurationName
 	r := &replica{}
 	settings.Log, settings.Observer = log.Logger(), r
-	made, err := certs.NewSelfSigned(config, settings)
-	must.Succeed(s.t, err)
-	r.SelfSigned = made
-	ctx, cancel := context.WithCancel(s.t.Context())
+	manager, err := certs.NewSelfSigned(config, settings)
+	must.Succeed(in.t, err)
+	r.SelfSigned = manager
+	ctx, cancel := context.WithCancel(in.t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- made.Run(ctx) }()
+	go func() { ended <- manager.Run(ctx) }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		select {
 		case err := <-ended:
 			if err != nil {
-				s.t.Errorf("Run() = %v, want nil when the context ends", err)
+				in.t.Errorf("Run() = %v, want nil when the context ends", err)
 			}
 		case <-time.After(wait.Timeout):
-			s.t.Error("Run did not return after its context ended")
+			in.t.Error("Run did not return after its context ended")
 		}
 	})
-	s.t.Cleanup(func() {
+	in.t.Cleanup(func() {
 		r.stop()
 		for _, kind := range []string{"PRIVATE KEY", "BEGIN"} {
 			if log.Has(kind) {
-				s.t.Errorf("the log contains %q", kind)
+				in.t.Errorf("the log contains %q", kind)
 			}
 		}
 	})
-	r.serve(s.t)
+	r.serve(in.t)
 	return r
 }
 
@@ -213,20 +213,20 @@ func allow(w http.ResponseWriter, request *http.Request) {
 
 // configure creates both configurations, with a webhook for each started replica. Without these webhooks nothing can be
 // created in the namespace.
-func (s *installation) configure() {
-	s.t.Helper()
+func (in *installation) configure() {
+	in.t.Helper()
 	meta := metav1.ObjectMeta{Name: configurationName}
-	registration, ctx := s.client.AdmissionregistrationV1(), s.t.Context()
+	registration, ctx := in.client.AdmissionregistrationV1(), in.t.Context()
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta}
 	fail, none, seconds := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, int32(20)
-	for i, replica := range s.replicas {
+	for i, replica := range in.replicas {
 		url := "https://localhost:" + replica.address[strings.LastIndex(replica.address, ":")+1:] + "/"
-		here := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}}
+		selector := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: in.namespace}}
 		webhook := admissionregistrationv1.ValidatingWebhook{
 			Name: fmt.Sprintf("replica-%d.certs.vicinity.dev", i), ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
 			FailurePolicy: &fail, SideEffects: &none, TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"},
-			NamespaceSelector: here,
+			NamespaceSelector: selector,
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
@@ -235,30 +235,30 @@ func (s *installation) configure() {
 		validating.Webhooks = append(validating.Webhooks, webhook)
 		mutating.Webhooks = append(mutating.Webhooks, admissionregistrationv1.MutatingWebhook{
 			Name: webhook.Name, ClientConfig: webhook.ClientConfig, FailurePolicy: &fail, SideEffects: &none, TimeoutSeconds: &seconds,
-			AdmissionReviewVersions: webhook.AdmissionReviewVersions, NamespaceSelector: here, Rules: webhook.Rules,
+			AdmissionReviewVersions: webhook.AdmissionReviewVersions, NamespaceSelector: selector, Rules: webhook.Rules,
 		})
 	}
 	_, err1 := registration.MutatingWebhookConfigurations().Create(ctx, mutating, metav1.CreateOptions{})
 	_, err2 := registration.ValidatingWebhookConfigurations().Create(ctx, validating, metav1.CreateOptions{})
 	if err := errors.Join(err1, err2); err != nil {
-		s.t.Fatal(err)
+		in.t.Fatal(err)
 	}
 }
 
-func (s *installation) removeConfigurations() {
-	registration, ctx := s.client.AdmissionregistrationV1(), context.WithoutCancel(s.t.Context())
+func (in *installation) removeConfigurations() {
+	registration, ctx := in.client.AdmissionregistrationV1(), context.WithoutCancel(in.t.Context())
 	err1 := registration.MutatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
 	err2 := registration.ValidatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
 	for _, err := range []error{err1, err2} {
 		if err != nil && !apierrors.IsNotFound(err) {
-			s.t.Error(err)
+			in.t.Error(err)
 		}
 	}
 }
 
 // bundles returns the caBundle of every webhook of both configurations.
-func (s *installation) bundles() ([][]byte, error) {
-	registration, ctx := s.client.AdmissionregistrationV1(), s.t.Context()
+func (in *installation) bundles() ([][]byte, error) {
+	registration, ctx := in.client.AdmissionregistrationV1(), in.t.Context()
 	mutating, err := registration.MutatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -277,30 +277,30 @@ func (s *installation) bundles() ([][]byte, error) {
 	return all, nil
 }
 
-// shake makes a handshake with a replica, as an API server with this caBundle would.
-func (s *installation) shake(replica *replica, bundle []byte) error {
+// handshake makes a handshake with a replica, as an API server with this caBundle would.
+func (in *installation) handshake(replica *replica, bundle []byte) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(bundle) {
 		return errors.New("the caBundle has no certificate")
 	}
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: s.names[0], MinVersion: tls.VersionTLS13}}
-	connection, err := dialer.DialContext(s.t.Context(), "tcp", replica.address)
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: in.names[0], MinVersion: tls.VersionTLS13}}
+	connection, err := dialer.DialContext(in.t.Context(), "tcp", replica.address)
 	if err != nil {
 		return err
 	}
 	return connection.Close()
 }
 
-// shakeAll makes a handshake with every replica for every distinct caBundle.
-func (s *installation) shakeAll() error {
-	bundles, err := s.bundles()
+// handshakeAll makes a handshake with every replica for every distinct caBundle.
+func (in *installation) handshakeAll() error {
+	bundles, err := in.bundles()
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(bundles, bytes.Compare)
 	for _, bundle := range slices.CompactFunc(bundles, bytes.Equal) {
-		for i, replica := range s.replicas {
-			if err := s.shake(replica, bundle); err != nil {
+		for i, replica := range in.replicas {
+			if err := in.handshake(replica, bundle); err != nil {
 				return fmt.Errorf("replica %d: %w", i, err)
 			}
 		}
@@ -309,31 +309,31 @@ func (s *installation) shakeAll() error {
 }
 
 // review makes the API server call every webhook of both configurations.
-func (s *installation) review() error {
-	_, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(),
+func (in *installation) review() error {
+	_, err := in.client.CoreV1().ConfigMaps(in.namespace).Create(in.t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "reviewed-"}},
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
-// agreed waits until every replica is trusted, by our handshakes and by the API server.
-func (s *installation) agreed() {
-	s.t.Helper()
-	wait.Success(s.t, "handshakes with all replicas", s.shakeAll)
-	wait.Success(s.t, "the API server calls all replicas", s.review)
+// waitForTrust waits until every replica is trusted, by our handshakes and by the API server.
+func (in *installation) waitForTrust() {
+	in.t.Helper()
+	wait.Success(in.t, "handshakes with all replicas", in.handshakeAll)
+	wait.Success(in.t, "the API server calls all replicas", in.review)
 }
 
 // underTraffic makes handshakes and reviews almost continuously while do runs. Each failure fails the test.
-func (s *installation) underTraffic(do func()) {
-	s.t.Helper()
-	ctx, stop := context.WithCancel(s.t.Context())
+func (in *installation) underTraffic(do func()) {
+	in.t.Helper()
+	ctx, stop := context.WithCancel(in.t.Context())
 	var traffic sync.WaitGroup
 	var counts [2]atomic.Int64
-	for i, try := range []func() error{s.shakeAll, s.review} {
+	for i, try := range []func() error{in.handshakeAll, in.review} {
 		traffic.Go(func() {
 			for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 				if err := try(); err != nil {
-					s.t.Errorf("%s: after %d successes: %v", time.Now().Format(time.StampMilli), counts[i].Load(), err)
+					in.t.Errorf("%s: after %d successes: %v", time.Now().Format(time.StampMilli), counts[i].Load(), err)
 					return
 				}
 				counts[i].Add(1)
@@ -343,35 +343,35 @@ func (s *installation) underTraffic(do func()) {
 	defer traffic.Wait()
 	defer stop()
 	do()
-	wait.Success(s.t, "enough traffic for the test", func() error {
-		if s.t.Failed() || counts[0].Load() >= 10 && counts[1].Load() >= 10 {
+	wait.Success(in.t, "enough traffic for the test", func() error {
+		if in.t.Failed() || counts[0].Load() >= 10 && counts[1].Load() >= 10 {
 			return nil
 		}
 		return errors.New("not yet")
 	})
-	s.t.Logf("%d rounds of handshakes and %d of reviews", counts[0].Load(), counts[1].Load())
+	in.t.Logf("%d rounds of handshakes and %d of reviews", counts[0].Load(), counts[1].Load())
 }
 
 // secret returns the Secret.
-func (s *installation) secret() (*corev1.Secret, error) {
-	return s.client.CoreV1().Secrets(s.namespace).Get(s.t.Context(), secretName, metav1.GetOptions{})
+func (in *installation) secret() (*corev1.Secret, error) {
+	return in.client.CoreV1().Secrets(in.namespace).Get(in.t.Context(), secretName, metav1.GetOptions{})
 }
 
 // trusted returns the CAs in the Secret.
-func (s *installation) trusted() ([]*x509.Certificate, error) {
-	secret, err := s.secret()
+func (in *installation) trusted() ([]*x509.Certificate, error) {
+	secret, err := in.secret()
 	if err != nil {
 		return nil, err
 	}
 	return parseCertificates(secret.Data["ca.crt"])
 }
 
-type forbiddenSpy struct {
+type forbiddenRecorder struct {
 	next  http.RoundTripper
 	first *atomic.Pointer[string]
 }
 
-func (f *forbiddenSpy) RoundTrip(request *http.Request) (*http.Response, error) {
+func (f *forbiddenRecorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := f.next.RoundTrip(request)
 	if err == nil && response.StatusCode == http.StatusForbidden {
 		text := request.Method + " " + request.URL.String()

@@ -45,7 +45,7 @@ func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 
 // corpus has the cases, and the cluster in which each has a namespace.
 type corpus struct {
-	*town
+	*testbed
 	t      *testing.T
 	in     *installation
 	cases  []locatedCase
@@ -72,7 +72,7 @@ type group struct {
 
 func newCorpus(t *testing.T) *corpus {
 	t.Helper()
-	c := &corpus{town: shared, t: t, server: release.Of(t, shared.Site)}
+	c := &corpus{testbed: shared, t: t, server: release.Of(t, shared.Site)}
 	for i, one := range c.server.Cases(t) {
 		if kind := one.Kind(); kind == "Service" || kind == "Namespace" { // only the policies review other kinds
 			c.cases = append(c.cases, locatedCase{one, fmt.Sprintf("case-%03d", i)})
@@ -125,11 +125,11 @@ func (c *corpus) store() {
 	c.t.Helper()
 	for _, one := range c.cases {
 		if one.Kind() == "Service" {
-			made := objects.Namespace(one.namespace, nil, nil)
+			namespace := objects.Namespace(one.namespace, nil, nil)
 			if one.Namespace != nil {
-				made.Labels, made.Annotations = one.Namespace.Labels, one.Namespace.Annotations
+				namespace.Labels, namespace.Annotations = one.Namespace.Labels, one.Namespace.Annotations
 			}
-			c.Create(c.t, made)
+			c.Create(c.t, namespace)
 		}
 		if one.Old != nil && one.APIServer == "" {
 			if got := send(c.t.Context(), c.t, c.request(one, false), one.object(c.t, one.Old)); got.err != nil {
@@ -195,11 +195,11 @@ func configOf(t *testing.T, settings *rulecases.Settings, number int) string {
 	file := map[string]any{"apiVersion": "vicinity.dev/v1alpha1", "kind": "TopologyAdmissionConfiguration"}
 	if settings != nil {
 		defaults := map[string]any{"onUpdate": settings.OnUpdate, "withSessionAffinity": settings.WithAffinity}
-		if given := settings.Default; given != nil {
+		if setting := settings.Default; setting != nil {
 			field := map[rules.Setting]string{
 				rules.TopologyMode: "topologyMode", rules.TrafficDistribution: "trafficDistribution", rules.TopologyKeys: "topologyKeys",
-			}[given.Setting]
-			defaults[field] = given.Value
+			}[setting.Setting]
+			defaults[field] = setting.Value
 		}
 		file["defaults"], file["strict"], file["proxyName"], file["rules"] = defaults, settings.Strict, settings.ProxyName, settings.Actions
 		file["dnsByTopology"] = settings.DNSByTopology
@@ -243,15 +243,15 @@ func (c *corpus) replaceNodes(labels []map[string]string) {
 	}
 	wait.Success(c.t, "the webhook has the Nodes", func() error {
 		// Without Nodes no key is reported as missing.
-		if !c.misses(c.mark) && (len(labels) == 0 || c.misses(before)) {
+		if !c.reportsMissing(c.mark) && (len(labels) == 0 || c.reportsMissing(before)) {
 			return nil
 		}
 		return errors.New("the webhook has other Nodes")
 	})
 }
 
-// misses reports whether, according to the webhook, no Node has a label.
-func (c *corpus) misses(key string) bool {
+// reportsMissing reports whether, according to the webhook, no Node has a label.
+func (c *corpus) reportsMissing(key string) bool {
 	c.t.Helper()
 	request := c.Admin.CoreV1().RESTClient().Post().Namespace(probedNamespace).Resource("services").Param("dryRun", "All")
 	got := send(c.t.Context(), c.t, request, map[string]any{
@@ -301,8 +301,8 @@ func (c *corpus) checkStored(t *testing.T, one locatedCase, stored map[string]an
 	if diff := gocmp.Diff(want, settingsOf(stored)); diff != "" {
 		t.Errorf("stored settings (-want +got):\n%s", diff)
 	}
-	annotations, given := annotationsOf(stored), annotationsOf(one.object(t, one.Object))
-	for key, value := range given {
+	annotations, original := annotationsOf(stored), annotationsOf(one.object(t, one.Object))
+	for key, value := range original {
 		if annotations[key] != value {
 			t.Errorf("annotation %s is %q, want %q as requested", key, annotations[key], value)
 		}
@@ -344,10 +344,10 @@ func (c *corpus) checkAudit(t *testing.T, one locatedCase) {
 	if one.Old != nil {
 		verb = "update"
 	}
-	said := givenBy(c.auditOf(t, verb, one.namespace))
+	annotation := defaultSource(c.auditOf(t, verb, one.namespace))
 	if isSkipped(one) {
-		if said != "" {
-			t.Errorf("the API server called the webhook: %q", said)
+		if annotation != "" {
+			t.Errorf("the API server called the webhook: %q", annotation)
 		}
 		return
 	}
@@ -356,8 +356,8 @@ func (c *corpus) checkAudit(t *testing.T, one locatedCase) {
 		want = fmt.Sprintf("%s=%s", one.Default.Setting, one.Default.Value)
 	}
 	want += "; source: " + string(one.Default.Source)
-	if !strings.HasPrefix(said, want) || one.Nodes != nil && !strings.Contains(said, one.Default.Reason) {
-		t.Errorf("audit annotation %q, want %q and %q", said, want, one.Default.Reason)
+	if !strings.HasPrefix(annotation, want) || one.Nodes != nil && !strings.Contains(annotation, one.Default.Reason) {
+		t.Errorf("audit annotation %q, want %q and %q", annotation, want, one.Default.Reason)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 	in := install(t, manifests, 1)
 	in.namespace("reviewed", nil, nil)
 	in.namespace("opted-out", map[string]string{"vicinity.dev/admission": "disabled"}, nil)
-	wrong := map[string]string{keysAnnotation: "topology.kubernetes.io/zone"} // triggers a warning
+	invalid := map[string]string{keysAnnotation: "topology.kubernetes.io/zone"} // triggers a warning
 	services := in.Admin.CoreV1().Services("reviewed")
 	create := func(namespace string, service *corev1.Service) error {
 		_, err := in.Admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
@@ -49,7 +49,7 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 		_, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
 		return err
 	}
-	labelled := serviceOf("labelled", wrong)
+	labelled := serviceOf("labelled", invalid)
 	labelled.Labels = map[string]string{"vicinity.dev/admission": "disabled"}
 	crowded := serviceOf("crowded", nil)
 	crowded.Labels = map[string]string{}
@@ -70,7 +70,7 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 		{"its update", func() error { return patch("plain", `{"spec": {"sessionAffinity": "ClientIP"}}`) }, reviewCounts{}},
 		{"its labels", func() error { return patch("plain", `{"metadata": {"labels": {"app": "x"}}}`) }, reviewCounts{}},
 		{"its deletion", func() error { return services.Delete(t.Context(), "plain", metav1.DeleteOptions{}) }, reviewCounts{}},
-		{"a create with topology keys", func() error { return create("reviewed", serviceOf("keyed", wrong)) }, reviewCounts{services: 1}},
+		{"a create with topology keys", func() error { return create("reviewed", serviceOf("keyed", invalid)) }, reviewCounts{services: 1}},
 		{"an update that changes nothing", func() error { return patch("keyed", `{}`) }, reviewCounts{}},
 		{"its finalizers", func() error { return patch("keyed", `{"metadata": {"finalizers": ["example.com/wait"]}}`) }, reviewCounts{}},
 		{"its status", func() error {
@@ -93,11 +93,11 @@ func TestTheAPIServerCallsTheWebhookOnlyWhereNeeded(t *testing.T) {
 		}, reviewCounts{}},
 		{"more labels than the match condition can evaluate", func() error { return create("reviewed", crowded) },
 			reviewCounts{defaults: 1, services: 1}},
-		{"a Namespace that opts out", func() error { return create("opted-out", serviceOf("keyed", wrong)) }, reviewCounts{}},
+		{"a Namespace that opts out", func() error { return create("opted-out", serviceOf("keyed", invalid)) }, reviewCounts{}},
 		{"and a create without settings in it", func() error { return create("opted-out", serviceOf("plain", nil)) }, reviewCounts{}},
-		{"kube-system", func() error { return create("kube-system", serviceOf("keyed", wrong)) }, reviewCounts{}},
+		{"kube-system", func() error { return create("kube-system", serviceOf("keyed", invalid)) }, reviewCounts{}},
 		{"kube-public", func() error { return create("kube-public", serviceOf("plain", nil)) }, reviewCounts{}},
-		{"the webhook's own Namespace", func() error { return create(installedNamespace, serviceOf("keyed", wrong)) }, reviewCounts{}},
+		{"the webhook's own Namespace", func() error { return create(installedNamespace, serviceOf("keyed", invalid)) }, reviewCounts{}},
 		{"an ExternalName", func() error { return create("reviewed", outside) }, reviewCounts{}},
 		{"a headless Service", func() error { return create("reviewed", headless) }, reviewCounts{}},
 		{"an EndpointSlice", func() error { return in.putSlice(t.Context(), []string{in.running()[0].pod.IPv4.String()}) }, reviewCounts{}},

@@ -23,8 +23,8 @@ func TestAnInvalidConfigurationIsRejectedAtTheStart(t *testing.T) {
 		t.Errorf("the webhook ended with %s, want exit status 1", state)
 	}
 	const want = "config.yaml:3: stict: unknown field; did you mean strict?"
-	if said := r.Log.String(); !strings.Contains(said, want) || strings.Contains(said, "serving") {
-		t.Errorf("log:\n%s\nwant %q", said, want)
+	if log := r.Log.String(); !strings.Contains(log, want) || strings.Contains(log, "serving") {
+		t.Errorf("log:\n%s\nwant %q", log, want)
 	}
 }
 
@@ -65,8 +65,8 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	denied("SVC022")
 	for _, r := range in.running() {
 		for _, want := range []string{"keeping the last good one", "config.yaml:5: rules.SVC022: "} {
-			if said := r.Log.String(); !strings.Contains(said, want) {
-				t.Errorf("%s did not log %q:\n%s", r.pod.Name, want, said)
+			if log := r.Log.String(); !strings.Contains(log, want) {
+				t.Errorf("%s did not log %q:\n%s", r.pod.Name, want, log)
 			}
 		}
 		must.Succeed(t, r.isReady())

@@ -19,8 +19,8 @@ import (
 
 // The corpus tests which defaults apply to which object. These tests cover the ways in which objects are written.
 
-// givingNamespace creates a Namespace with a default that needs no zones.
-func givingNamespace(in *installation, name string) {
+// createDefaultingNamespace creates a Namespace with a default that needs no zones.
+func createDefaultingNamespace(in *installation, name string) {
 	in.namespace(name, nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
 }
 
@@ -41,9 +41,9 @@ func TestAFreshInstallationChangesNothing(t *testing.T) {
 		} {
 			service := serviceOf(name, nil)
 			change(service)
-			made, err := shared.Admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
+			created, err := shared.Admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
 			must.Succeed(t, err)
-			stored[i] = append(stored[i], *made)
+			stored[i] = append(stored[i], *created)
 		}
 	}
 	store(0, "fresh-before")
@@ -65,7 +65,7 @@ func TestAFreshInstallationChangesNothing(t *testing.T) {
 
 func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 	in := install(t, manifests, 1)
-	givingNamespace(in, "giving")
+	createDefaultingNamespace(in, "giving")
 	services := in.Admin.CoreV1().Services("giving")
 	wantMode := func(t *testing.T, service *corev1.Service, err error, want string) {
 		t.Helper()
@@ -103,26 +103,26 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 		}
 	})
 	t.Run("a PUT without it removes it", func(t *testing.T) {
-		made, err := services.Create(t.Context(), serviceOf("put", nil), metav1.CreateOptions{})
-		wantMode(t, made, err, "Disabled")
+		created, err := services.Create(t.Context(), serviceOf("put", nil), metav1.CreateOptions{})
+		wantMode(t, created, err, "Disabled")
 		put, err := services.Update(t.Context(), serviceOf("put", nil), metav1.UpdateOptions{})
 		wantMode(t, put, err, "")
 	})
 	t.Run("a PUT of a Service that does not exist is a create", func(t *testing.T) {
 		put, err := services.Update(t.Context(), serviceOf("put-anew", nil), metav1.UpdateOptions{})
 		wantMode(t, put, err, "Disabled")
-		wrong := serviceOf("put-wrong", map[string]string{keysAnnotation: "a b"})
-		if _, err := services.Update(t.Context(), wrong, metav1.UpdateOptions{}); !slices.Equal(isDenied(err), []string{"SVC003"}) {
+		invalid := serviceOf("put-wrong", map[string]string{keysAnnotation: "a b"})
+		if _, err := services.Update(t.Context(), invalid, metav1.UpdateOptions{}); !slices.Equal(isDenied(err), []string{"SVC003"}) {
 			t.Errorf("a PUT of a new Service with a mistake: %v", err)
 		}
 	})
 	t.Run("a generated name", func(t *testing.T) {
 		generated := serviceOf("", nil)
 		generated.GenerateName = "made-up-"
-		made, err := services.Create(t.Context(), generated, metav1.CreateOptions{})
-		wantMode(t, made, err, "Disabled")
-		if !strings.HasPrefix(made.Name, "made-up-") {
-			t.Errorf("generated name %q", made.Name)
+		created, err := services.Create(t.Context(), generated, metav1.CreateOptions{})
+		wantMode(t, created, err, "Disabled")
+		if !strings.HasPrefix(created.Name, "made-up-") {
+			t.Errorf("generated name %q", created.Name)
 		}
 		generated = serviceOf("", map[string]string{keysAnnotation: "a b"})
 		generated.GenerateName = "made-up-"
@@ -132,10 +132,10 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 		}
 	})
 	t.Run("other annotations stay", func(t *testing.T) {
-		made, err := services.Create(t.Context(), serviceOf("annotated", map[string]string{"example.com/note": "x"}), metav1.CreateOptions{})
-		wantMode(t, made, err, "Disabled")
-		if made.Annotations["example.com/note"] != "x" {
-			t.Errorf("the annotations are %v", made.Annotations)
+		created, err := services.Create(t.Context(), serviceOf("annotated", map[string]string{"example.com/note": "x"}), metav1.CreateOptions{})
+		wantMode(t, created, err, "Disabled")
+		if created.Annotations["example.com/note"] != "x" {
+			t.Errorf("the annotations are %v", created.Annotations)
 		}
 	})
 	t.Run("a new Service in a new Namespace", func(t *testing.T) {
@@ -146,13 +146,13 @@ items:
 - {apiVersion: v1, kind: Service, metadata: {name: web, namespace: giving-anew}, spec: {selector: {app: web}, ports: [{port: 80}]}}
 `)
 		in.Kubectl(in.t, "create", "-f", manifest)
-		made, err := in.Admin.CoreV1().Services("giving-anew").Get(t.Context(), "web", metav1.GetOptions{})
-		wantMode(t, made, err, "Disabled")
+		created, err := in.Admin.CoreV1().Services("giving-anew").Get(t.Context(), "web", metav1.GetOptions{})
+		wantMode(t, created, err, "Disabled")
 	})
 	t.Run("the audit log has the source", func(t *testing.T) {
 		_, err := services.Create(t.Context(), serviceOf("audited", nil), metav1.CreateOptions{})
 		must.Succeed(t, err)
-		if got, want := givenBy(in.auditOf(t, "create", "giving")), "topology-mode=Disabled; source: namespace"; got != want {
+		if got, want := defaultSource(in.auditOf(t, "create", "giving")), "topology-mode=Disabled; source: namespace"; got != want {
 			t.Errorf("audit annotation %q, want %q", got, want)
 		}
 	})
@@ -160,13 +160,13 @@ items:
 
 func TestADryRunGetsAResponseAndHasNoEffects(t *testing.T) {
 	in := install(t, manifests, 1)
-	givingNamespace(in, "giving-dry")
+	createDefaultingNamespace(in, "giving-dry")
 	services, dryRun := in.Admin.CoreV1().Services("giving-dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-	given, err := services.Create(t.Context(), serviceOf("given", nil), dryRun)
+	created, err := services.Create(t.Context(), serviceOf("given", nil), dryRun)
 	must.Succeed(t, err)
-	if given.Annotations[modeAnnotation] != "Disabled" {
-		t.Errorf("annotations %v, want the default", given.Annotations)
+	if created.Annotations[modeAnnotation] != "Disabled" {
+		t.Errorf("annotations %v, want the default", created.Annotations)
 	}
 	_, err = services.Create(t.Context(), serviceOf("denied", map[string]string{keysAnnotation: "a b"}), dryRun)
 	if !slices.Equal(isDenied(err), []string{"SVC003"}) {

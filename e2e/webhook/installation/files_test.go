@@ -27,53 +27,53 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	issuer, err := authority.New("another issuer")
 	must.Succeed(t, err)
 	first, trusted := serverPair(t, issuer), issuer.Certificate()
-	in.keep(first)
+	in.storePair(first)
 	r := in.startReplica()
 	in.waitReady()
 	in.trust(trusted)
 	in.waitForReviews()
-	in.wantServed(r, first)
-	in.wantUntouched(trusted)
+	in.expectServed(r, first)
+	in.expectUnchanged(trusted)
 	pids := in.pids()
 
 	// From here on, a failed call to the webhook fails the request.
-	in.failUnserved()
+	in.enforceReviews()
 	load := in.startLoad(20)
-	load.goOn(t)
+	load.waitForMore(t)
 	second := serverPair(t, issuer)
-	in.keep(second)
+	in.storePair(second)
 	in.waitForServed(r, trusted, second)
-	load.goOn(t)
+	load.waitForMore(t)
 
-	failed := in.failedReads(r)
-	in.keep(authority.Pair{Certificate: serverPair(t, issuer).Certificate, Key: second.Key})
+	failures := in.failedReads(r)
+	in.storePair(authority.Pair{Certificate: serverPair(t, issuer).Certificate, Key: second.Key})
 	wait.Success(t, "a mismatching pair is counted", func() error {
-		if now := in.failedReads(r); now <= failed {
-			return fmt.Errorf("%v failures, want more than %v", now, failed)
+		if now := in.failedReads(r); now <= failures {
+			return fmt.Errorf("%v failures, want more than %v", now, failures)
 		}
 		return nil
 	})
-	if said := r.Log.String(); !strings.Contains(said, "private key does not match public key") {
-		t.Errorf("the log does not report the mismatch:\n%s", said)
+	if log := r.Log.String(); !strings.Contains(log, "private key does not match public key") {
+		t.Errorf("the log does not report the mismatch:\n%s", log)
 	}
-	in.wantServed(r, second)
+	in.expectServed(r, second)
 	must.Succeed(t, r.isReady())
 	// API servers have a client for each caBundle (k8s.io/apiserver/pkg/util/webhook), so this one opens a new connection.
 	trusted = slices.Concat(trusted, in.Authority().Certificate())
 	in.trust(trusted)
-	load.goOn(t)
+	load.waitForMore(t)
 
 	third := serverPair(t, issuer)
-	in.keep(third)
+	in.storePair(third)
 	in.waitForServed(r, trusted, third)
 	load.end(t)
 	if now := in.pids(); !slices.Equal(now, pids) {
 		t.Errorf("processes %v, want %v as before", now, pids)
 	}
-	in.wantDenial()
-	in.wantUntouched(trusted)
-	in.wantNoRights()
-	in.wantNoCertificateRequests()
+	in.expectDenial()
+	in.expectUnchanged(trusted)
+	in.expectNoRights()
+	in.expectNoCertificateRequests()
 }
 
 // serverPair issues a certificate for the webhook.
@@ -84,8 +84,8 @@ func serverPair(t *testing.T, issuer *authority.Authority) authority.Pair {
 	return pair
 }
 
-// keep writes a pair into the Secret as cert-manager does, and mounts it as kubelet does.
-func (in *installation) keep(pair authority.Pair) {
+// storePair writes a pair into the Secret as cert-manager does, and mounts it as kubelet does.
+func (in *installation) storePair(pair authority.Pair) {
 	in.t.Helper()
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: installedSecret}, Type: corev1.SecretTypeTLS,
@@ -126,8 +126,8 @@ func (in *installation) trust(bundle []byte) {
 	must.Succeed(in.t, err)
 }
 
-// wantUntouched fails the test if a caBundle differs from the one that the test wrote.
-func (in *installation) wantUntouched(bundle []byte) {
+// expectUnchanged fails the test if a caBundle differs from the one that the test wrote.
+func (in *installation) expectUnchanged(bundle []byte) {
 	in.t.Helper()
 	bundles := in.bundles()
 	if len(bundles) != 3 {
@@ -140,17 +140,17 @@ func (in *installation) wantUntouched(bundle []byte) {
 	}
 }
 
-// failUnserved changes failurePolicy, which is Ignore in the overlay, so that clients get an error if a call fails.
-func (in *installation) failUnserved() {
+// enforceReviews changes failurePolicy, which is Ignore in the overlay, so that clients get an error if a call fails.
+func (in *installation) enforceReviews() {
 	in.t.Helper()
-	in.beGenerous()
+	in.raiseTimeouts()
 	in.Kubectl(in.t, "patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
 		{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"},
 		{"op": "replace", "path": "/webhooks/1/failurePolicy", "value": "Fail"}]`)
 }
 
-// goOn waits for some more requests.
-func (l *load) goOn(t *testing.T) {
+// waitForMore waits for some more requests.
+func (l *load) waitForMore(t *testing.T) {
 	t.Helper()
 	before := l.served.Load()
 	wait.Success(t, "requests continue", func() error {
@@ -180,19 +180,19 @@ func (in *installation) waitForServed(r *replica, bundle []byte, pair authority.
 	})
 }
 
-// wantServed fails the test unless a pair is served and an invalid object is denied.
-func (in *installation) wantServed(r *replica, pair authority.Pair) {
+// expectServed fails the test unless a pair is served and an invalid object is denied.
+func (in *installation) expectServed(r *replica, pair authority.Pair) {
 	in.t.Helper()
 	if !in.isServed(r, in.bundles()[0], pair) {
 		in.t.Error("a different certificate is served")
 	}
-	in.wantDenial()
+	in.expectDenial()
 }
 
-func (in *installation) wantDenial() {
+func (in *installation) expectDenial() {
 	in.t.Helper()
-	wrong := serviceOf("wrong", map[string]string{keysAnnotation: "a b"})
-	_, err := in.Admin.CoreV1().Services(probedNamespace).Create(in.t.Context(), wrong, metav1.CreateOptions{})
+	invalid := serviceOf("wrong", map[string]string{keysAnnotation: "a b"})
+	_, err := in.Admin.CoreV1().Services(probedNamespace).Create(in.t.Context(), invalid, metav1.CreateOptions{})
 	if got := isDenied(err); !slices.Equal(got, []string{"SVC003"}) {
 		in.t.Errorf("a Service with a mistake is denied by %v, want SVC003: %v", got, err)
 	}
@@ -206,11 +206,11 @@ func (in *installation) failedReads(r *replica) float64 {
 	return count
 }
 
-// wantNoRights fails the test if the ServiceAccount has rights that only a webhook with a self-issued certificate
+// expectNoRights fails the test if the ServiceAccount has rights that only a webhook with a self-issued certificate
 // needs.
-func (in *installation) wantNoRights() {
+func (in *installation) expectNoRights() {
 	in.t.Helper()
-	if !in.may(authorizationv1.ResourceAttributes{Verb: "list", Resource: "nodes"}) {
+	if !in.isAllowed(authorizationv1.ResourceAttributes{Verb: "list", Resource: "nodes"}) {
 		in.t.Error("the ServiceAccount may not list Nodes")
 	}
 	var rights []authorizationv1.ResourceAttributes
@@ -225,14 +225,14 @@ func (in *installation) wantNoRights() {
 		}
 	}
 	for _, right := range rights {
-		if in.may(right) {
+		if in.isAllowed(right) {
 			in.t.Errorf("the ServiceAccount may %s %s", right.Verb, right.Resource)
 		}
 	}
 }
 
-// may reports whether the ServiceAccount has a right, according to the API server.
-func (in *installation) may(right authorizationv1.ResourceAttributes) bool {
+// isAllowed reports whether the ServiceAccount has a right, according to the API server.
+func (in *installation) isAllowed(right authorizationv1.ResourceAttributes) bool {
 	in.t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: accountUser, ResourceAttributes: &right,
@@ -243,8 +243,8 @@ func (in *installation) may(right authorizationv1.ResourceAttributes) bool {
 	return response.Status.Allowed
 }
 
-// wantNoCertificateRequests fails the test if the webhook requested a Secret or a configuration, whatever the response.
-func (in *installation) wantNoCertificateRequests() {
+// expectNoCertificateRequests fails the test if the webhook requested a Secret or a configuration, whatever the response.
+func (in *installation) expectNoCertificateRequests() {
 	in.t.Helper()
 	all, err := in.Audited()
 	must.Succeed(in.t, err)

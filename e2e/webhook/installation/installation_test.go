@@ -38,7 +38,7 @@ const (
 
 // installation is the webhook as in the manifests, with some replicas.
 type installation struct {
-	*town
+	*testbed
 	t    *testing.T // a subtest replaces it
 	dir  string     // for the volumes; it outlives the replicas
 	from podOf
@@ -74,7 +74,7 @@ func (in *installation) start(replicas int) {
 // apply applies the manifests in a folder, and starts only kubelet.
 func apply(t *testing.T, folder string) *installation {
 	t.Helper()
-	in := &installation{town: shared, t: t, dir: t.TempDir()}
+	in := &installation{testbed: shared, t: t, dir: t.TempDir()}
 	in.makeProbed()
 	before, err := in.Audited()
 	must.Succeed(t, err)
@@ -299,7 +299,7 @@ func (in *installation) configure(text string) {
 	before := in.configured()
 	in.mount(text)
 	wait.Success(in.t, "the configuration is active", func() error {
-		if now := in.configured(); slices.ContainsFunc(now, func(at float64) bool { return slices.Contains(before, at) }) {
+		if now := in.configured(); slices.ContainsFunc(now, func(loaded float64) bool { return slices.Contains(before, loaded) }) {
 			return errors.New("the previous configuration is still active")
 		}
 		return nil
@@ -323,9 +323,9 @@ func (in *installation) configured() []float64 {
 	in.t.Helper()
 	var times []float64
 	for _, r := range in.running() {
-		at, err := r.metric("vicinity_webhook_configuration_last_success_timestamp_seconds")
+		loaded, err := r.metric("vicinity_webhook_configuration_last_success_timestamp_seconds")
 		must.Succeed(in.t, err)
-		times = append(times, at)
+		times = append(times, loaded)
 	}
 	return times
 }
@@ -356,36 +356,36 @@ func (in *installation) makeProbed() {
 // namespace creates a Namespace unless it exists.
 func (in *installation) namespace(name string, labels, annotations map[string]string) {
 	in.t.Helper()
-	made := objects.Namespace(name, labels, annotations)
-	_, err := in.Admin.CoreV1().Namespaces().Create(in.t.Context(), made, metav1.CreateOptions{})
+	object := objects.Namespace(name, labels, annotations)
+	_, err := in.Admin.CoreV1().Namespaces().Create(in.t.Context(), object, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		must.Succeed(in.t, err)
 	}
 }
 
 // isReviewing reports whether an invalid object is denied (denies), and whether a default is applied (defaults).
-func (in *installation) isReviewing(ctx context.Context) (judges, defaults bool, err error) {
+func (in *installation) isReviewing(ctx context.Context) (denies, defaults bool, err error) {
 	services := in.Admin.CoreV1().Services(probedNamespace)
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	_, err = services.Create(ctx, serviceOf("wrong", map[string]string{keysAnnotation: "a b"}), dryRun)
-	judges = apierrors.IsInvalid(err)
-	if err != nil && !judges {
-		return judges, false, err
+	denies = apierrors.IsInvalid(err)
+	if err != nil && !denies {
+		return denies, false, err
 	}
-	made, err := services.Create(ctx, serviceOf("plain", nil), dryRun)
+	created, err := services.Create(ctx, serviceOf("plain", nil), dryRun)
 	if err != nil {
-		return judges, false, err
+		return denies, false, err
 	}
-	return judges, made.Annotations[modeAnnotation] == "Disabled", nil
+	return denies, created.Annotations[modeAnnotation] == "Disabled", nil
 }
 
 // waitForReviews waits until the API server has the configurations and the webhook's endpoints.
 func (in *installation) waitForReviews() {
 	in.t.Helper()
 	wait.Success(in.t, "both webhooks are called", func() error {
-		judges, defaults, err := in.isReviewing(in.t.Context())
-		if err == nil && (!judges || !defaults) {
-			err = fmt.Errorf("denies %v, applies defaults %v", judges, defaults)
+		denies, defaults, err := in.isReviewing(in.t.Context())
+		if err == nil && (!denies || !defaults) {
+			err = fmt.Errorf("denies %v, applies defaults %v", denies, defaults)
 		}
 		return err
 	})
@@ -394,9 +394,9 @@ func (in *installation) waitForReviews() {
 func (in *installation) waitForNoReviews() {
 	in.t.Helper()
 	wait.Success(in.t, "no webhook is called", func() error {
-		judges, defaults, err := in.isReviewing(context.Background())
-		if err == nil && (judges || defaults) {
-			err = fmt.Errorf("denies %v, applies defaults %v", judges, defaults)
+		denies, defaults, err := in.isReviewing(context.Background())
+		if err == nil && (denies || defaults) {
+			err = fmt.Errorf("denies %v, applies defaults %v", denies, defaults)
 		}
 		return err
 	})
@@ -411,8 +411,8 @@ func (in *installation) file(name, text string) string {
 }
 
 // finalize does the last step of the Namespace controller.
-func (s *town) finalize(ctx context.Context, name string) error {
-	namespace, err := s.Admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+func (tb *testbed) finalize(ctx context.Context, name string) error {
+	namespace, err := tb.Admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -420,6 +420,6 @@ func (s *town) finalize(ctx context.Context, name string) error {
 		return fmt.Errorf("Namespace %s is not being deleted", name)
 	}
 	namespace.Spec.Finalizers = nil
-	_, err = s.Admin.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	_, err = tb.Admin.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 	return err
 }

@@ -42,14 +42,14 @@ var outages = map[string]func(t *testing.T, in *installation){
 	},
 }
 
-// breakDown starts an outage, and waits until the API server notices it.
-func (in *installation) breakDown(t *testing.T, begin func(t *testing.T, in *installation)) {
+// startOutage starts an outage, and waits until the API server notices it.
+func (in *installation) startOutage(t *testing.T, begin func(t *testing.T, in *installation)) {
 	t.Helper()
 	in.pause()
 	begin(t, in)
 	wait.Success(t, "the API server notices the outage", func() error {
-		judges, defaults, err := in.isReviewing(t.Context())
-		if err == nil && (judges || defaults) {
+		denies, defaults, err := in.isReviewing(t.Context())
+		if err == nil && (denies || defaults) {
 			err = errors.New("a replica still responds")
 		}
 		if apierrors.IsInternalError(err) { // with the overlay enforce
@@ -64,17 +64,17 @@ func TestRequestsDoNotWaitLongForAWebhookThatIsAway(t *testing.T) {
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
 			in := install(t, manifests, 1)
-			in.breakDown(t, begin)
+			in.startOutage(t, begin)
 			services := in.Admin.CoreV1().Services(probedNamespace)
 			hangs := name == "the processes hang"
 			for name, annotations := range map[string]map[string]string{
 				"plain": nil, "right": {keysAnnotation: "*"}, "wrong": {keysAnnotation: "a b"},
 			} {
 				begin := time.Now()
-				made, err := services.Create(t.Context(), serviceOf(name, annotations), metav1.CreateOptions{})
+				created, err := services.Create(t.Context(), serviceOf(name, annotations), metav1.CreateOptions{})
 				took := time.Since(begin)
 				must.Succeed(t, err)
-				must.Succeed(t, services.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
+				must.Succeed(t, services.Delete(t.Context(), created.Name, metav1.DeleteOptions{}))
 				t.Logf("a create of a %s Service took %s", name, took)
 				// Each request calls one webhook. The time that the machine itself needs is added.
 				if hangs && took < timeout/2 || took > timeout+5*time.Second {
@@ -92,7 +92,7 @@ func TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced(t *testing.T) {
 	ctx, services := t.Context(), in.Admin.CoreV1().Services(probedNamespace)
 	_, err := services.Create(ctx, serviceOf("kept", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
 	must.Succeed(t, err)
-	in.breakDown(t, outages["the processes were killed"])
+	in.startOutage(t, outages["the processes were killed"])
 
 	optOut := []byte(`{"metadata": {"labels": {"vicinity.dev/admission": "disabled"}}, "spec": {"sessionAffinity": "ClientIP"}}`)
 	_, err = services.Patch(ctx, "kept", types.MergePatchType, optOut, metav1.PatchOptions{})

@@ -30,9 +30,9 @@ func TestDeletingIsAlwaysAllowed(t *testing.T) {
 	before := in.reviews("/validate-services")
 	for _, name := range []string{"wrong", "patched"} {
 		must.Succeed(t, services.Delete(t.Context(), name, metav1.DeleteOptions{}))
-		left, err := services.Get(t.Context(), name, metav1.GetOptions{})
+		remaining, err := services.Get(t.Context(), name, metav1.GetOptions{})
 		must.Succeed(t, err)
-		if left.DeletionTimestamp == nil {
+		if remaining.DeletionTimestamp == nil {
 			t.Fatalf("%s is not being deleted", name)
 		}
 	}

@@ -18,23 +18,23 @@ func TestTheAPIServerAcceptsTheDistributionsOfItsVersion(t *testing.T) {
 	services := in.Admin.CoreV1().Services(probedNamespace)
 	for value, since := range map[string]uint{
 		corev1.ServiceTrafficDistributionPreferClose:    release.KeepsDistribution,
-		corev1.ServiceTrafficDistributionPreferSameZone: release.TakesPreferSame,
-		corev1.ServiceTrafficDistributionPreferSameNode: release.TakesPreferSame,
+		corev1.ServiceTrafficDistributionPreferSameZone: release.AcceptsPreferSame,
+		corev1.ServiceTrafficDistributionPreferSameNode: release.AcceptsPreferSame,
 	} {
 		service := serviceOf("distributed", nil)
 		service.Spec.TrafficDistribution = new(value)
-		made, err := services.Create(t.Context(), service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		created, err := services.Create(t.Context(), service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		switch {
 		case !server.IsAtLeast(release.KeepsDistribution):
-			if err != nil || made.Spec.TrafficDistribution != nil {
-				t.Errorf("%s must be dropped: error %v, stored %v", value, err, made.Spec.TrafficDistribution)
+			if err != nil || created.Spec.TrafficDistribution != nil {
+				t.Errorf("%s must be dropped: error %v, stored %v", value, err, created.Spec.TrafficDistribution)
 			}
 		case !server.IsAtLeast(since):
 			if !apierrors.IsInvalid(err) || len(deniedBy(err)) > 0 {
 				t.Errorf("%s must be rejected by the API server itself: %v", value, err)
 			}
-		case err != nil || made.Spec.TrafficDistribution == nil || *made.Spec.TrafficDistribution != value:
-			t.Errorf("%s must be kept: error %v, stored %v", value, err, made.Spec.TrafficDistribution)
+		case err != nil || created.Spec.TrafficDistribution == nil || *created.Spec.TrafficDistribution != value:
+			t.Errorf("%s must be kept: error %v, stored %v", value, err, created.Spec.TrafficDistribution)
 		}
 	}
 }
@@ -43,17 +43,17 @@ func TestTheAPIServerAcceptsTheDistributionsOfItsVersion(t *testing.T) {
 //
 //nolint:staticcheck // Endpoints are deprecated, and all that such API servers read
 func (in *installation) putEndpoints(ctx context.Context, addresses []string) error {
-	made := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: installedName}}
+	object := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: installedName}}
 	for _, address := range addresses {
-		made.Subsets = append(made.Subsets, corev1.EndpointSubset{
+		object.Subsets = append(object.Subsets, corev1.EndpointSubset{
 			Addresses: []corev1.EndpointAddress{{IP: address}},
 			Ports:     []corev1.EndpointPort{{Name: "webhook", Port: webhookPort}},
 		})
 	}
 	endpoints := in.Admin.CoreV1().Endpoints(installedNamespace)
-	_, err := endpoints.Update(ctx, made, metav1.UpdateOptions{})
+	_, err := endpoints.Update(ctx, object, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = endpoints.Create(ctx, made, metav1.CreateOptions{})
+		_, err = endpoints.Create(ctx, object, metav1.CreateOptions{})
 	}
 	return err
 }

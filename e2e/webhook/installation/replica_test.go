@@ -40,14 +40,14 @@ type podOf struct {
 // paths of mounts are replaced, and a kubeconfig replaces the token that every pod has mounted.
 func (p podOf) command(program string) *exec.Cmd {
 	container := p.deployment.Spec.Template.Spec.Containers[0]
-	places := []string{"$(POD_NAMESPACE)", p.deployment.Namespace}
+	replacements := []string{"$(POD_NAMESPACE)", p.deployment.Namespace}
 	for _, mount := range container.VolumeMounts {
-		places = append(places, mount.MountPath+"/", p.volumes[mount.Name].Dir+"/")
+		replacements = append(replacements, mount.MountPath+"/", p.volumes[mount.Name].Dir+"/")
 	}
-	place := strings.NewReplacer(places...)
+	replacer := strings.NewReplacer(replacements...)
 	command := exec.Command(program)
 	for _, argument := range container.Args {
-		command.Args = append(command.Args, place.Replace(argument))
+		command.Args = append(command.Args, replacer.Replace(argument))
 	}
 	command.Args = append(command.Args, "--kubeconfig", p.kubeconfig)
 	command.Env = os.Environ()
@@ -68,10 +68,10 @@ func (in *installation) run(from podOf) *replica {
 }
 
 // freePod returns a pod with an address of its own. No address is reused, because reuse would be another scenario.
-func (s *town) freePod() (*fabric.Pod, error) {
-	pod, err := s.node.AddPod(fmt.Sprintf("webhook-%d", len(s.pods)+1))
+func (tb *testbed) freePod() (*fabric.Pod, error) {
+	pod, err := tb.node.AddPod(fmt.Sprintf("webhook-%d", len(tb.pods)+1))
 	if err == nil {
-		s.pods = append(s.pods, pod)
+		tb.pods = append(tb.pods, pod)
 	}
 	return pod, err
 }

@@ -56,7 +56,7 @@ func send(ctx context.Context, t *testing.T, request *rest.Request, object map[s
 	}
 	got.found = deniedBy(got.err)
 	for _, warning := range result.Warnings() {
-		if want, ours := warnedOf(warning.Text, rules.Warn); ours {
+		if want, ok := warnedOf(warning.Text, rules.Warn); ok {
 			got.found = append(got.found, want)
 		}
 	}
@@ -67,7 +67,7 @@ func send(ctx context.Context, t *testing.T, request *rest.Request, object map[s
 var ruleID = regexp.MustCompile(`\[((?:SVC|NS)\d{3})\]$`)
 
 // warnedOf parses a warning: `<path>: ... [SVC006]`.
-func warnedOf(text string, action rules.Action) (want rulecases.Want, ours bool) {
+func warnedOf(text string, action rules.Action) (want rulecases.Want, ok bool) {
 	rule := ruleID.FindStringSubmatch(text)
 	if rule == nil {
 		return want, false
@@ -106,11 +106,11 @@ func isDenied(err error) []string {
 }
 
 // auditOf returns the last entry in the audit log for a request with this verb for a Service of a Namespace.
-func (s *town) auditOf(t *testing.T, verb, namespace string) site.Request {
+func (tb *testbed) auditOf(t *testing.T, verb, namespace string) site.Request {
 	t.Helper()
 	var found site.Request
 	wait.Success(t, "the audit log has the "+verb+" of a Service in "+namespace, func() error {
-		all, err := s.Audited()
+		all, err := tb.Audited()
 		if err != nil {
 			return err
 		}
@@ -150,8 +150,8 @@ func (in *installation) checkForbidden() {
 	}
 }
 
-// givenBy returns the source of a default according to the audit log.
-func givenBy(line site.Request) string {
+// defaultSource returns the source of a default according to the audit log.
+func defaultSource(line site.Request) string {
 	return line.Annotations["default.services.vicinity.dev/default"]
 }
 

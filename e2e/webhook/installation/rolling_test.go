@@ -22,7 +22,7 @@ import (
 // is terminated. Reviews are enforced during that time, so that a failed call fails the request.
 func TestARollingRestartFailsNoRequest(t *testing.T) {
 	in := install(t, enforce, 2)
-	in.beGenerous()
+	in.raiseTimeouts()
 	load := in.startLoad(100)
 	old := in.running()
 	in.callEveryReplica()
@@ -38,10 +38,10 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 			return nil
 		})
 	}
-	for _, left := range old {
-		err := left.Wait()
-		if said := left.Log.String(); err != nil || !strings.Contains(said, "draining") || !strings.Contains(said, "msg=ended") {
-			t.Errorf("%s ended (%v), log:\n%s", left.pod.Name, err, said)
+	for _, replaced := range old {
+		err := replaced.Wait()
+		if log := replaced.Log.String(); err != nil || !strings.Contains(log, "draining") || !strings.Contains(log, "msg=ended") {
+			t.Errorf("%s ended (%v), log:\n%s", replaced.pod.Name, err, log)
 		}
 	}
 	in.callEveryReplica()
@@ -51,9 +51,9 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	}
 }
 
-// beGenerous raises timeoutSeconds, because the machine of a test may be slower than a cluster. A call without a
+// raiseTimeouts raises timeoutSeconds, because the machine of a test may be slower than a cluster. A call without a
 // response still fails.
-func (in *installation) beGenerous() {
+func (in *installation) raiseTimeouts() {
 	in.t.Helper()
 	in.Kubectl(in.t, "patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
 		{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 20},

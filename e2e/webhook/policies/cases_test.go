@@ -114,22 +114,22 @@ func (c locatedCase) wantViolations() []rulecases.Want {
 // each path in the text.
 func checkViolations(t *testing.T, want []rulecases.Want, response response) {
 	t.Helper()
-	wanted, said := map[string]bool{}, map[string]bool{}
+	expected, got := map[string]bool{}, map[string]bool{}
 	isDenied := false
 	for _, one := range want {
-		wanted[string(one.Action)+" "+string(one.Rule)] = true
+		expected[string(one.Action)+" "+string(one.Rule)] = true
 		isDenied = isDenied || one.Action == rules.Deny
-		isFound := func(word violation) bool {
-			return word.rule == one.Rule && word.action == one.Action && strings.Contains(word.text, one.Path+": ")
+		isFound := func(v violation) bool {
+			return v.rule == one.Rule && v.action == one.Action && strings.Contains(v.text, one.Path+": ")
 		}
 		if !slices.ContainsFunc(response.violations, isFound) {
 			t.Errorf("no %s for %s", one.Rule, one.Path)
 		}
 	}
-	for _, word := range response.violations {
-		said[string(word.action)+" "+string(word.rule)] = true
+	for _, v := range response.violations {
+		got[string(v.action)+" "+string(v.rule)] = true
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(said))); diff != "" || isDenied != (response.err != nil) {
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(expected)), slices.Sorted(maps.Keys(got))); diff != "" || isDenied != (response.err != nil) {
 		t.Errorf("rules (-want +got):\n%s%v", diff, response)
 	}
 }

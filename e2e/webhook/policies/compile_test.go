@@ -21,14 +21,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// oldest is the first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server rejects a policy that uses
+// oldestVersion is the first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server rejects a policy that uses
 // newer CEL features.
-var oldest = version.MajorMinor(1, 30)
+var oldestVersion = version.MajorMinor(1, 30)
 
-func TestTheTwinIsUnderstoodByKubernetes130(t *testing.T) {
+func TestTheTwinCompilesWithKubernetes130(t *testing.T) {
 	compiled := 0
-	for _, policy := range shipped(t) {
-		compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest))
+	for _, policy := range shippedPolicies(t) {
+		compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(oldestVersion))
 		must.Succeed(t, err)
 		options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 		check := func(what string, result plugincel.CompilationResult) {
@@ -57,10 +57,10 @@ func TestTheTwinIsUnderstoodByKubernetes130(t *testing.T) {
 }
 
 // Several policies are about Services. A variable with the same name must be the same in all of them.
-func TestTheTwinsPoliciesMeanTheSameByAVariable(t *testing.T) {
+func TestSharedVariablesHaveTheSameExpression(t *testing.T) {
 	type definition struct{ expression, policy string }
 	kinds := map[string]map[string]definition{}
-	for _, policy := range shipped(t) {
+	for _, policy := range shippedPolicies(t) {
 		kind := policy.Spec.MatchConstraints.ResourceRules[0].Resources[0]
 		if kinds[kind] == nil {
 			kinds[kind] = map[string]definition{}
@@ -75,8 +75,8 @@ func TestTheTwinsPoliciesMeanTheSameByAVariable(t *testing.T) {
 	}
 }
 
-// shipped returns the ValidatingAdmissionPolicies as shipped. An unknown field fails the test.
-func shipped(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
+// shippedPolicies returns the ValidatingAdmissionPolicies as shipped. An unknown field fails the test.
+func shippedPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	must.Succeed(t, err)

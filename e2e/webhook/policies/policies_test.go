@@ -193,20 +193,20 @@ func readResponse(t *testing.T, result rest.Result) response {
 	return response
 }
 
-// mark matches the end of each rule's text.
-var mark = regexp.MustCompile(`\[([A-Z]+\d{3})\]`)
+// ruleMark matches the end of each rule's text.
+var ruleMark = regexp.MustCompile(`\[([A-Z]+\d{3})\]`)
 
 func violationsIn(text string, action rules.Action) []violation {
 	var words []violation
-	for _, found := range mark.FindAllStringSubmatch(text, -1) {
+	for _, found := range ruleMark.FindAllStringSubmatch(text, -1) {
 		words = append(words, violation{rule: rules.ID(found[1]), action: action, text: text})
 	}
 	return words
 }
 
 // reports reports whether a response contains a rule.
-func (a response) reports(rule rules.ID) bool {
-	for _, word := range a.violations {
+func (r response) reports(rule rules.ID) bool {
+	for _, word := range r.violations {
 		if word.rule == rule {
 			return true
 		}
@@ -214,12 +214,12 @@ func (a response) reports(rule rules.ID) bool {
 	return false
 }
 
-func (a response) String() string {
-	var said []string
-	for _, word := range a.violations {
-		said = append(said, fmt.Sprintf("%s %s: %s", word.action, word.rule, word.text))
+func (r response) String() string {
+	var lines []string
+	for _, v := range r.violations {
+		lines = append(lines, fmt.Sprintf("%s %s: %s", v.action, v.rule, v.text))
 	}
-	return fmt.Sprintf("error: %v\n%s", a.err, strings.Join(said, "\n"))
+	return fmt.Sprintf("error: %v\n%s", r.err, strings.Join(lines, "\n"))
 }
 
 // serviceOf returns an ordinary Service, modified by changes.

@@ -18,7 +18,7 @@ import (
 // The README's table of rules must match the cases and the policies.
 func TestTheTwinsReadmeDescribesThePolicies(t *testing.T) {
 	policies := map[rules.ID]string{}
-	for _, policy := range shipped(t) {
+	for _, policy := range shippedPolicies(t) {
 		for _, variable := range policy.Spec.Variables {
 			if _, isRule := rules.RuleOf(rules.ID(variable.Name)); isRule {
 				policies[rules.ID(variable.Name)] = policy.Name

@@ -61,9 +61,9 @@ func (w *twin) testWriting(t *testing.T) {
 
 	checkSettings(t, "a create", w.auto(), w.create(t, serviceOf("writing", "web")))
 	checkSettings(t, "a PUT without the annotation", none, w.replace(t, serviceOf("writing", "web")))
-	own := serviceOf("writing", "own", annotated(policy.TopologyModeAnnotation, "Disabled"))
+	service := serviceOf("writing", "own", annotated(policy.TopologyModeAnnotation, "Disabled"))
 	disabled := map[rules.Setting]string{rules.TopologyMode: "Disabled"}
-	checkSettings(t, "its own setting", disabled, w.create(t, own))
+	checkSettings(t, "its own setting", disabled, w.create(t, service))
 	w.testClientSideApply(t)
 }
 
@@ -94,11 +94,11 @@ func (w *twin) testDeletion(t *testing.T) {
 	held := func(metadata, _ map[string]any) { metadata["finalizers"] = []any{"example.com/wait"} }
 	must.Succeed(t, w.create(t, serviceOf("deletion", "web", held)).err)
 	must.Succeed(t, w.Admin.CoreV1().Services("deletion").Delete(t.Context(), "web", metav1.DeleteOptions{}))
-	wrong := annotated(policy.TopologyKeysAnnotation, "a b")
-	if response := w.replace(t, serviceOf("deletion", "web", held, wrong)); response.err != nil || len(response.violations) > 0 {
+	invalid := annotated(policy.TopologyKeysAnnotation, "a b")
+	if response := w.replace(t, serviceOf("deletion", "web", held, invalid)); response.err != nil || len(response.violations) > 0 {
 		t.Errorf("an invalid annotation on a Service that is being deleted: %v", response)
 	}
-	if response := w.replace(t, serviceOf("deletion", "web", wrong)); response.err != nil || len(response.violations) > 0 {
+	if response := w.replace(t, serviceOf("deletion", "web", invalid)); response.err != nil || len(response.violations) > 0 {
 		t.Errorf("remove finalizer: %v", response)
 	}
 	if _, err := w.Admin.CoreV1().Services("deletion").Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
@@ -114,9 +114,9 @@ func (w *twin) testOptingOut(t *testing.T) {
 		Annotations: map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"},
 	})
 	w.namespace(t, "vicinity-system", nil)
-	wrong := annotated(policy.TopologyKeysAnnotation, "a b")
+	invalid := annotated(policy.TopologyKeysAnnotation, "a b")
 	for _, namespace := range []string{"kube-system", "kube-public", "kube-node-lease", "vicinity-system", "opted-out"} {
-		if response := w.create(t, serviceOf(namespace, "wrong", wrong)); response.err != nil || len(response.violations) > 0 {
+		if response := w.create(t, serviceOf(namespace, "wrong", invalid)); response.err != nil || len(response.violations) > 0 {
 			t.Errorf("an invalid Service in %s: %v", namespace, response)
 		}
 	}
@@ -231,20 +231,20 @@ func (w *twin) testClusterDefaults(t *testing.T, cases []locatedCase) {
 		t.Error("no case has a cluster-wide default")
 	}
 	w.namespace(t, "without-default", nil)
-	for given, chosen := range byDefault {
-		w.giveDefault(t, given)
+	for setting, chosen := range byDefault {
+		w.giveDefault(t, setting)
 		for _, c := range chosen {
 			t.Run(c.Name, func(t *testing.T) { w.testCase(t, c) })
 		}
 	}
 }
 
-func (w *twin) giveDefault(t *testing.T, given rulecases.Setting) {
+func (w *twin) giveDefault(t *testing.T, setting rulecases.Setting) {
 	t.Helper()
 	const example = `{"vicinity.dev/default-traffic-distribution": "PreferSameZone"}`
-	expression := fmt.Sprintf("{%q: %q}", defaultAnnotations[given.Setting], given.Value)
+	expression := fmt.Sprintf("{%q: %q}", defaultAnnotations[setting.Setting], setting.Value)
 	w.mustDo(t, "value: cluster", example, expression)
-	want := map[rules.Setting]string{given.Setting: given.Value}
+	want := map[rules.Setting]string{setting.Setting: setting.Value}
 	wait.Success(t, "Services get "+expression, func() error {
 		response := w.create(t, serviceOf("without-default", "web"), "dryRun=All")
 		must.Succeed(t, response.err)

@@ -91,7 +91,7 @@ func (w *twin) badExamples() map[rules.ID]map[string]any {
 			"metadata": map[string]any{"namespace": probed, "name": "web-1"}, "endpoints": endpoints,
 		}
 	}
-	named := func(kind string, metadata map[string]any) map[string]any {
+	withMetadata := func(kind string, metadata map[string]any) map[string]any {
 		metadata["name"] = "bad"
 		return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": metadata}
 	}
@@ -99,11 +99,11 @@ func (w *twin) badExamples() map[rules.ID]map[string]any {
 		"SVC001": serviceOf(probed, "bad", annotated(policy.TopologyKeysAnnotation, "")),
 		"SVC022": serviceOf(probed, "bad", annotated(policy.TopologyModeAnnotation, "foo")),
 		"SVC027": serviceOf(probed, "bad", annotated(policy.TopologyKeysAnnotation, policy.TopologyKeysAnnotation)),
-		"NS001":  named("Namespace", map[string]any{"annotations": map[string]any{policy.DefaultTopologyModeAnnotation: "x"}}),
+		"NS001":  withMetadata("Namespace", map[string]any{"annotations": map[string]any{policy.DefaultTopologyModeAnnotation: "x"}}),
 		"EPS001": slice(map[string]any{"addresses": []any{"10.0.0.1"}, "zone": ""}),
 		"EPS003": slice(map[string]any{"addresses": []any{"10.0.0.1"}},
 			map[string]any{"addresses": []any{"10.0.0.2"}, "zone": "a", "hints": map[string]any{"forZones": []any{map[string]any{"name": "a"}}}}),
-		"NODE001": named("Node", map[string]any{"labels": map[string]any{"topology.kubernetes.io/zone": ""}}),
+		"NODE001": withMetadata("Node", map[string]any{"labels": map[string]any{"topology.kubernetes.io/zone": ""}}),
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package release defines how API servers of earlier Kubernetes releases differ from what the webhook's cases expect.
-// With binaries.OfYours the tests run against such servers.
+// With binaries.ProgramsEnv the tests run against such servers.
 package release
 
 import (
@@ -23,7 +23,7 @@ import (
 const (
 	KeepsDistribution   = 31 // spec.trafficDistribution; earlier API servers drop it (KEP-4444)
 	ReadsEndpointSlices = 34 // for webhook calls, with --enable-aggregator-routing; earlier API servers read Endpoints
-	TakesPreferSame     = 34 // PreferSameZone and PreferSameNode; earlier API servers reject them (KEP-3015)
+	AcceptsPreferSame   = 34 // PreferSameZone and PreferSameNode; earlier API servers reject them (KEP-3015)
 	HasMutatingPolicies = 36 // MutatingAdmissionPolicies in v1 (KEP-3962)
 	hasEverything       = 36 // from this release on no test may be skipped
 )
@@ -39,7 +39,7 @@ func Of(t testing.TB, api *site.Site) Release {
 	parsed, err := version.ParseGeneric(response.GitVersion)
 	must.Succeed(t, err)
 	r := Release{parsed}
-	if os.Getenv(binaries.OfYours) == "" && !r.IsAtLeast(hasEverything) {
+	if os.Getenv(binaries.ProgramsEnv) == "" && !r.IsAtLeast(hasEverything) {
 		t.Fatalf("the lab's API server is %s, so that tests would be skipped", response.GitVersion)
 	}
 	return r
@@ -67,10 +67,10 @@ func (r Release) Cases(t *testing.T) []rulecases.Case {
 	t.Helper()
 	cases := rulecases.Cases(t)
 	for i := range cases {
-		if !r.IsAtLeast(TakesPreferSame) {
-			respell(cases[i].Object)
-			respell(cases[i].Old)
-			giveNoDistribution(&cases[i])
+		if !r.IsAtLeast(AcceptsPreferSame) {
+			usePreferClose(cases[i].Object)
+			usePreferClose(cases[i].Old)
+			expectNoDefaultDistribution(&cases[i])
 		}
 		if !r.IsAtLeast(KeepsDistribution) {
 			expectNoDistribution(&cases[i])
@@ -87,8 +87,8 @@ func (r Release) Stored(settings map[rules.Setting]string) map[rules.Setting]str
 	return settings
 }
 
-// respell replaces later values by PreferClose. All rules treat the three alike.
-func respell(object map[string]any) {
+// usePreferClose replaces later values by PreferClose. All rules treat the three alike.
+func usePreferClose(object map[string]any) {
 	spec, _ := object["spec"].(map[string]any)
 	switch spec["trafficDistribution"] {
 	case corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode:
@@ -96,16 +96,16 @@ func respell(object map[string]any) {
 	}
 }
 
-// giveNoDistribution expects no default if it is a distribution, because the API server would reject the Service with
+// expectNoDefaultDistribution expects no default if it is a distribution, because the API server would reject the Service with
 // it. The webhook checks that before the number of zones.
-func giveNoDistribution(c *rulecases.Case) {
-	given := c.Default
-	if given == nil {
+func expectNoDefaultDistribution(c *rulecases.Case) {
+	setting := c.Default
+	if setting == nil {
 		return
 	}
-	hasNoZones := given.Reason == "zones" && c.Namespace.Annotations[policy.DefaultTrafficDistributionAnnotation] != ""
-	if given.Setting == rules.TrafficDistribution || hasNoZones {
-		given.Setting, given.Value, given.Reason = "", "", "before 1.34"
+	hasNoZones := setting.Reason == "zones" && c.Namespace.Annotations[policy.DefaultTrafficDistributionAnnotation] != ""
+	if setting.Setting == rules.TrafficDistribution || hasNoZones {
+		setting.Setting, setting.Value, setting.Reason = "", "", "before 1.34"
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // checker reads values, and collects the errors of invalid ones.
 type checker struct{ fieldErrors []FieldError }
 
-func (c *checker) wrong(field, format string, args ...any) {
+func (c *checker) addError(field, format string, args ...any) {
 	c.fieldErrors = append(c.fieldErrors, FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
@@ -35,21 +35,21 @@ func (c *checker) err() error {
 
 func (c *checker) oneOf(field, value string, allowed ...string) string {
 	if !slices.Contains(allowed, value) {
-		c.wrong(field, "%q must be one of: %s", value, strings.Join(allowed, ", "))
+		c.addError(field, "%q must be one of: %s", value, strings.Join(allowed, ", "))
 	}
 	return value
 }
 
 func (c *checker) positive(field string, value time.Duration) time.Duration {
 	if value <= 0 {
-		c.wrong(field, "%s must be more than 0", value)
+		c.addError(field, "%s must be more than 0", value)
 	}
 	return value
 }
 
 func (c *checker) address(field, value string) {
 	if _, err := netip.ParseAddr(value); err != nil {
-		c.wrong(field, "%q is not an IP address", value)
+		c.addError(field, "%q is not an IP address", value)
 	}
 }
 
@@ -57,30 +57,30 @@ func (c *checker) address(field, value string) {
 func (c *checker) listenAddress(field, value string) string {
 	host, port, err := net.SplitHostPort(value)
 	if err != nil {
-		c.wrong(field, "%q is not IP:PORT, such as 127.0.0.1:10249", value)
+		c.addError(field, "%q is not IP:PORT, such as 127.0.0.1:10249", value)
 		return value
 	}
 	if host != "" {
 		c.address(field, host)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		c.wrong(field, "%q is not a port number, 0 to 65535", port)
+		c.addError(field, "%q is not a port number, 0 to 65535", port)
 	}
 	return value
 }
 
-// different rejects the same address for two servers early, where the message can name both.
-func (c *checker) different(from *Configuration) {
+// distinctAddresses rejects the same address for two servers early, where the message can name both.
+func (c *checker) distinctAddresses(from *Configuration) {
 	address := from.MetricsBindAddress
 	if address == from.HealthzBindAddress && !strings.HasSuffix(address, ":0") {
-		c.wrong("metricsBindAddress", "%s is also healthzBindAddress: each server needs its own", address)
+		c.addError("metricsBindAddress", "%s is also healthzBindAddress: each server needs its own", address)
 	}
 }
 
 func (c *checker) connection(from *Configuration) Connection {
 	client := from.ClientConnection
 	if qps := float64(client.QPS); math.IsNaN(qps) || math.IsInf(qps, 0) {
-		c.wrong("clientConnection.qps", "%v is not a finite number", qps)
+		c.addError("clientConnection.qps", "%v is not a finite number", qps)
 	}
 	return Connection{
 		Kubeconfig:         client.Kubeconfig,
@@ -93,7 +93,7 @@ func (c *checker) connection(from *Configuration) Connection {
 
 func (c *checker) notNegative(field string, value int32) int32 {
 	if value < 0 {
-		c.wrong(field, "%d is less than 0", value)
+		c.addError(field, "%d is less than 0", value)
 	}
 	return value
 }
@@ -115,18 +115,18 @@ func (c *checker) conntrack(from *v1alpha1.KubeProxyConntrackConfiguration) sysc
 func (c *checker) timeout(field string, value metav1.Duration) time.Duration {
 	switch seconds := value.Seconds(); {
 	case seconds < 0:
-		c.wrong(field, "%s is less than 0", value.Duration)
+		c.addError(field, "%s is less than 0", value.Duration)
 	case seconds > 0 && seconds < 1:
-		c.wrong(field, "%s is less than a second, the kernel's resolution", value.Duration)
+		c.addError(field, "%s is less than a second, the kernel's resolution", value.Duration)
 	case seconds > math.MaxInt32:
-		c.wrong(field, "%s exceeds the kernel's maximum", value.Duration)
+		c.addError(field, "%s exceeds the kernel's maximum", value.Duration)
 	}
 	return value.Duration
 }
 
 func (c *checker) oomScoreAdj(value *int32) *int32 {
 	if value != nil && (*value < -1000 || *value > 1000) {
-		c.wrong("oomScoreAdj", "%d is not between -1000 and 1000", *value)
+		c.addError("oomScoreAdj", "%d is not between -1000 and 1000", *value)
 	}
 	return value
 }

@@ -70,28 +70,28 @@ func Compare(path string) (*Comparison, error) {
 
 func compare(text []byte) *Comparison {
 	found, err := readDocuments(text)
-	document := found.kubeProxys
+	document := found.kubeProxy
 	if document == nil {
 		err = cmp.Or(err, fmt.Errorf("the file has no document of kind %s", kind))
 	}
 	if err != nil {
 		return &Comparison{Results: []SettingResult{{Subject: "the file", Outcome: Rejected, Effect: err.Error()}}}
 	}
-	var there Configuration
-	compared := &Comparison{Results: ofFaults(document, document.Decode(&there))}
+	var parsed Configuration
+	compared := &Comparison{Results: faultResults(document, document.Decode(&parsed))}
 	if compared.Starts() {
-		compared.Results = append(compared.Results, ofSettings(&there)...)
-		compared.NodePorts = nodePortsThere(&there)
+		compared.Results = append(compared.Results, settingResults(&parsed)...)
+		compared.NodePorts = kubeProxyNodePorts(&parsed)
 	}
 	for i := range compared.Results {
 		if v := &compared.Results[i]; v.Value != "" {
 			v.Line = document.LineOf(v.Subject)
 		}
 	}
-	for i := range found.passedOver {
-		other := &found.passedOver[i]
+	for i := range found.skipped {
+		other := &found.skipped[i]
 		compared.Results = append(compared.Results,
-			SettingResult{Subject: other.Type.Kind, Line: other.LineOf("kind"), Outcome: Ignored, Effect: notRead(other)})
+			SettingResult{Subject: other.Type.Kind, Line: other.LineOf("kind"), Outcome: Ignored, Effect: skippedText(other)})
 	}
 	slices.SortStableFunc(compared.Results, func(a, b SettingResult) int {
 		return cmp.Or(cmp.Compare(min(a.Line, 1), min(b.Line, 1))*-1, cmp.Compare(a.Line, b.Line))
@@ -99,15 +99,15 @@ func compare(text []byte) *Comparison {
 	return compared
 }
 
-// ofFaults returns the results for fields that are unknown to kube-proxy, set twice, or of the wrong type.
-func ofFaults(document *manifest.Part, faults []manifest.ParseError) []SettingResult {
+// faultResults returns the results for fields that are unknown to kube-proxy, set twice, or of the wrong type.
+func faultResults(document *manifest.Part, faults []manifest.ParseError) []SettingResult {
 	var results []SettingResult
 	for _, fault := range faults {
 		result := SettingResult{Subject: fault.Field, Line: document.LineOf(fault.Field), Outcome: Ignored, Effect: unusedValue(fault)}
 		if result.Effect == "" {
 			result.Outcome, result.Effect = Rejected, fault.Reason
-			if meant := suggestion(fault); meant != "" {
-				result.Do = "write " + meant + " if you mean that, or remove it; kube-proxy does not read it either"
+			if suggested := suggestion(fault); suggested != "" {
+				result.Do = "write " + suggested + " if you mean that, or remove it; kube-proxy does not read it either"
 			}
 		}
 		results = append(results, result)
@@ -115,31 +115,31 @@ func ofFaults(document *manifest.Part, faults []manifest.ParseError) []SettingRe
 	return results
 }
 
-// ofSettings returns the results for every field that is set, and for every default that differs.
-func ofSettings(there *Configuration) []SettingResult {
-	here := there.DeepCopy()
-	said := map[string]string{}
-	for _, note := range slices.Concat(ignoredMessages(there), unusedDetectors(there), applyModeSection(here)) {
-		field, why, _ := strings.Cut(note, ": ")
-		said[field] = why
+// settingResults returns the results for every field that is set, and for every default that differs.
+func settingResults(original *Configuration) []SettingResult {
+	effective := original.DeepCopy()
+	reasons := map[string]string{}
+	for _, note := range slices.Concat(ignoredMessages(original), unusedDetectors(original), applyModeSection(effective)) {
+		field, reason, _ := strings.Cut(note, ": ")
+		reasons[field] = reason
 	}
-	_, fieldErrors := Resolve(here.DeepCopy())
+	_, fieldErrors := Resolve(effective.DeepCopy())
 	var results []SettingResult
-	for _, wrong := range fieldErrors {
-		results = append(results, SettingResult{Subject: wrong.Field, Value: Get(here, wrong.Field), Outcome: Rejected, Effect: wrong.Reason})
+	for _, fieldError := range fieldErrors {
+		results = append(results, SettingResult{Subject: fieldError.Field, Value: Get(effective, fieldError.Field), Outcome: Rejected, Effect: fieldError.Reason})
 	}
 	for _, path := range paths(false) {
-		isWrong := slices.ContainsFunc(fieldErrors, func(wrong FieldError) bool { return wrong.Field == path })
-		if path == "apiVersion" || path == "kind" || path == "featureGates" || isWrong {
+		isInvalid := slices.ContainsFunc(fieldErrors, func(fieldError FieldError) bool { return fieldError.Field == path })
+		if path == "apiVersion" || path == "kind" || path == "featureGates" || isInvalid {
 			continue
 		}
-		if result := ofSetting(there, path, said[path]); result.Outcome != "" {
+		if result := settingResult(original, path, reasons[path]); result.Outcome != "" {
 			results = append(results, result)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(there.FeatureGates)) {
-		result := SettingResult{Subject: "featureGates." + name, Value: fmt.Sprint(there.FeatureGates[name]), Outcome: Same}
-		if result.Effect = said[result.Subject]; result.Effect != "" {
+	for _, name := range slices.Sorted(maps.Keys(original.FeatureGates)) {
+		result := SettingResult{Subject: "featureGates." + name, Value: fmt.Sprint(original.FeatureGates[name]), Outcome: Same}
+		if result.Effect = reasons[result.Subject]; result.Effect != "" {
 			result.Outcome = Ignored
 		}
 		results = append(results, result)
@@ -147,22 +147,22 @@ func ofSettings(there *Configuration) []SettingResult {
 	return results
 }
 
-// ofSetting returns the result for one field; it has no Outcome if there is nothing to report. reason is the note
+// settingResult returns the result for one field; it has no Outcome if there is nothing to report. reason is the note
 // about it.
-func ofSetting(there *Configuration, path, said string) SettingResult {
-	result := SettingResult{Subject: path, Value: Get(there, path)}
+func settingResult(original *Configuration, path, reason string) SettingResult {
+	result := SettingResult{Subject: path, Value: Get(original, path)}
 	if isZero := slices.Contains([]string{"0", "0s", "false"}, result.Value); isZero && !isPointer(path) {
 		result.Value = ""
 	}
 	if differs := differences[path]; differs != nil {
-		if result.Effect, result.Do = differs(there); result.Effect != "" {
+		if result.Effect, result.Do = differs(original); result.Effect != "" {
 			result.Outcome = Differs
 			return result
 		}
 	}
-	switch isRead := !isIgnored(path) || appliesInMode(path, there.Mode); {
-	case said != "":
-		result.Outcome, result.Effect = Ignored, said
+	switch isRead := !isIgnored(path) || appliesInMode(path, original.Mode); {
+	case reason != "":
+		result.Outcome, result.Effect = Ignored, reason
 	case result.Value != "" && isRead:
 		result.Outcome = Same
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // The wanted lists have the differences: line, setting, value, outcome.
-func TestWhatBecomesOfAFile(t *testing.T) {
+func TestCompare(t *testing.T) {
 	always := []string{"0 iptables.localhostNodePorts  differs", "0 nodePortAddresses  differs", "0 oomScoreAdj  differs",
 		"0 conntrack.tcpBeLiberal  differs"}
 	for name, test := range map[string]struct {
@@ -106,11 +106,11 @@ func TestTheComparisonMatchesAStart(t *testing.T) {
 				t.Errorf("it starts: %v; error of parse: %v; %+v", compared.Starts(), err, compared.Results)
 			}
 			for _, note := range notes {
-				field, why, _ := strings.Cut(note, ": ")
-				says := func(v SettingResult) bool {
-					return v.Subject == field && (v.Outcome == Ignored && v.Effect == why || v.Outcome == Differs || v.Outcome == Rejected)
+				field, reason, _ := strings.Cut(note, ": ")
+				isNoted := func(v SettingResult) bool {
+					return v.Subject == field && (v.Outcome == Ignored && v.Effect == reason || v.Outcome == Differs || v.Outcome == Rejected)
 				}
-				if !slices.ContainsFunc(compared.Results, says) {
+				if !slices.ContainsFunc(compared.Results, isNoted) {
 					t.Errorf("the comparison lacks the note %q of a start", note)
 				}
 			}
@@ -133,7 +133,7 @@ func TestEveryDifferenceIsOfASettingThatKubeProxyHasAndIsInThePage(t *testing.T)
 	}
 }
 
-func TestWhereNodePortsAreServed(t *testing.T) {
+func TestCompareNodePorts(t *testing.T) {
 	addrs := func(texts ...string) (addrs []netip.Addr) {
 		for _, text := range texts {
 			addrs = append(addrs, netip.MustParseAddr(text))

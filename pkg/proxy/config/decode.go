@@ -17,9 +17,9 @@ var otherGroups = map[string]string{"kubeadm.k8s.io": "kubeadm", "kubelet.config
 
 // documents are the documents of a file.
 type documents struct {
-	kubeProxys, own *manifest.Part // nil if the file has none
-	// passedOver are the documents for other programs.
-	passedOver []manifest.Part
+	kubeProxy, own *manifest.Part // nil if the file has none
+	// skipped are the documents for other programs.
+	skipped []manifest.Part
 }
 
 // readDocuments finds kube-proxy's document and our own; a file may lack one of them. It skips the documents of kubeadm
@@ -27,20 +27,20 @@ type documents struct {
 func readDocuments(text []byte) (documents, error) {
 	var found documents
 	for part := range manifest.Parts(manifest.YAML, text, configTypes, ownType) {
-		place := &found.kubeProxys
+		target := &found.kubeProxy
 		switch fault := part.Fault; {
 		case fault != nil && part.JSON == nil && fault.Line == 0: // no text
 			return documents{}, errors.New(fault.Reason)
 		case fault != nil && fault.Line > 0:
 			return documents{}, fmt.Errorf("line %d: %s", fault.Line, fault.Reason)
 		case readerOf(&part) != "":
-			found.passedOver = append(found.passedOver, part)
+			found.skipped = append(found.skipped, part)
 			continue
 		case part.Type.Kind == "ConfigMap":
 			return documents{}, errors.New("the file is a ConfigMap; use the text under its key config.conf, " +
 				"as in a pod that mounts it")
 		case part.Type == ownType:
-			place = &found.own
+			target = &found.own
 		case part.Type != configTypes:
 			return documents{}, fmt.Errorf("line %d: apiVersion %q and kind %q are not %s and %s",
 				part.LineOf("kind"), part.Type.APIVersion, part.Type.Kind, APIVersion, kind)
@@ -48,11 +48,11 @@ func readDocuments(text []byte) (documents, error) {
 		if fault := part.Fault; fault != nil {
 			return documents{}, fmt.Errorf("%s: %s", fault.Field, fault.Reason)
 		}
-		if *place != nil {
+		if *target != nil {
 			return documents{}, fmt.Errorf("lines %d and %d: the file has two documents of kind %s; only one is allowed",
-				(*place).LineOf("kind"), part.LineOf("kind"), part.Type.Kind)
+				(*target).LineOf("kind"), part.LineOf("kind"), part.Type.Kind)
 		}
-		*place = &part
+		*target = &part
 	}
 	return found, found.missingError()
 }
@@ -60,10 +60,10 @@ func readDocuments(text []byte) (documents, error) {
 // missingError returns the error for a file without a document to read; nil if it has one.
 func (d *documents) missingError() error {
 	switch {
-	case d.kubeProxys != nil || d.own != nil:
+	case d.kubeProxy != nil || d.own != nil:
 		return nil
-	case len(d.passedOver) > 0:
-		return fmt.Errorf("the file has no document of kind %s, but %s", kind, d.passedOver[0].Type.Kind)
+	case len(d.skipped) > 0:
+		return fmt.Errorf("the file has no document of kind %s, but %s", kind, d.skipped[0].Type.Kind)
 	}
 	return fmt.Errorf("the file is empty; it must have a document of kind %s", kind)
 }
@@ -74,8 +74,8 @@ func readerOf(document *manifest.Part) string {
 	return otherGroups[group]
 }
 
-// notRead returns the note about a skipped document.
-func notRead(document *manifest.Part) string {
+// skippedText returns the note about a skipped document.
+func skippedText(document *manifest.Part) string {
 	return "a document of " + readerOf(document) + "; it is not read"
 }
 
@@ -85,19 +85,19 @@ func decode(document *manifest.Part, into *Configuration, own VicinityConfig) (n
 	var errs []error
 	for _, fault := range document.Decode(into) {
 		path, text := fault.Field, fault.Reason
-		if _, isOurs := own.Fields[path]; isOurs && text == manifest.UnknownField {
+		if _, isOwn := own.Fields[path]; isOwn && text == manifest.UnknownField {
 			errs = append(errs, fmt.Errorf("%s: %s; it belongs in the document of kind %s", path, text, OwnKind))
 			continue
 		}
-		if why := unusedValue(fault); why != "" {
-			notes = append(notes, path+": "+why)
+		if reason := unusedValue(fault); reason != "" {
+			notes = append(notes, path+": "+reason)
 			continue
 		}
 		if path != "" {
 			text = path + ": " + text
 		}
-		if meant := suggestion(fault); meant != "" {
-			text += fmt.Sprintf("; did you mean %s?", meant)
+		if suggested := suggestion(fault); suggested != "" {
+			text += fmt.Sprintf("; did you mean %s?", suggested)
 		}
 		errs = append(errs, errors.New(text))
 	}

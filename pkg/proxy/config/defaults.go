@@ -49,11 +49,11 @@ func setDefaults(c *Configuration) {
 // one.
 func setDefaultAddresses(c *Configuration) {
 	c.BindAddress = cmp.Or(c.BindAddress, "0.0.0.0")
-	everywhere, loopback := "0.0.0.0", "127.0.0.1"
+	unspecified, loopback := "0.0.0.0", "127.0.0.1"
 	if addr, err := netip.ParseAddr(c.BindAddress); err == nil && addr.Is6() {
-		everywhere, loopback = "::", "::1"
+		unspecified, loopback = "::", "::1"
 	}
-	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, everywhere), healthzPort)
+	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, unspecified), healthzPort)
 	c.MetricsBindAddress = withPort(cmp.Or(c.MetricsBindAddress, loopback), metricsPort)
 }
 
@@ -72,9 +72,9 @@ func setConntrackDefaults(c *Configuration) {
 	conntrack.TCPCloseWaitTimeout = orNew(conntrack.TCPCloseWaitTimeout, metav1.Duration{Duration: time.Hour})
 }
 
-func orNew[T any](value *T, otherwise T) *T {
+func orNew[T any](value *T, fallback T) *T {
 	if value == nil {
-		return &otherwise
+		return &fallback
 	}
 	return value
 }

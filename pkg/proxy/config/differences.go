@@ -85,21 +85,21 @@ const ipvsTimeout = 15 * time.Minute
 func modeOf(c *Configuration) string { return cmp.Or(string(c.Mode), modeIPTables) }
 
 const (
-	boundLoad    = "open connections are not counted here; the annotation vicinity.dev/max-load bounds the expected load of an endpoint"
-	rememberThem = "sessionAffinity: ClientIP keeps a client at its endpoint; each node remembers its own clients"
+	loadBoundAdvice = "open connections are not counted here; the annotation vicinity.dev/max-load bounds the expected load of an endpoint"
+	affinityAdvice  = "sessionAffinity: ClientIP keeps a client at its endpoint; each node remembers its own clients"
 )
 
 // schedulerAdvice maps schedulers of IPVS to the closest feature here. Over many connections a random choice is as even
 // as rr, and kube-proxy gives all endpoints one weight, so that wrr is rr.
 var schedulerAdvice = map[string]string{
-	"lc": boundLoad, "wlc": boundLoad, "lblc": boundLoad, "lblcr": boundLoad,
-	"sed": boundLoad, "nq": boundLoad, "fo": boundLoad, "ovf": boundLoad,
-	"sh": rememberThem, "dh": rememberThem, "mh": rememberThem,
+	"lc": loadBoundAdvice, "wlc": loadBoundAdvice, "lblc": loadBoundAdvice, "lblcr": loadBoundAdvice,
+	"sed": loadBoundAdvice, "nq": loadBoundAdvice, "fo": loadBoundAdvice, "ovf": loadBoundAdvice,
+	"sh": affinityAdvice, "dh": affinityAdvice, "mh": affinityAdvice,
 }
 
-// nodePortsThere returns where kube-proxy serves node ports: in its older modes on all addresses, unless some are
+// kubeProxyNodePorts returns where kube-proxy serves node ports: in its older modes on all addresses, unless some are
 // named.
-func nodePortsThere(c *Configuration) model.NodePortAddresses {
+func kubeProxyNodePorts(c *Configuration) model.NodePortAddresses {
 	var check checker
 	if len(c.NodePortAddresses) == 0 {
 		return model.NodePortAddresses{Primary: c.Mode == modeNFTables}
@@ -110,17 +110,17 @@ func nodePortsThere(c *Configuration) model.NodePortAddresses {
 // CompareNodePorts compares the node's addresses on which node ports are served before and after. node is nil while the
 // Node is unknown.
 func CompareNodePorts(before, after model.NodePortAddresses, family model.Family, node *model.Node, present []netip.Addr) SettingResult {
-	was, is := servedOn(before, family, node, present), servedOn(after, family, node, present)
-	result := SettingResult{Subject: fmt.Sprintf("node ports, %s", family), Value: listed(was), Outcome: Same,
-		Effect: "served on " + listed(is)}
-	lost := slices.DeleteFunc(slices.Clone(was), func(addr netip.Addr) bool { return slices.Contains(is, addr) })
+	addrsBefore, addrsAfter := servedOn(before, family, node, present), servedOn(after, family, node, present)
+	result := SettingResult{Subject: fmt.Sprintf("node ports, %s", family), Value: listed(addrsBefore), Outcome: Same,
+		Effect: "served on " + listed(addrsAfter)}
+	removed := slices.DeleteFunc(slices.Clone(addrsBefore), func(addr netip.Addr) bool { return slices.Contains(addrsAfter, addr) })
 	switch {
 	case after.Primary && node == nil:
 		result.Outcome, result.Effect = Unknown, "served on the addresses that the Node object names; the Node is unknown"
 		result.Do = "give --kubeconfig FILE, or --manifests PATH with the Node"
-	case len(lost) > 0:
+	case len(removed) > 0:
 		result.Outcome = Differs
-		result.Do = "let clients of " + listed(lost) + " dial another address, or add it to nodePortAddresses"
+		result.Do = "let clients of " + listed(removed) + " dial another address, or add it to nodePortAddresses"
 	}
 	return result
 }

@@ -127,27 +127,27 @@ func textOf(value reflect.Value) string {
 	return fmt.Sprint(value.Interface())
 }
 
-// member is a field of the file.
-type member struct {
+// fieldInfo is a field of the file.
+type fieldInfo struct {
 	path      string
 	index     []int // in Configuration
 	isSection bool  // has fields of its own
 }
 
-// members are all fields, each section before its fields.
-var members = membersOf(reflect.TypeFor[Configuration](), "", nil)
+// allFields are all fields, each section before its fields.
+var allFields = fieldsOf(reflect.TypeFor[Configuration](), "", nil)
 
-func membersOf(t reflect.Type, parent string, index []int) (all []member) {
+func fieldsOf(t reflect.Type, parent string, index []int) (all []fieldInfo) {
 	for field := range t.Fields() {
-		at := slices.Concat(index, field.Index)
+		fieldIndex := slices.Concat(index, field.Index)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" && field.Anonymous { // inlined (encoding/json)
-			all = append(all, membersOf(field.Type, parent, at)...)
+			all = append(all, fieldsOf(field.Type, parent, fieldIndex)...)
 			continue
 		}
-		one := member{strings.TrimPrefix(parent+"."+name, "."), at, isSection(field.Type)}
-		if all = append(all, one); one.isSection {
-			all = append(all, membersOf(field.Type, one.path, at)...)
+		info := fieldInfo{strings.TrimPrefix(parent+"."+name, "."), fieldIndex, isSection(field.Type)}
+		if all = append(all, info); info.isSection {
+			all = append(all, fieldsOf(field.Type, info.path, fieldIndex)...)
 		}
 	}
 	return all
@@ -155,18 +155,18 @@ func membersOf(t reflect.Type, parent string, index []int) (all []member) {
 
 // field returns a field by its path in the file.
 func field(c *Configuration, path string) reflect.Value {
-	at := slices.IndexFunc(members, func(m member) bool { return m.path == path })
-	if at < 0 {
+	i := slices.IndexFunc(allFields, func(m fieldInfo) bool { return m.path == path })
+	if i < 0 {
 		panic(fmt.Sprintf("kube-proxy's configuration has no field %s", path))
 	}
-	return reflect.ValueOf(c).Elem().FieldByIndex(members[at].index)
+	return reflect.ValueOf(c).Elem().FieldByIndex(allFields[i].index)
 }
 
 // paths returns every field that holds a value; if sections is set, also the sections.
 func paths(sections bool) (all []string) {
-	for _, one := range members {
-		if sections || !one.isSection {
-			all = append(all, one.path)
+	for _, info := range allFields {
+		if sections || !info.isSection {
+			all = append(all, info.path)
 		}
 	}
 	return all

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// chosen are values that are not defaults, for fields whose type does not imply valid values.
-var chosen = map[string]string{
+// nonDefaults are values that are not defaults, for fields whose type does not imply valid values.
+var nonDefaults = map[string]string{
 	"bindAddress":        "192.0.2.1",
 	"clusterCIDR":        "10.244.0.0/16",
 	"detectLocalMode":    "NodeCIDR",
@@ -25,11 +25,11 @@ var chosen = map[string]string{
 // equateValues compares the types in Settings.
 var equateValues = cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})
 
-// choose sets a field to another value than its default.
-func choose(t *testing.T, c *Configuration, path string) {
+// setNonDefault sets a field to another value than its default.
+func setNonDefault(t *testing.T, c *Configuration, path string) {
 	t.Helper()
 	texts := []string{"true", "7", "7s"} // values of a bool, a number and a duration
-	if text, ok := chosen[path]; ok {
+	if text, ok := nonDefaults[path]; ok {
 		texts = []string{text}
 	}
 	for _, text := range texts {
@@ -48,9 +48,9 @@ func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 			continue // they identify the file
 		}
 		t.Run(path, func(t *testing.T) {
-			isMeaningless := slices.ContainsFunc(meaningless, func(m IgnoredSetting) bool { return m.Field == path })
+			isListedAsIgnored := slices.ContainsFunc(ignoredSettings, func(m IgnoredSetting) bool { return m.Field == path })
 			if !IsSettable(path) {
-				if !isMeaningless {
+				if !isListedAsIgnored {
 					t.Error("it is neither read nor ignored")
 				}
 				return
@@ -66,14 +66,14 @@ func TestEveryFieldHasAnEffectOrAReason(t *testing.T) {
 					t.Errorf("mode %s without it: field errors %v", mode, fieldErrors)
 				}
 			}
-			choose(t, after, path)
-			was, _ := Resolve(before)
-			is, fieldErrors := Resolve(after)
+			setNonDefault(t, after, path)
+			settingsBefore, _ := Resolve(before)
+			settingsAfter, fieldErrors := Resolve(after)
 			if len(fieldErrors) > 0 {
 				t.Fatalf("field errors: %v", fieldErrors)
 			}
-			if isSame := cmp.Equal(was, is, equateValues); isSame != isMeaningless {
-				t.Errorf("no effect: %v; ignored: %v", isSame, isMeaningless)
+			if isSame := cmp.Equal(settingsBefore, settingsAfter, equateValues); isSame != isListedAsIgnored {
+				t.Errorf("no effect: %v; ignored: %v", isSame, isListedAsIgnored)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestIgnoredSettingsAreNamedOnce(t *testing.T) {
 		}
 		fields[setting.Field], flags[setting.Flag] = true, true
 	}
-	for path := range former {
+	for path := range removedFields {
 		if slices.Contains(known, path) {
 			t.Errorf("kube-proxy still has %s", path)
 		}
@@ -101,7 +101,7 @@ func TestIgnoredSettingsAreNamedOnce(t *testing.T) {
 }
 
 func TestEveryIgnoredSettingIsReportedUnlessItIsKubeProxysDefault(t *testing.T) {
-	for _, setting := range meaningless {
+	for _, setting := range ignoredSettings {
 		if setting.Field == "" || !IsSettable(setting.Field) {
 			continue
 		}
@@ -120,7 +120,7 @@ func TestEveryIgnoredSettingIsReportedUnlessItIsKubeProxysDefault(t *testing.T) 
 					t.Fatal(err)
 				}
 			} else {
-				choose(t, c, setting.Field)
+				setNonDefault(t, c, setting.Field)
 			}
 			if !setting.IsNonDefault(c) {
 				t.Errorf("IsNonDefault is false for %q", Get(c, setting.Field))
@@ -129,7 +129,7 @@ func TestEveryIgnoredSettingIsReportedUnlessItIsKubeProxysDefault(t *testing.T) 
 	}
 }
 
-func TestATextThatIsNoValueIsRejected(t *testing.T) {
+func TestAnInvalidValueIsRejected(t *testing.T) {
 	for path, text := range map[string]string{
 		"conntrack.min": "many", "oomScoreAdj": "99999999999", "clientConnection.qps": "fast", "enableProfiling": "perhaps",
 		"nftables.syncPeriod": "30", "conntrack.tcpCloseWaitTimeout": "an hour", "logging.verbosity": "-1", "featureGates": "AllBeta",

@@ -62,11 +62,11 @@ func (f *File) parse(text []byte) error {
 	}
 	var errs [2]error
 	f.Configuration = &Configuration{}
-	if found.kubeProxys != nil {
-		f.Configuration, f.IgnoredSettings, errs[0] = kubeProxys(found.kubeProxys, f.vicinityConfig)
+	if found.kubeProxy != nil {
+		f.Configuration, f.IgnoredSettings, errs[0] = parseKubeProxy(found.kubeProxy, f.vicinityConfig)
 	}
-	for i := range found.passedOver {
-		f.IgnoredSettings = append(f.IgnoredSettings, found.passedOver[i].Type.Kind+": "+notRead(&found.passedOver[i]))
+	for i := range found.skipped {
+		f.IgnoredSettings = append(f.IgnoredSettings, found.skipped[i].Type.Kind+": "+skippedText(&found.skipped[i]))
 	}
 	if found.own != nil {
 		if f.VicinityFields, errs[1] = f.vicinityConfig.decode(found.own); errs[1] != nil {
@@ -76,14 +76,14 @@ func (f *File) parse(text []byte) error {
 	return errors.Join(errs[:]...)
 }
 
-// kubeProxys reads kube-proxy's document, and returns its content and the notes about it.
-func kubeProxys(document *manifest.Part, own VicinityConfig) (*Configuration, []string, error) {
+// parseKubeProxy reads kube-proxy's document, and returns its content and the notes about it.
+func parseKubeProxy(document *manifest.Part, own VicinityConfig) (*Configuration, []string, error) {
 	var c Configuration
-	unread, err := decode(document, &c, own)
+	notes, err := decode(document, &c, own)
 	if err != nil {
 		return nil, nil, err
 	}
-	all := append(unread, ignoredMessages(&c)...)
+	all := append(notes, ignoredMessages(&c)...)
 	all = append(all, unusedDetectors(&c)...)
 	all = append(all, applyModeSection(&c)...)
 	_, fieldErrors := Resolve(c.DeepCopy())

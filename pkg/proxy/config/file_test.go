@@ -37,7 +37,7 @@ func defaults() Settings {
 	}
 }
 
-func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
+func TestTheFilesOfClustersWorkUnchanged(t *testing.T) {
 	pods := func(cidrs ...string) ruleset.LocalTraffic {
 		var prefixes []netip.Prefix
 		for _, cidr := range cidrs {
@@ -154,7 +154,7 @@ func parse(text []byte) (*Configuration, []string, error) {
 
 const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
-func TestOnlyTheSectionOfTheFilesModeCounts(t *testing.T) {
+func TestOnlyTheSectionOfTheFilesModeHasAnEffect(t *testing.T) {
 	const others = "only the section of the file's mode has an effect"
 	sections := "iptables: {masqueradeAll: true, syncPeriod: 1s}\nipvs: {syncPeriod: 2s}\nnftables: {syncPeriod: 3s}\n"
 	tests := map[string]struct {
@@ -180,7 +180,7 @@ func TestOnlyTheSectionOfTheFilesModeCounts(t *testing.T) {
 			}
 			var got []string
 			for _, note := range notes {
-				if field, why, _ := strings.Cut(note, ": "); why == others {
+				if field, reason, _ := strings.Cut(note, ": "); reason == others {
 					got = append(got, field)
 				}
 			}
@@ -191,7 +191,7 @@ func TestOnlyTheSectionOfTheFilesModeCounts(t *testing.T) {
 	}
 }
 
-func TestAWrongFileIsRejectedWithEveryMistake(t *testing.T) {
+func TestAnInvalidFileIsRejectedWithEveryMistake(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		want string // the error, its lines joined by |

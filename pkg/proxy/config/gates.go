@@ -18,8 +18,8 @@ type Gate struct {
 	Name string
 	// IsOn is its default here.
 	IsOn bool
-	// IsObeyed reports whether it can be set. Otherwise it always has the value of IsOn.
-	IsObeyed bool
+	// IsConfigurable reports whether it can be set. Otherwise it always has the value of IsOn.
+	IsConfigurable bool
 	// IsAlpha and IsBeta report whether AllAlpha or AllBeta sets it, if it is not set itself.
 	IsAlpha, IsBeta bool
 	// Reason describes its effect in a few words, or why it cannot be set.
@@ -37,9 +37,9 @@ const (
 )
 
 const (
-	hints    = "hints are followed where all endpoints have them"
-	follower = "reading from the API server is not configurable"
-	logGate  = "the log has its own format"
+	hints      = "hints are followed where all endpoints have them"
+	apiReading = "reading from the API server is not configurable"
+	logGate    = "the log has its own format"
 )
 
 // gates are all gates that change kube-proxy. A gate that forbids something can be set, unless this program never does
@@ -48,24 +48,24 @@ const (
 // AllowServiceExternalIPs stays on until it is set, also when Kubernetes 1.40 turns it off by default: this program
 // does not know the cluster's version, and an update of this program must not remove addresses that are in use.
 var gates = []Gate{
-	{Name: allAlpha, IsObeyed: true, Reason: "true serves node ports on loopback, unless that gate itself is false"},
-	{Name: allBeta, IsObeyed: true, Reason: "false disables `/flagz` and `/statusz`, unless their own gates are true"},
-	{Name: allowServiceExternalIPs, IsOn: true, IsObeyed: true, Reason: "false serves no external IPs"},
-	{Name: "AtomicFIFO", IsOn: true, Reason: follower},
-	{Name: "ClientsAllowCARotation", IsOn: true, Reason: follower},
-	{Name: "ClientsAllowCBOR", Reason: follower},
-	{Name: "ClientsAllowTLSCacheGC", IsOn: true, Reason: follower},
-	{Name: "ClientsPreferCBOR", Reason: follower},
-	{Name: componentFlagz, IsOn: true, IsObeyed: true, IsBeta: true, Reason: "false disables the page `/flagz`"},
-	{Name: componentStatusz, IsOn: true, IsObeyed: true, IsBeta: true, Reason: "false disables the page `/statusz`"},
+	{Name: allAlpha, IsConfigurable: true, Reason: "true serves node ports on loopback, unless that gate itself is false"},
+	{Name: allBeta, IsConfigurable: true, Reason: "false disables `/flagz` and `/statusz`, unless their own gates are true"},
+	{Name: allowServiceExternalIPs, IsOn: true, IsConfigurable: true, Reason: "false serves no external IPs"},
+	{Name: "AtomicFIFO", IsOn: true, Reason: apiReading},
+	{Name: "ClientsAllowCARotation", IsOn: true, Reason: apiReading},
+	{Name: "ClientsAllowCBOR", Reason: apiReading},
+	{Name: "ClientsAllowTLSCacheGC", IsOn: true, Reason: apiReading},
+	{Name: "ClientsPreferCBOR", Reason: apiReading},
+	{Name: componentFlagz, IsOn: true, IsConfigurable: true, IsBeta: true, Reason: "false disables the page `/flagz`"},
+	{Name: componentStatusz, IsOn: true, IsConfigurable: true, IsBeta: true, Reason: "false disables the page `/statusz`"},
 	{Name: "ContextualLogging", IsOn: true, Reason: logGate},
-	{Name: "InOrderInformers", IsOn: true, Reason: follower},
-	{Name: "InOrderInformersBatchProcess", IsOn: true, Reason: follower},
-	{Name: "InformerResourceVersion", IsOn: true, Reason: follower},
+	{Name: "InOrderInformers", IsOn: true, Reason: apiReading},
+	{Name: "InOrderInformersBatchProcess", IsOn: true, Reason: apiReading},
+	{Name: "InformerResourceVersion", IsOn: true, Reason: apiReading},
 	{Name: "KubeProxyDrainingTerminatingNodes", IsOn: true, Reason: "the health check of a node that is being deleted always fails"},
 	{Name: "KubeProxyIPVS", Reason: noIPVS},
 	{
-		Name: localhostNodePorts, IsObeyed: true, IsAlpha: true,
+		Name: localhostNodePorts, IsConfigurable: true, IsAlpha: true,
 		Reason: "true serves TCP node ports on the loopback addresses that `nodePortAddresses` names, " +
 			"and rejects and counts other packets to node ports on loopback",
 	},
@@ -79,8 +79,8 @@ var gates = []Gate{
 	{Name: "PreferSameTrafficDistribution", IsOn: true, Reason: hints},
 	{Name: "ServiceTrafficDistribution", IsOn: true, Reason: hints},
 	{Name: "TopologyAwareHints", IsOn: true, Reason: hints},
-	{Name: "UnlockWhileProcessingFIFO", IsOn: true, Reason: follower},
-	{Name: "WatchListClient", IsOn: true, Reason: follower},
+	{Name: "UnlockWhileProcessingFIFO", IsOn: true, Reason: apiReading},
+	{Name: "WatchListClient", IsOn: true, Reason: apiReading},
 	{Name: "WinDSR", Reason: noWindows},
 	{Name: "WinOverlay", Reason: noWindows},
 }
@@ -91,8 +91,8 @@ var gates = []Gate{
 //go:embed feature_gates.txt
 var featureGates string
 
-// versions are the first and the last version of each gate in featureGates.
-var versions = sync.OnceValue(func() map[string][2]string {
+// gateVersions are the first and the last version of each gate in featureGates.
+var gateVersions = sync.OnceValue(func() map[string][2]string {
 	found := map[string][2]string{}
 	for line := range strings.Lines(featureGates) {
 		if words := strings.Fields(line); len(words) == 3 && words[0] != "#" {
@@ -106,11 +106,11 @@ var versions = sync.OnceValue(func() map[string][2]string {
 func Gates() []Gate { return slices.Clone(gates) }
 
 func gateOf(name string) (Gate, bool) {
-	at := slices.IndexFunc(gates, func(gate Gate) bool { return gate.Name == name })
-	if at < 0 {
+	i := slices.IndexFunc(gates, func(gate Gate) bool { return gate.Name == name })
+	if i < 0 {
 		return Gate{}, false
 	}
-	return gates[at], true
+	return gates[i], true
 }
 
 // isOn reports whether a gate is on: by its own setting, else by that of all gates of its stage, else by its default.
@@ -132,15 +132,15 @@ func isOn(set map[string]bool, name string) bool {
 // may be set to forbid something.
 func (c *checker) gates(set map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if _, isKnown := versions()[name]; !isKnown {
-			c.wrong("featureGates", "%q is not a feature gate of Kubernetes 1.30 to 1.37%s", name, suggestGate(name))
+		if _, isKnown := gateVersions()[name]; !isKnown {
+			c.addError("featureGates", "%q is not a feature gate of Kubernetes 1.30 to 1.37%s", name, suggestGate(name))
 		}
 	}
 }
 
 // suggestGate returns a suggestion for a misspelled gate.
 func suggestGate(name string) string {
-	for _, known := range slices.Sorted(maps.Keys(versions())) {
+	for _, known := range slices.Sorted(maps.Keys(gateVersions())) {
 		if strings.EqualFold(name, known) || policy.IsTypo(name, known) {
 			return fmt.Sprintf("; did you mean %s?", known)
 		}
@@ -152,11 +152,11 @@ func suggestGate(name string) string {
 func GateMessages(c *Configuration) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(c.FeatureGates)) {
-		_, isKnown := versions()[name]
+		_, isKnown := gateVersions()[name]
 		switch gate, changesProxies := gateOf(name); {
 		case isKnown && !changesProxies:
 			lines = append(lines, "featureGates."+name+": it has no effect in a proxy")
-		case changesProxies && !gate.IsObeyed && gate.IsOn != c.FeatureGates[name]:
+		case changesProxies && !gate.IsConfigurable && gate.IsOn != c.FeatureGates[name]:
 			lines = append(lines, "featureGates."+name+": "+gate.Reason)
 		}
 	}
@@ -165,14 +165,14 @@ func GateMessages(c *Configuration) []string {
 
 // setGates sets the gates that a text names, in the format of kube-proxy's flag: A=true,B=false.
 func setGates(gates *map[string]bool, text string) error {
-	var named map[string]bool
-	if err := flag.NewMapStringBool(&named).Set(text); err != nil {
+	var parsed map[string]bool
+	if err := flag.NewMapStringBool(&parsed).Set(text); err != nil {
 		return err
 	}
 	if *gates == nil {
 		*gates = map[string]bool{}
 	}
-	maps.Copy(*gates, named)
+	maps.Copy(*gates, parsed)
 	return nil
 }
 

@@ -28,13 +28,13 @@ const (
 	noLocalhost = "loopback serves node ports only if the feature gate " + localhostNodePorts + " is on"
 )
 
-// meaningless lists every field of the file that has no effect, and every flag. settings.go reads all others.
+// ignoredSettings lists every field of the file that has no effect, and every flag. settings.go reads all others.
 //
 // None of them forbids or limits anything, except things that are never done here.
 //
 // Three do have a meaning in some files: the section of the file's mode determines whether everything is masqueraded
 // and the sync period (see applyModeSection).
-var meaningless = []IgnoredSetting{
+var ignoredSettings = []IgnoredSetting{
 	{Field: "configSyncPeriod", Flag: "config-sync-period", Default: "15m0s", Reason: "there is no periodic resync"},
 	{Field: "iptables.localhostNodePorts", Flag: "iptables-localhost-nodeports", Default: "true", Reason: noLocalhost},
 	{Field: "iptables.masqueradeAll", Reason: otherModes},
@@ -80,21 +80,21 @@ var meaningless = []IgnoredSetting{
 	},
 }
 
-// former are fields of earlier versions of kube-proxy's file (kubernetes/kubernetes#78296, #78287, and userspace
+// removedFields are fields of earlier versions of kube-proxy's file (kubernetes/kubernetes#78296, #78287, and userspace
 // mode's). Files outlive upgrades, and kube-proxy only logs a line about fields that it does not know.
-var former = map[string]string{
+var removedFields = map[string]string{
 	"conntrack.max":     "removed from kube-proxy; conntrack.maxPerCore and conntrack.min are used",
 	"resourceContainer": "removed from kube-proxy",
 	"udpIdleTimeout":    "removed from kube-proxy; it was for mode userspace",
 }
 
 // IgnoredSettings returns every setting of kube-proxy that has no effect here.
-func IgnoredSettings() []IgnoredSetting { return slices.Clone(meaningless) }
+func IgnoredSettings() []IgnoredSetting { return slices.Clone(ignoredSettings) }
 
 // ignoredMessages returns a line for each field of a file that is set and has no effect.
 func ignoredMessages(c *Configuration) []string {
 	var lines []string
-	for _, setting := range meaningless {
+	for _, setting := range ignoredSettings {
 		if !setting.IsNonDefault(c) || appliesInMode(setting.Field, c.Mode) {
 			continue
 		}
@@ -105,15 +105,15 @@ func ignoredMessages(c *Configuration) []string {
 
 // IsNonDefault reports whether the field is set to another value than kube-proxy's default. It is false for a setting
 // without a field.
-func (m IgnoredSetting) IsNonDefault(c *Configuration) bool {
-	if m.Field == "" {
+func (s IgnoredSetting) IsNonDefault(c *Configuration) bool {
+	if s.Field == "" {
 		return false
 	}
-	switch text := Get(c, m.Field); text {
-	case "", m.Default:
+	switch text := Get(c, s.Field); text {
+	case "", s.Default:
 		return false
 	case "0", "0s", "false":
-		return isPointer(m.Field) // in others zero is the same as unset
+		return isPointer(s.Field) // in others zero is the same as unset
 	}
 	return true
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
 )
 
-// kubeadms returns a file for 'kubeadm init --config', with the given document of kube-proxy.
-func kubeadms(kubeProxys string) string {
+// kubeadmFile returns a file for 'kubeadm init --config', with the given document of kube-proxy.
+func kubeadmFile(document string) string {
 	return `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 nodeRegistration: {kubeletExtraArgs: [{name: node-ip, value: 192.0.2.1}]}
@@ -24,7 +24,7 @@ apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 networking: {podSubnet: 10.244.0.0/16}
 ---
-` + kubeProxys + `---
+` + document + `---
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 cgroupDriver: systemd
@@ -32,9 +32,9 @@ cgroupDriver: systemd
 }
 
 // Only kube-proxy's document is read, and the others are reported.
-func TestOfKubeadmsFileKubeProxysDocumentIsTaken(t *testing.T) {
+func TestKubeProxysDocumentOfKubeadmsFileIsRead(t *testing.T) {
 	file := File{vicinityConfig: VicinityConfig{Fields: map[string]bool{"dnsTTL": false}}}
-	text := kubeadms(header + "mode: nftables\nclusterCIDR: 10.244.0.0/16\n---\n" + ownHeader + "dnsTTL: 7s\n")
+	text := kubeadmFile(header + "mode: nftables\nclusterCIDR: 10.244.0.0/16\n---\n" + ownHeader + "dnsTTL: 7s\n")
 	if err := file.parse([]byte(text)); err != nil || file.Configuration.ClusterCIDR != "10.244.0.0/16" ||
 		file.VicinityFields["dnsTTL"] != "7s" {
 		t.Fatalf("%v, clusterCIDR %q, own %v", err, file.Configuration.ClusterCIDR, file.VicinityFields)
@@ -66,14 +66,14 @@ func TestOfKubeadmsFileKubeProxysDocumentIsTaken(t *testing.T) {
 
 func TestAFileWithUnknownDocumentsIsRejected(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
-		"kube-proxy's twice": {kubeadms(header + "---\n" + header),
+		"kube-proxy's twice": {kubeadmFile(header + "---\n" + header),
 			"lines 10 and 13: the file has two documents of kind KubeProxyConfiguration; only one is allowed"},
-		"none of kube-proxy": {kubeadms(""), "the file has no document of kind KubeProxyConfiguration, but InitConfiguration"},
-		"the scheduler's": {kubeadms(header) + "---\napiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n",
+		"none of kube-proxy": {kubeadmFile(""), "the file has no document of kind KubeProxyConfiguration, but InitConfiguration"},
+		"the scheduler's": {kubeadmFile(header) + "---\napiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n",
 			`apiVersion "kubescheduler.config.k8s.io/v1" and kind "KubeSchedulerConfiguration" are not ` + APIVersion + " and " + kind},
 		"no YAML among kubeadm's": {"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nclusterName: *\n---\n" + header,
 			`line 3: the value begins with "*", which means something else in YAML; quote it`},
-		"a value that is syntax": {kubeadms(header + "bindAddress: *\n"),
+		"a value that is syntax": {kubeadmFile(header + "bindAddress: *\n"),
 			`line 11: the value begins with "*", which means something else in YAML; quote it`},
 	} {
 		err := (&File{}).parse([]byte(test.text))
@@ -95,17 +95,17 @@ func TestAChangeOfKubeadmsFileIsAnUpdate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(kubeadms(header))
+	write(kubeadmFile(header))
 	read, err := Read(path, VicinityConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	watched := read.Watched()
-	write(kubeadms(header + "---\n" + header))
+	write(kubeadmFile(header + "---\n" + header))
 	if err := watched.Check(); err == nil {
 		t.Error("two documents for kube-proxy are accepted as an update")
 	}
-	write(kubeadms(header + "clusterCIDR: 10.0.0.0/8\n"))
+	write(kubeadmFile(header + "clusterCIDR: 10.0.0.0/8\n"))
 	if err := watched.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, filewatch.ErrUpdated) {
 		t.Errorf("the watch ends with %v", err)
 	}

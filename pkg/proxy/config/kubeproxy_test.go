@@ -97,14 +97,14 @@ var results = map[string]result{
 // whether a field is read or logged.
 func TestNothingThatForbidsIsIgnored(t *testing.T) {
 	settings := slices.DeleteFunc(paths(false), func(path string) bool { return path == "apiVersion" || path == "kind" })
-	classes, whys, refused := map[string]string{}, map[string]string{}, map[string]bool{}
-	for _, setting := range meaningless {
+	classes, reasons, rejected := map[string]string{}, map[string]string{}, map[string]bool{}
+	for _, setting := range ignoredSettings {
 		name := setting.Field
 		if name == "" {
 			name = "--" + setting.Flag
 			settings = append(settings, name)
 		}
-		classes[name], whys[name], refused[name] = ignored, setting.Reason, setting.Rejected != "" && setting.RejectionReason != ""
+		classes[name], reasons[name], rejected[name] = ignored, setting.Reason, setting.Rejected != "" && setting.RejectionReason != ""
 	}
 	for _, name := range settings {
 		is, class := results[name], obeyed
@@ -114,10 +114,10 @@ func TestNothingThatForbidsIsIgnored(t *testing.T) {
 		switch {
 		case is.class != class:
 			t.Errorf("%s is %s, and %q in the table", name, class, is.class)
-		case class == ignored && is.forbids != "" && !refused[name] && is.held != whys[name]:
-			t.Errorf("%s forbids %s, and is ignored because %q; in the table: %q", name, is.forbids, whys[name], is.held)
-		case refused[name] != (is.held == "0 is refused"):
-			t.Errorf("%s: a value is rejected: %v; in the table: %q", name, refused[name], is.held)
+		case class == ignored && is.forbids != "" && !rejected[name] && is.held != reasons[name]:
+			t.Errorf("%s forbids %s, and is ignored because %q; in the table: %q", name, is.forbids, reasons[name], is.held)
+		case rejected[name] != (is.held == "0 is refused"):
+			t.Errorf("%s: a value is rejected: %v; in the table: %q", name, rejected[name], is.held)
 		case class == obeyed && is.held != "":
 			t.Errorf("%s is obeyed, and needs no reason", name)
 		}
@@ -172,32 +172,32 @@ var gateResults = map[string]gateResult{
 
 func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 	for name := range gateResults {
-		if _, isThere := gateOf(name); !isThere {
+		if _, exists := gateOf(name); !exists {
 			t.Errorf("kube-proxy reads %s, and it has no line", name)
 		}
 	}
-	under := func(gate string, on bool) (Settings, []FieldError) {
+	resolveWith := func(gate string, on bool) (Settings, []FieldError) {
 		return Resolve(&Configuration{FeatureGates: map[string]bool{gate: on}})
 	}
 	for _, gate := range Gates() {
 		t.Run(gate.Name, func(t *testing.T) {
-			is, isThere := gateResults[gate.Name]
-			if !isThere || gate.Reason == "" {
+			is, exists := gateResults[gate.Name]
+			if !exists || gate.Reason == "" {
 				t.Errorf("no kube-proxy reads it, or it has no reason: %+v", gate)
 			}
 			since, until := is.setting[:len("1.30")], is.setting[len("1.30-"):]
-			if has := versions()[gate.Name]; has[0] > since || has[1] < until {
+			if has := gateVersions()[gate.Name]; has[0] > since || has[1] < until {
 				t.Errorf("it is read in %s, and accepted from %s to %s", is.setting, has[0], has[1])
 			}
-			on, wrong := under(gate.Name, true)
-			off, wrong2 := under(gate.Name, false)
-			if len(wrong)+len(wrong2) > 0 {
-				t.Fatalf("rejected: %v, %v", wrong, wrong2)
+			on, errorsOn := resolveWith(gate.Name, true)
+			off, errorsOff := resolveWith(gate.Name, false)
+			if len(errorsOn)+len(errorsOff) > 0 {
+				t.Fatalf("rejected: %v, %v", errorsOn, errorsOff)
 			}
-			if changes := !cmp.Equal(on, off, equateValues); changes != gate.IsObeyed {
-				t.Errorf("it changes the settings: %v; IsConfigurable: %v", changes, gate.IsObeyed)
+			if changes := !cmp.Equal(on, off, equateValues); changes != gate.IsConfigurable {
+				t.Errorf("it changes the settings: %v; IsConfigurable: %v", changes, gate.IsConfigurable)
 			}
-			if never := map[string]bool{"true": true, "false": false}; !gate.IsObeyed && is.forbids != "" && never[is.forbids] != gate.IsOn {
+			if never := map[string]bool{"true": true, "false": false}; !gate.IsConfigurable && is.forbids != "" && never[is.forbids] != gate.IsOn {
 				t.Errorf("%s forbids %s, and here it is always %v", is.forbids, is.what, gate.IsOn)
 			}
 		})
@@ -205,7 +205,7 @@ func TestNoGateThatForbidsIsIgnored(t *testing.T) {
 }
 
 func TestTheListOfAllGatesIsThatOfKubernetes(t *testing.T) {
-	for name, has := range versions() {
+	for name, has := range gateVersions() {
 		if name == "" || has[0] < "1.30" || has[1] > "1.37" || has[0] > has[1] {
 			t.Errorf("%s from %s to %s", name, has[0], has[1])
 		}
@@ -215,11 +215,11 @@ func TestTheListOfAllGatesIsThatOfKubernetes(t *testing.T) {
 		"AllAlpha": {"1.30", "1.37"}, "AllowServiceExternalIPs": {"1.36", "1.37"}, "APIPriorityAndFairness": {"1.30", "1.30"},
 		"StrictIPCIDRValidation": {"1.33", "1.37"}, "WatchListClient": {"1.30", "1.37"}, "NFTablesNetlink": {"1.37", "1.37"},
 	} {
-		if versions()[name] != want {
-			t.Errorf("%s exists in %v, want %v", name, versions()[name], want)
+		if gateVersions()[name] != want {
+			t.Errorf("%s exists in %v, want %v", name, gateVersions()[name], want)
 		}
 	}
-	if count := len(versions()); count != 351 {
+	if count := len(gateVersions()); count != 351 {
 		t.Errorf("%d gates, want 351", count)
 	}
 }
@@ -235,7 +235,7 @@ func (g *clientGates) AddVersioned(gates map[clientfeatures.Feature]clientfeatur
 }
 
 // kube-proxy has these gates from its libraries, which this program uses, too. The test fails if a library adds a gate.
-func TestTheGatesOfLibrariesHaveAResult(t *testing.T) {
+func TestTheGatesOfLibrariesHaveALine(t *testing.T) {
 	registry, names := featuregate.NewFeatureGate(), clientGates{}
 	err := errors.Join(logsapi.AddFeatureGates(registry), metricsfeatures.AddFeatureGates(registry),
 		zpagesfeatures.AddFeatureGates(registry), clientfeatures.AddVersionedFeaturesToExistingFeatureGates(&names))
@@ -249,7 +249,7 @@ func TestTheGatesOfLibrariesHaveAResult(t *testing.T) {
 		t.Errorf("only %q", names)
 	}
 	for _, name := range names {
-		if _, isThere := gateOf(name); !isThere || versions()[name][1] == "" {
+		if _, isThere := gateOf(name); !isThere || gateVersions()[name][1] == "" {
 			t.Errorf("%s has no line, or Kubernetes does not have it", name)
 		}
 	}
@@ -285,9 +285,9 @@ func TestGates(t *testing.T) {
 			if err := Set(c, "featureGates", text); err != nil {
 				t.Fatal(err)
 			}
-			settings, wrong := Resolve(c)
+			settings, fieldErrors := Resolve(c)
 			got := outcome{settings.ExternalIPs, settings.Flagz, settings.Statusz, GateMessages(c), ""}
-			for _, one := range wrong {
+			for _, one := range fieldErrors {
 				got.Wrong += one.Reason
 			}
 			if diff := cmp.Diff(want, got); diff != "" {

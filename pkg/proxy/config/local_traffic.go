@@ -68,19 +68,19 @@ func unusedDetectors(c *Configuration) []string {
 // linkName accepts the names and prefixes of links that the kernel accepts (dev_valid_name), unless nft cannot write
 // them: a quote ends the name there, * is the wildcard after a prefix, and a backslash would escape that.
 func (c *checker) linkName(field, name string) string {
-	wrong := func(char rune) bool {
+	isForbidden := func(char rune) bool {
 		return unicode.IsSpace(char) || unicode.IsControl(char) || strings.ContainsRune(`/:"*\`, char)
 	}
-	switch at := strings.IndexFunc(name, wrong); {
+	switch i := strings.IndexFunc(name, isForbidden); {
 	case name == "":
-		c.wrong(field, "detectLocalMode %s needs it", LinkModes[field])
+		c.addError(field, "detectLocalMode %s needs it", LinkModes[field])
 	case len(name) > maxLinkName:
-		c.wrong(field, "%q has %d bytes; the name of a link has at most %d", name, len(name), maxLinkName)
-	case at >= 0:
-		char := []rune(name[at:])[0]
-		c.wrong(field, "%q: the name of a link cannot contain %q; give one name or name prefix, without wildcard", name, char)
+		c.addError(field, "%q has %d bytes; the name of a link has at most %d", name, len(name), maxLinkName)
+	case i >= 0:
+		char := []rune(name[i:])[0]
+		c.addError(field, "%q: the name of a link cannot contain %q; give one name or name prefix, without wildcard", name, char)
 	case name == "." || name == "..":
-		c.wrong(field, "%q: no link can have that name", name)
+		c.addError(field, "%q: no link can have that name", name)
 	}
 	return name
 }
@@ -95,12 +95,12 @@ func (c *checker) clusterCIDRs(list string) []netip.Prefix {
 	for text := range strings.SplitSeq(list, ",") {
 		prefix, err := parseCIDR(text)
 		if err != nil {
-			c.wrong(field, "%v", err)
+			c.addError(field, "%v", err)
 			continue
 		}
 		family := model.FamilyOfPrefix(prefix)
 		if slices.ContainsFunc(prefixes, func(other netip.Prefix) bool { return model.FamilyOfPrefix(other) == family }) {
-			c.wrong(field, "%q: more than one %s range", list, family)
+			c.addError(field, "%q: more than one %s range", list, family)
 			continue
 		}
 		prefixes = append(prefixes, prefix)

@@ -32,7 +32,7 @@ func appliesInMode(field string, mode v1alpha1.ProxyMode) bool {
 	return false
 }
 
-func countsInSomeMode(field string) bool {
+func appliesInSomeMode(field string) bool {
 	return slices.ContainsFunc(modes, func(mode string) bool { return appliesInMode(field, v1alpha1.ProxyMode(mode)) })
 }
 

@@ -21,7 +21,7 @@ var nodePortRanges = map[string][]netip.Prefix{
 // nodePorts reads the addresses on which node ports are served.
 func (c *checker) nodePorts(entries []string) model.NodePortAddresses {
 	var addresses model.NodePortAddresses
-	right := true
+	isValid := true
 	for _, entry := range entries {
 		entry = strings.TrimSpace(entry)
 		if entry == primary {
@@ -30,12 +30,12 @@ func (c *checker) nodePorts(entries []string) model.NodePortAddresses {
 		}
 		prefixes, err := parseNodePortEntry(entry)
 		if err != nil {
-			c.wrong("nodePortAddresses", "%v", err)
-			right = false
+			c.addError("nodePortAddresses", "%v", err)
+			isValid = false
 		}
 		addresses.Prefixes = append(addresses.Prefixes, prefixes...)
 	}
-	if !right {
+	if !isValid {
 		return model.NodePortAddresses{} // fewer ranges would mean fewer addresses, or all of them
 	}
 	return addresses
@@ -46,7 +46,7 @@ func (c *checker) nodePorts(entries []string) model.NodePortAddresses {
 func (c *checker) nodeAddress(text string) netip.Addr {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
-		c.wrong("bindAddress", "%q is not an IP address", text)
+		c.addError("bindAddress", "%q is not an IP address", text)
 	}
 	if addr = addr.Unmap().WithZone(""); addr.IsUnspecified() || addr.IsLoopback() {
 		return netip.Addr{}

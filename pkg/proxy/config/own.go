@@ -31,8 +31,8 @@ type VicinityConfig struct {
 }
 
 // decode reads the document. It is strict, because no older program reads such files.
-func (o *VicinityConfig) decode(document *manifest.Part) (map[string]string, error) {
-	if o.Fields == nil {
+func (c *VicinityConfig) decode(document *manifest.Part) (map[string]string, error) {
+	if c.Fields == nil {
 		return nil, nil
 	}
 	var errs []error
@@ -44,34 +44,34 @@ func (o *VicinityConfig) decode(document *manifest.Part) (map[string]string, err
 	delete(read, "kind")
 	values := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(read)) {
-		value, err := o.text(name, read[name])
+		value, err := c.text(name, read[name])
 		if errs = append(errs, err); err == nil {
 			values[name] = value
 		}
 	}
-	if err := errors.Join(errs...); err != nil || o.Check == nil {
+	if err := errors.Join(errs...); err != nil || c.Check == nil {
 		return values, err
 	}
-	return values, o.Check(values)
+	return values, c.Check(values)
 }
 
 // text returns the value of a field in the format of its flag.
-func (o *VicinityConfig) text(name string, value any) (string, error) {
-	isBool, known := o.Fields[name]
+func (c *VicinityConfig) text(name string, value any) (string, error) {
+	isBool, known := c.Fields[name]
 	if !known {
-		unknown := name + ": " + manifest.UnknownField
-		if meant := policy.Suggest(name, slices.Sorted(maps.Keys(o.Fields))...); meant != "" {
-			unknown += "; did you mean " + meant + "?"
+		message := name + ": " + manifest.UnknownField
+		if suggested := policy.Suggest(name, slices.Sorted(maps.Keys(c.Fields))...); suggested != "" {
+			message += "; did you mean " + suggested + "?"
 		} else if slices.ContainsFunc(paths(true), func(path string) bool { return path == name }) {
-			unknown += "; it belongs in the document of kind " + kind
+			message += "; it belongs in the document of kind " + kind
 		}
-		return "", errors.New(unknown)
+		return "", errors.New(message)
 	}
 	text, isText := value.(string)
-	truth, isTruth := value.(bool)
+	boolValue, isBoolValue := value.(bool)
 	switch {
-	case isBool && isTruth:
-		return strconv.FormatBool(truth), nil
+	case isBool && isBoolValue:
+		return strconv.FormatBool(boolValue), nil
 	case isBool:
 		return "", fmt.Errorf("%s: must be true or false", name)
 	case !isText:
@@ -81,10 +81,10 @@ func (o *VicinityConfig) text(name string, value any) (string, error) {
 }
 
 // typed returns the document with values of the right types, from texts in the format of flags.
-func (o *VicinityConfig) typed(values map[string]string) map[string]any {
+func (c *VicinityConfig) typed(values map[string]string) map[string]any {
 	document := map[string]any{"apiVersion": OwnAPIVersion, "kind": OwnKind}
 	for name, text := range values {
-		if document[name] = text; o.Fields[name] {
+		if document[name] = text; c.Fields[name] {
 			document[name] = text == "true"
 		}
 	}

@@ -11,27 +11,27 @@ import (
 const ownHeader = "apiVersion: " + OwnAPIVersion + "\nkind: " + OwnKind + "\n"
 
 // Our document may precede or follow kube-proxy's, or be the only one.
-func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
+func TestOurDocumentMayBeInKubeProxysFile(t *testing.T) {
 	own := VicinityConfig{Fields: map[string]bool{"dnsTTL": false, "podNames": true}, Check: func(values map[string]string) error {
 		if values["dnsTTL"] == "never" {
 			return errors.New("dnsTTL never: no time")
 		}
 		return nil
 	}}
-	kubeProxys, ours := header+"clusterCIDR: 10.0.0.0/8\n", ownHeader+"dnsTTL: 5s\npodNames: true\n"
+	kubeProxyDocument, ownDocument := header+"clusterCIDR: 10.0.0.0/8\n", ownHeader+"dnsTTL: 5s\npodNames: true\n"
 	want := map[string]string{"dnsTTL": "5s", "podNames": "true"}
 	for title, test := range map[string]struct {
 		text, cidr string
 		own        map[string]string
 		err        string
 	}{
-		"after":   {kubeProxys + "---\n" + ours, "10.0.0.0/8", want, ""},
-		"before":  {ours + "---\n" + kubeProxys, "10.0.0.0/8", want, ""},
-		"alone":   {ours, "", want, ""},
-		"empty":   {kubeProxys + "---\n" + ownHeader, "10.0.0.0/8", map[string]string{}, ""},
-		"missing": {kubeProxys, "10.0.0.0/8", nil, ""},
-		"twice":   {ours + "---\n" + ours, "", nil, "lines 2 and 7: the file has two documents of kind " + OwnKind},
-		"two of kube-proxy": {kubeProxys + "---\n" + kubeProxys + "---\n" + ours, "", nil,
+		"after":   {kubeProxyDocument + "---\n" + ownDocument, "10.0.0.0/8", want, ""},
+		"before":  {ownDocument + "---\n" + kubeProxyDocument, "10.0.0.0/8", want, ""},
+		"alone":   {ownDocument, "", want, ""},
+		"empty":   {kubeProxyDocument + "---\n" + ownHeader, "10.0.0.0/8", map[string]string{}, ""},
+		"missing": {kubeProxyDocument, "10.0.0.0/8", nil, ""},
+		"twice":   {ownDocument + "---\n" + ownDocument, "", nil, "lines 2 and 7: the file has two documents of kind " + OwnKind},
+		"two of kube-proxy": {kubeProxyDocument + "---\n" + kubeProxyDocument + "---\n" + ownDocument, "", nil,
 			"lines 2 and 6: the file has two documents of kind " + kind},
 		"an unknown field":   {ownHeader + "dnsTtl: 5s\n", "", nil, OwnKind + ": dnsTtl: unknown field; did you mean dnsTTL?"},
 		"kube-proxy's field": {ownHeader + "clusterCIDR: x\n", "", nil, "it belongs in the document of kind KubeProxyConfiguration"},

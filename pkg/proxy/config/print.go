@@ -24,21 +24,21 @@ func Configz(c *Configuration, own VicinityConfig, values map[string]string) map
 func ReadConfigz(name string, page []byte, own VicinityConfig) (*File, error) {
 	var documents map[string]json.RawMessage
 	err := json.Unmarshal(page, &documents)
-	var ours map[string]any
+	var ownValues map[string]any
 	if err == nil && documents[ownConfigzKey] == nil {
 		err = errors.New("Vicinity's settings are missing")
 	}
 	if err == nil {
-		err = json.Unmarshal(documents[ownConfigzKey], &ours)
+		err = json.Unmarshal(documents[ownConfigzKey], &ownValues)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", name, err)
 	}
-	maps.DeleteFunc(ours, func(field string, value any) bool {
+	maps.DeleteFunc(ownValues, func(field string, value any) bool {
 		_, isKnown := own.Fields[field]
 		return !isKnown && (value == false || value == "")
 	})
-	text, err := json.Marshal(ours)
+	text, err := json.Marshal(ownValues)
 	file := &File{Path: name, vicinityConfig: own}
 	if err == nil {
 		err = file.parse(slices.Concat(documents[configzKey], []byte("\n---\n"), text))
@@ -53,9 +53,9 @@ func ReadConfigz(name string, page []byte, own VicinityConfig) (*File, error) {
 func Write(path string, c *Configuration, own VicinityConfig, values map[string]string) error {
 	text, err := yaml.Marshal(c)
 	if err == nil && len(values) > 0 {
-		var ours []byte
-		ours, err = yaml.Marshal(own.typed(values))
-		text = slices.Concat(text, []byte("---\n"), ours)
+		var ownText []byte
+		ownText, err = yaml.Marshal(own.typed(values))
+		text = slices.Concat(text, []byte("---\n"), ownText)
 	}
 	if err == nil {
 		err = os.WriteFile(path, text, 0o600)

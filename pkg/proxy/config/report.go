@@ -56,17 +56,17 @@ func (r *Report) Text(to io.Writer) {
 }
 
 // text writes the setting or item, and below it the effect here.
-func (v *SettingResult) text(to io.Writer) {
-	line, here := "", v.Effect
-	if v.Line > 0 {
-		line = fmt.Sprintf("line %d: ", v.Line)
+func (r *SettingResult) text(to io.Writer) {
+	line, effect := "", r.Effect
+	if r.Line > 0 {
+		line = fmt.Sprintf("line %d: ", r.Line)
 	}
-	if slices.Contains([]Outcome{Rejected, Unknown, Leftover}, v.Outcome) {
-		here = string(v.Outcome) + ": " + here
+	if slices.Contains([]Outcome{Rejected, Unknown, Leftover}, r.Outcome) {
+		effect = string(r.Outcome) + ": " + effect
 	}
-	sanitize.Fprintf(to, "%s%s: %s\n  %s\n", line, sanitize.Truncate(v.Subject), sanitize.Truncate(cmp.Or(v.Value, "-")), here)
-	if v.Do != "" {
-		sanitize.Fprintf(to, "  to do: %s\n", v.Do)
+	sanitize.Fprintf(to, "%s%s: %s\n  %s\n", line, sanitize.Truncate(r.Subject), sanitize.Truncate(cmp.Or(r.Value, "-")), effect)
+	if r.Do != "" {
+		sanitize.Fprintf(to, "  to do: %s\n", r.Do)
 	}
 	sanitize.Fprintf(to, "\n")
 }

@@ -82,7 +82,7 @@ func TestImpossibleValuesAreRejected(t *testing.T) {
 	}
 }
 
-func TestWhatIsAtTheEdgeIsRight(t *testing.T) {
+func TestEdgeValuesAreValid(t *testing.T) {
 	for field, text := range map[string]string{
 		"oomScoreAdj": "-1000", "conntrack.udpTimeout": "1s", "conntrack.maxPerCore": "0", "clientConnection.qps": "-1",
 		"healthzBindAddress": ":0", "nftables.syncPeriod": "1ms", "nodePortAddresses": " primary ",
@@ -100,7 +100,7 @@ func TestWhatIsAtTheEdgeIsRight(t *testing.T) {
 	}
 }
 
-func TestTheBindAddressIsTheNodesAddressUnlessItIsNoneOfAMachine(t *testing.T) {
+func TestTheBindAddressIsTheNodesAddress(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "invalid IP", "0.0.0.0": "invalid IP", "::": "invalid IP", "127.0.0.1": "invalid IP", "::1": "invalid IP",
 		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::1",

@@ -13,8 +13,8 @@ import (
 // kube-proxy must not fail to start because of one. But if a setting that matters is misspelled, a log line is not
 // enough. So an unknown field is an error only if the setting that may have been intended has a meaning here.
 
-// elsewhere is the note about an unknown field that does not resemble a setting with a meaning here.
-const elsewhere = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
+// unknownSetting is the note about an unknown field that does not resemble a setting with a meaning here.
+const unknownSetting = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
 
 // modeSections are the sections for modes: only the section of the mode has an effect. Users who change the mode copy
 // settings from one to another.
@@ -24,9 +24,9 @@ var modeSections = []string{"iptables", "ipvs", "nftables", "winkernel"}
 func unusedValue(fault manifest.ParseError) string {
 	path := fault.Field
 	switch {
-	case former[path] != "":
-		return former[path]
-	case fault.Reason == manifest.DuplicateField && !counts(path):
+	case removedFields[path] != "":
+		return removedFields[path]
+	case fault.Reason == manifest.DuplicateField && !hasMeaning(path):
 		return "it is set twice, and has no meaning here"
 	case fault.Reason != manifest.UnknownField:
 		return ""
@@ -36,11 +36,11 @@ func unusedValue(fault manifest.ParseError) string {
 	if other := sectionOf(path); other != "" {
 		return "kube-proxy has no such setting in this section, and does not read it; there is " + other
 	}
-	switch meant := suggestField(path); {
-	case meant == "":
-		return elsewhere
-	case !counts(meant):
-		return elsewhere + ", nor is " + meant
+	switch suggested := suggestField(path); {
+	case suggested == "":
+		return unknownSetting
+	case !hasMeaning(suggested):
+		return unknownSetting + ", nor is " + suggested
 	}
 	return ""
 }
@@ -67,35 +67,35 @@ func sectionOf(path string) string {
 	return ""
 }
 
-// counts reports whether a setting, or one of those in a section, has a meaning here, in a file of any mode.
-func counts(path string) bool {
+// hasMeaning reports whether a setting, or one of those in a section, has a meaning here, in a file of any mode.
+func hasMeaning(path string) bool {
 	return slices.ContainsFunc(paths(false), func(field string) bool {
-		isIt := field == path || strings.HasPrefix(field, path+".")
-		return isIt && (field == "mode" || countsInSomeMode(field) || !isIgnored(field))
+		isInside := field == path || strings.HasPrefix(field, path+".")
+		return isInside && (field == "mode" || appliesInSomeMode(field) || !isIgnored(field))
 	})
 }
 
 func isIgnored(field string) bool {
-	return slices.ContainsFunc(meaningless, func(m IgnoredSetting) bool { return m.Field == field })
+	return slices.ContainsFunc(ignoredSettings, func(m IgnoredSetting) bool { return m.Field == field })
 }
 
 // suggestField returns the field that was probably intended instead of an unknown one: the same name in another
 // section, or one that differs by a typo. Fields that have a meaning here come first. It returns "" if none is similar.
 func suggestField(path string) string {
-	for _, isMeant := range []func(string) bool{
+	for _, isSimilar := range []func(string) bool{
 		func(other string) bool { return strings.EqualFold(path, other) },
 		func(other string) bool { return policy.IsTypo(path, other) },
 		func(other string) bool { return lastOf(path) == lastOf(other) },
 		func(other string) bool { return policy.IsTypo(lastOf(path), lastOf(other)) },
 	} {
-		var meant string
+		var best string
 		for _, other := range paths(true) {
-			if isMeant(other) && (meant == "" || !counts(meant) && counts(other)) {
-				meant = other
+			if isSimilar(other) && (best == "" || !hasMeaning(best) && hasMeaning(other)) {
+				best = other
 			}
 		}
-		if meant != "" {
-			return meant
+		if best != "" {
+			return best
 		}
 	}
 	return ""

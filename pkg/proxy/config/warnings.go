@@ -73,9 +73,9 @@ func PodDetectionMissing(detector ruleset.LocalTraffic, family model.Family, nod
 	switch {
 	case detector.Interface != "" || detector.InterfacePrefix != "":
 		return ""
-	case !detector.PodCIDRs && !anyOf(family, detector.Prefixes):
+	case !detector.PodCIDRs && !hasFamily(family, detector.Prefixes):
 		return fmt.Sprintf("there is no %s --cluster-cidr", family)
-	case detector.PodCIDRs && (node == nil || !anyOf(family, node.PodCIDRs)):
+	case detector.PodCIDRs && (node == nil || !hasFamily(family, node.PodCIDRs)):
 		return fmt.Sprintf("the Node has no %s podCIDR", family)
 	}
 	return ""
@@ -89,14 +89,14 @@ func openFamilies(nodePorts model.NodePortAddresses, families []model.Family) []
 	}
 	var open []model.Family
 	for _, family := range families {
-		if !anyOf(family, nodePorts.Prefixes) {
+		if !hasFamily(family, nodePorts.Prefixes) {
 			open = append(open, family)
 		}
 	}
 	return open
 }
 
-// anyOf reports whether one of the prefixes is of a family.
-func anyOf(family model.Family, prefixes []netip.Prefix) bool {
+// hasFamily reports whether one of the prefixes is of a family.
+func hasFamily(family model.Family, prefixes []netip.Prefix) bool {
 	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return model.FamilyOfPrefix(prefix) == family })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
 )
 
-func TestOnlyATextThatCanBeUsedIsAnUpdate(t *testing.T) {
+func TestOnlyAValidTextIsAnUpdate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.conf")
 	write := func(text string) {
 		t.Helper()

@@ -10,15 +10,15 @@ import (
 )
 
 // newAccounting returns the component that counts traffic; it is empty if accounting is off.
-func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *serviceindex.Index) part {
+func newAccounting(c *common, table *conntrack.Conn, dumps conntrack.Table, index *serviceindex.Index) component {
 	if c.options.Account == nil {
-		return part{}
+		return component{}
 	}
-	accounts := accounting.New(*c.options.Account, of, accounting.Kernel{
-		Table: looks, Subscribe: table.Subscribe,
+	accounts := accounting.New(*c.options.Account, index, accounting.Kernel{
+		Table: dumps, Subscribe: table.Subscribe,
 	}, c.log)
 	registerAccounting(c.recorder, accounts)
-	return part{run: accounts.Run}
+	return component{run: accounts.Run}
 }
 
 // registerAccounting exports the counts as metrics.
@@ -36,7 +36,9 @@ func registerAccounting(recorder *metrics.Recorder, accounts *accounting.Account
 		counters.Node(func(row accounting.Row) { addTraffic(add, row.Traffic, row.Locality.String(), row.Tier) })
 	})
 	recorder.CollectFrom(metrics.ZoneTraffic, func(add metrics.Add) {
-		counters.Zones(func(own, endpoint string, traffic accounting.Traffic) { addTraffic(add, traffic, own, endpoint) })
+		counters.Zones(func(localZone, endpointZone string, traffic accounting.Traffic) {
+			addTraffic(add, traffic, localZone, endpointZone)
+		})
 	})
 	recorder.CollectFrom(metrics.ServiceConnections, func(add metrics.Add) {
 		counters.Services(func(row accounting.Row) {
@@ -54,7 +56,7 @@ func registerAccounting(recorder *metrics.Recorder, accounts *accounting.Account
 		counters.Services(func(row accounting.Row) { addTraffic(add, row.Traffic, serviceLabels(row)...) })
 	})
 	recorder.CollectFrom(metrics.NotCounted, func(add metrics.Add) {
-		accounts.Missed(func(why accounting.Why, number uint64) { add(float64(number), string(why)) })
+		accounts.Missed(func(reason accounting.MissReason, number uint64) { add(float64(number), string(reason)) })
 	})
 }
 

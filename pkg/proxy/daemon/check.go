@@ -24,12 +24,12 @@ import (
 // ipvsLink is the interface that has the addresses of all Services in kube-proxy's IPVS mode.
 const ipvsLink = "kube-ipvs0"
 
-// oldChains are chains of kube-proxy's iptables and IPVS modes that kubelet does not create
+// legacyChains are chains of kube-proxy's iptables and IPVS modes that kubelet does not create
 // (pkg/proxy/iptables/proxier.go and pkg/proxy/ipvs/proxier.go; pkg/kubelet/kubelet_network_linux.go).
-var oldChains = []struct{ table, name string }{{"nat", "KUBE-SERVICES"}, {"filter", "KUBE-FORWARD"}}
+var legacyChains = []struct{ table, name string }{{"nat", "KUBE-SERVICES"}, {"filter", "KUBE-FORWARD"}}
 
-// Checked is the result of Check.
-type Checked struct {
+// CheckResult is the result of Check.
+type CheckResult struct {
 	Results []config.SettingResult
 	// Families are those in which the kernel has tables; both if that is unknown.
 	Families []model.Family
@@ -39,8 +39,8 @@ type Checked struct {
 
 // Check examines the node as Run does when it starts, and looks for leftovers of kube-proxy's older modes. It changes
 // nothing: to learn whether tables can be created, it sends the kernel a batch that the kernel discards.
-func Check(ctx context.Context, settings *config.Settings, ownTables bool) Checked {
-	checked := Checked{Families: model.Families}
+func Check(ctx context.Context, settings *config.Settings, ownTables bool) CheckResult {
+	checked := CheckResult{Families: model.Families}
 	checked.tables(ctx, ownTables)
 	checked.conntrack(settings)
 	checked.links(ctx)
@@ -48,12 +48,12 @@ func Check(ctx context.Context, settings *config.Settings, ownTables bool) Check
 	return checked
 }
 
-func (c *Checked) add(subject, value string, outcome config.Outcome, here, do string) {
-	c.Results = append(c.Results, config.SettingResult{Subject: subject, Value: value, Outcome: outcome, Effect: here, Do: do})
+func (c *CheckResult) add(subject, value string, outcome config.Outcome, effect, remedy string) {
+	c.Results = append(c.Results, config.SettingResult{Subject: subject, Value: value, Outcome: outcome, Effect: effect, Do: remedy})
 }
 
 // tables makes the nf_tables requests that Run makes first, and looks for rules of other programs.
-func (c *Checked) tables(ctx context.Context, ownTables bool) {
+func (c *CheckResult) tables(ctx context.Context, ownTables bool) {
 	conn, err := nft.Dial(nft.Options{Owned: ownTables})
 	if err != nil {
 		c.add("nf_tables", "", config.Rejected, err.Error(), "")
@@ -81,10 +81,10 @@ func (c *Checked) tables(ctx context.Context, ownTables bool) {
 }
 
 // chains looks for chains that affect no connections, and which OtherProxies therefore does not report.
-func (c *Checked) chains(ctx context.Context, conn *nft.Conn) {
+func (c *CheckResult) chains(ctx context.Context, conn *nft.Conn) {
 	var found []string
 	for _, family := range c.Families {
-		for _, chain := range oldChains {
+		for _, chain := range legacyChains {
 			has, err := conn.HasChain(ctx, family, chain.table, chain.name)
 			if err != nil {
 				c.add("kube-proxy's chains", "", config.Unknown, err.Error(), "")
@@ -97,14 +97,14 @@ func (c *Checked) chains(ctx context.Context, conn *nft.Conn) {
 	}
 	if len(found) > 0 {
 		c.add("kube-proxy's chains", strings.Join(found, ", "), config.Leftover,
-			"packets still traverse the chains of kube-proxy's iptables or IPVS mode, which this proxy does not need", cleanUp)
+			"packets still traverse the chains of kube-proxy's iptables or IPVS mode, which this proxy does not need", cleanUpAdvice)
 	}
 }
 
-const cleanUp = "once this proxy runs, remove them (kube-proxy --cleanup)"
+const cleanUpAdvice = "once this proxy runs, remove them (kube-proxy --cleanup)"
 
 // conntrack compares the kernel's settings with the desired ones. They exist once conntrack has been opened.
-func (c *Checked) conntrack(settings *config.Settings) {
+func (c *CheckResult) conntrack(settings *config.Settings) {
 	flows, err := conntrack.Dial()
 	if err != nil {
 		c.add("connection tracking", "", config.Rejected, err.Error(), "")
@@ -122,7 +122,7 @@ func (c *Checked) conntrack(settings *config.Settings) {
 	}
 	for _, result := range sysctl.Check(sysctl.Root, sysctl.LeftoverSettings...) {
 		if result.Outcome == sysctl.Unmet {
-			c.add(result.Desired.Name, fmt.Sprint(result.Before), config.Leftover,
+			c.add(result.Desired.Name, fmt.Sprint(result.Previous), config.Leftover,
 				"kube-proxy's iptables or IPVS mode may have set it; this proxy does not need it", "unless another program needs it, "+
 					result.Desired.Advice())
 		}
@@ -130,36 +130,36 @@ func (c *Checked) conntrack(settings *config.Settings) {
 }
 
 // sysctl reports a setting that differs from the desired value. One that the kernel lacks does not matter on this node.
-func (c *Checked) sysctl(result sysctl.Result, here, do string) {
+func (c *CheckResult) sysctl(result sysctl.Result, effect, remedy string) {
 	switch {
 	case result.Err != nil:
 		c.add(result.Desired.Name, "", config.Unknown, result.Err.Error(), "")
 	case result.Outcome == sysctl.Unmet:
-		c.add(result.Desired.Name, fmt.Sprint(result.Before), config.Differs, here, do)
+		c.add(result.Desired.Name, fmt.Sprint(result.Previous), config.Differs, effect, remedy)
 	}
 }
 
 // links reads the addresses, and looks for the interface of IPVS mode.
-func (c *Checked) links(ctx context.Context) {
-	addrs, err := interfaces.Now(ctx, slog.New(slog.DiscardHandler))
+func (c *CheckResult) links(ctx context.Context) {
+	addrs, err := interfaces.Addrs(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
 		c.add("addresses", "", config.Unknown, err.Error(), "")
 	}
-	ofServices, err := interfaces.OfLink(ipvsLink)
-	ofServices = slices.DeleteFunc(ofServices, netip.Addr.IsLinkLocalUnicast)
+	serviceAddrs, err := interfaces.AddrsOfLink(ipvsLink)
+	serviceAddrs = slices.DeleteFunc(serviceAddrs, netip.Addr.IsLinkLocalUnicast)
 	if err != nil {
 		c.add(ipvsLink, "", config.Unknown, err.Error(), "")
 	}
-	if ofServices != nil {
-		c.add(ipvsLink, fmt.Sprintf("addresses: %d", len(ofServices)), config.Leftover,
+	if serviceAddrs != nil {
+		c.add(ipvsLink, fmt.Sprintf("addresses: %d", len(serviceAddrs)), config.Leftover,
 			"the node treats Service addresses as its own: it replies to pings, and programs that listen on all addresses also accept there",
 			"once this proxy runs: kube-proxy --cleanup, or ip link delete "+ipvsLink)
 	}
-	c.Addresses = slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return slices.Contains(ofServices, addr) })
+	c.Addresses = slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return slices.Contains(serviceAddrs, addr) })
 }
 
 // legacyTables looks for tables of legacy iptables, which nf_tables does not list.
-func (c *Checked) legacyTables(paths ...string) {
+func (c *CheckResult) legacyTables(paths ...string) {
 	var found []string
 	for _, path := range paths {
 		names, err := os.ReadFile(path)

@@ -11,14 +11,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newFlows returns the handler that knows the Service of each connection, and the component that deletes stale
+// newConntrackCleanup returns the handler that knows the Service of each connection, and the component that deletes stale
 // conntrack entries after changes.
-func newFlows(c *common, dumps *conntrack.DumpScheduler, isLocal selection.IsLocal) (*serviceindex.Index, part) {
-	reader := serviceindex.New(conntrackgc.StaleDialWindow)
-	reconciler := conntrackgc.NewReconciler(dumps, reader, isLocal)
-	return reader, part{
-		reader: reader,
-		run:    unfailing(func(ctx context.Context) { reconciler.Run(ctx, c.onConntrackCleanup) }),
+func newConntrackCleanup(c *common, dumps *conntrack.DumpScheduler, isLocal selection.IsLocal) (*serviceindex.Index, component) {
+	index := serviceindex.New(conntrackgc.StaleDialWindow)
+	reconciler := conntrackgc.NewReconciler(dumps, index, isLocal)
+	return index, component{
+		handler: index,
+		run:     unfailing(func(ctx context.Context) { reconciler.Run(ctx, c.onConntrackCleanup) }),
 	}
 }
 
@@ -34,9 +34,9 @@ func (c *common) onConntrackDump(stats conntrack.DumpStats) {
 // onConntrackCleanup is called after each conntrack cleanup; err is set if stale entries may remain.
 func (c *common) onConntrackCleanup(done conntrackgc.CleanupResult, err error) {
 	for family, pass := range done.Flows {
-		c.recorder.Add(metrics.FlowsEnded, pass.Deleted, family.String())
+		c.recorder.Add(metrics.UDPEntriesDeleted, pass.Deleted, family.String())
 		if pass.Duration > 0 { // the dump succeeded
-			c.recorder.Observe(metrics.FlowsDuration, pass.Duration, family.String())
+			c.recorder.Observe(metrics.UDPReconcileDuration, pass.Duration, family.String())
 		}
 	}
 	for protocol, n := range done.Unreplied {

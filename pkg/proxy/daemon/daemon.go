@@ -11,57 +11,57 @@ import (
 )
 
 // newComponents returns the components of a daemon. A component's constructor takes the other components that it uses.
-func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal selection.IsLocal, stdout io.Writer) (parts, error) {
+func newComponents(ctx context.Context, c *common, table *conntrack.Conn, isLocal selection.IsLocal, stdout io.Writer) (components, error) {
 	files, err := newFiles(c)
 	if err != nil {
 		return nil, err
 	}
 	changes := make(chan model.Change)
-	complete := &startupBarrier{changes: changes}
+	barrier := &startupBarrier{changes: changes}
 	dumps := conntrack.NewDumpScheduler(table, c.onConntrackDump)
-	of, flows := newFlows(c, dumps, isLocal)
-	monitor, reachability := newReachabilityMonitor(c, dumps, table, of, isLocal, complete)
-	from, err := newSource(c, monitor)
+	index, flows := newConntrackCleanup(c, dumps, isLocal)
+	monitor, reachability := newReachabilityMonitor(c, dumps, table, index, isLocal, barrier)
+	src, err := newSource(c, monitor)
 	if err != nil {
 		return nil, err
 	}
-	findings := newFindings(c, from.reporter)
-	feed := &feed{common: c, complete: complete, reporter: from.reporter, findings: findings, condition: from.condition}
-	mesh, err := newXDSServer(c)
+	findings := newFindings(c, src.reporter)
+	feed := &feed{common: c, barrier: barrier, reporter: src.reporter, findings: findings, condition: src.condition}
+	xdsServer, err := newXDSServer(c)
 	if err != nil {
 		return nil, err
 	}
-	condition, err := newCondition(ctx, c, from.condition)
+	condition, err := newCondition(ctx, c, src.condition)
 	if err != nil {
 		return nil, err
 	}
-	disturbances, repairs := newDisturbances(c, from.reporter)
-	observer := &observer{common: c, stdout: stdout, findings: findings, condition: from.condition}
-	all := parts{
+	driftDetector, repairs := newDriftDetector(c, src.reporter)
+	observer := &observer{common: c, stdout: stdout, findings: findings, condition: src.condition}
+	all := components{
 		flows,
 		newHealthChecks(c, findings),
-		{reader: servicefindings.NewCollector(findings.onDecided)},
-		newCounts(c),
+		{handler: servicefindings.NewCollector(findings.onDecided)},
+		newPortCounts(c),
 		newNodePorts(c),
 		reachability,
 		newDNS(c),
-		mesh,
+		xdsServer,
 		newLocalhost(ctx, c, findings),
-		newSecureMetrics(c, from.reviewer),
+		newSecureMetrics(c, src.reviewer),
 		newHealth(c),
-		newObjects(c, from, feed, monitor),
-		newInterfaces(c, complete),
-		newAPIServers(from, complete, monitor),
-		newEvents(c, from.reporter),
+		newObjects(c, src, feed, monitor),
+		newInterfaces(c, barrier),
+		newAPIServers(src, barrier, monitor),
+		newEvents(c, src.reporter),
 		condition,
 		files,
 		newSettings(c),
-		newAccounting(c, table, dumps, of),
-		newOtherProxies(c, from.reporter),
-		newPartitionReporter(c, from.reporter, monitor),
-		disturbances,
+		newAccounting(c, table, dumps, index),
+		newOtherProxies(c, src.reporter),
+		newPartitionReporter(c, src.reporter, monitor),
+		driftDetector,
 	}
 	return append(all,
-		newPages(c, all.summarize, from, findings),
+		newPages(c, all.summarize, src, findings),
 		newSync(c, all.handlers(), changes, repairs, observer)), nil
 }

@@ -17,32 +17,32 @@ import (
 // While another process keeps changing other tables, the kernel may be unable to report every change during a full
 // sync. It then reports an overrun: changes may have been missed. So overruns alone cause only one full sync per sync
 // period.
-func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) {
-	disturbed, suspected, repairs := notify.NewSignal(), notify.NewSignal(), make(chan struct{})
+func newDriftDetector(c *common, reporter eventReporter) (component, <-chan struct{}) {
+	modified, overrun, repairs := notify.NewSignal(), notify.NewSignal(), make(chan struct{})
 	changed := func(change nft.ExternalChange) {
 		if change.Overrun {
 			c.log.Info("changes of nftables may have been missed; our tables will be rewritten soon")
-			suspected.Notify()
+			overrun.Notify()
 			return
 		}
 		c.log.Warn("another process changed our tables; repairing them",
 			"process", change.Process, "pid", change.PID, "families", fmt.Sprint(change.Families))
 		for _, family := range change.Families {
-			c.recorder.ForeignChange(family.String())
+			c.recorder.ExternalChange(family.String())
 		}
-		reporter.report(events.ForeignChange(c.options.Node, change.Process, change.PID))
-		disturbed.Notify()
+		reporter.report(events.ExternalChange(c.options.Node, change.Process, change.PID))
+		modified.Notify()
 	}
 	run := func(ctx context.Context) error {
 		return cli.RunAll(ctx,
 			func(ctx context.Context) error { return c.conn.Watch(ctx, changed) },
-			func(ctx context.Context) error { return limitRate(ctx, repairInterval, disturbed, repairs) },
+			func(ctx context.Context) error { return limitRate(ctx, repairInterval, modified, repairs) },
 			func(ctx context.Context) error {
-				return limitRate(ctx, c.options.Settings.SyncPeriod, suspected, repairs)
+				return limitRate(ctx, c.options.Settings.SyncPeriod, overrun, repairs)
 			},
 		)
 	}
-	return part{run: run}, repairs
+	return component{run: run}, repairs
 }
 
 // repairInterval is the minimum time between two repairs. Otherwise a process that keeps modifying our tables, above

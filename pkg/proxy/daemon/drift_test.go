@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestDisturbancesThatComeThickAndFastAreRepairedTogether(t *testing.T) {
+func TestRepairsAreRateLimited(t *testing.T) {
 	for name, test := range map[string]struct {
 		signals int
 		every   time.Duration
@@ -20,7 +20,7 @@ func TestDisturbancesThatComeThickAndFastAreRepairedTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if got := countPaced(t, test.signals, test.every); got != test.want {
+				if got := countForwarded(t, test.signals, test.every); got != test.want {
 					t.Errorf("%d modifications led to %d repairs, want %d", test.signals, got, test.want)
 				}
 			})
@@ -28,8 +28,8 @@ func TestDisturbancesThatComeThickAndFastAreRepairedTogether(t *testing.T) {
 	}
 }
 
-// countPaced sends signals as the daemon does, and returns how many were forwarded.
-func countPaced(t *testing.T, signals int, every time.Duration) int {
+// countForwarded sends signals as the daemon does, and returns how many were forwarded.
+func countForwarded(t *testing.T, signals int, every time.Duration) int {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	in, out := make(chan struct{}, 1), make(chan struct{})

@@ -18,11 +18,11 @@ type eventReporter struct {
 }
 
 // newEvents returns the component that sends the Events. The first Event reports the start.
-func newEvents(c *common, reporter eventReporter) part {
+func newEvents(c *common, reporter eventReporter) component {
 	if reporter.recorder == nil {
-		return part{}
+		return component{}
 	}
-	return part{run: func(ctx context.Context) error {
+	return component{run: func(ctx context.Context) error {
 		reporter.report(events.Started(c.options.Node, c.options.Build.Version))
 		return reporter.recorder.Run(ctx)
 	}}
@@ -39,14 +39,14 @@ func (r eventReporter) reportFindings(found []model.Finding) {
 	if r.recorder == nil {
 		return
 	}
-	kindOf := func(f model.Finding) fault { return fault{subject: f.Subject(), code: f.Code} }
-	alike := map[fault][]model.Finding{}
+	groupOf := func(f model.Finding) fault { return fault{subject: f.Subject(), code: f.Code} }
+	groups := map[fault][]model.Finding{}
 	for _, finding := range found {
-		alike[kindOf(finding)] = append(alike[kindOf(finding)], finding)
+		groups[groupOf(finding)] = append(groups[groupOf(finding)], finding)
 	}
 	for _, first := range found {
-		all, isFirst := alike[kindOf(first)]
-		delete(alike, kindOf(first))
+		all, isFirst := groups[groupOf(first)]
+		delete(groups, groupOf(first))
 		if !isFirst || first.Name == (model.ObjectName{}) || first.Kind == convert.NodeKind && first.Name.Name != r.node {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 // feed passes changes of objects to the proxy, and their findings to the reporters.
 type feed struct {
 	*common
-	complete *startupBarrier
+	barrier  *startupBarrier
 	reporter eventReporter
 	findings *findings
 	// condition is nil if the Node's condition is not written.
@@ -26,11 +26,11 @@ type feed struct {
 // deliver processes an update. It returns when the proxy has received the change, so that later changes are merged into
 // one.
 func (f *feed) deliver(ctx context.Context, update convert.Update) {
-	f.findings.change(update.Rejected, update.PutRight)
+	f.findings.change(update.NewProblems, update.ResolvedProblems)
 	f.warn(update.Change)
 	f.updateEligibility(update.Change)
 	f.started = true
-	f.complete.send(ctx, fromObjects, update.Change)
+	f.barrier.send(ctx, fromObjects, update.Change)
 }
 
 // warn logs probable mistakes in the settings, once, and in this Node. It also logs if the Node is missing at the
@@ -66,18 +66,18 @@ type localNodeState struct {
 
 // updateEligibility reports to health whether load balancers may send connections through this node, without a sync.
 func (f *feed) updateEligibility(change model.Change) {
-	node, isNew := change.Nodes[f.options.Node]
-	evacuation, isOther := change.Demotions[model.DemotionKey{Node: f.options.Node, Reason: model.Evacuated}]
-	if isNew || !f.started {
+	node, nodeChanged := change.Nodes[f.options.Node]
+	evacuation, evacuationChanged := change.Demotions[model.DemotionKey{Node: f.options.Node, Reason: model.Evacuated}]
+	if nodeChanged || !f.started {
 		f.localNode.node = node
 		f.condition.Recheck()
 	}
-	if isOther {
+	if evacuationChanged {
 		f.reportEvacuation(evacuation)
 		f.localNode.evacuation = evacuation
 	}
-	if isNew || isOther || !f.started {
-		f.status.NodeEligibility(f.localNode.eligibility())
+	if nodeChanged || evacuationChanged || !f.started {
+		f.status.SetNodeEligibility(f.localNode.eligibility())
 	}
 }
 
@@ -95,7 +95,7 @@ func (f *feed) reportEvacuation(now *model.Demotion) {
 }
 
 // eligibility reports whether load balancers may send new connections through the node; if not, reason is set.
-func (n localNodeState) eligibility() (eligible bool, why string) {
+func (n localNodeState) eligibility() (eligible bool, reason string) {
 	switch {
 	case n.node == nil:
 		return false, "there is no Node object of this name"

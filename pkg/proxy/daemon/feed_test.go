@@ -18,10 +18,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// aFeed returns the feed of node-a, without an API server.
-func aFeed(changes chan<- model.Change, log *slog.Logger, status *status.Status) *feed {
+// newTestFeed returns the feed of node-a, without an API server.
+func newTestFeed(changes chan<- model.Change, log *slog.Logger, status *status.Status) *feed {
 	c := &common{options: &Options{Node: "node-a"}, log: log, status: status, recorder: metrics.NewRecorder()}
-	return &feed{common: c, complete: &startupBarrier{changes: changes}, findings: newFindings(c, eventReporter{})}
+	return &feed{common: c, barrier: &startupBarrier{changes: changes}, findings: newFindings(c, eventReporter{})}
 }
 
 func TestLikelyMistakesInAChangeAreLogged(t *testing.T) {
@@ -47,7 +47,7 @@ func TestLikelyMistakesInAChangeAreLogged(t *testing.T) {
 	}
 }
 
-func TestSettingsThatDoWhatNoUserMeansAreLogged(t *testing.T) {
+func TestProbableMistakesInSettingsAreLogged(t *testing.T) {
 	const (
 		open   = "level=WARN msg=\"--nodeport-addresses has no IPv6 CIDR, so node ports are served on all IPv6 addresses of this node\""
 		noPort = "level=WARN msg=\"node ports are not served: --nodeport-addresses is primary, and the Node has no address\" node=node-a"
@@ -99,8 +99,8 @@ func TestSettingsThatDoWhatNoUserMeansAreLogged(t *testing.T) {
 
 func TestTheNodeIsEligibleAsItsObjectSpecifies(t *testing.T) {
 	var status status.Status
-	feed := aFeed(nil, slog.New(slog.DiscardHandler), &status)
-	const none, leaving = "there is no Node object of this name", "it is being deleted"
+	feed := newTestFeed(nil, slog.New(slog.DiscardHandler), &status)
+	const none, deleting = "there is no Node object of this name", "it is being deleted"
 	for _, step := range []struct {
 		title  string
 		change model.Change
@@ -109,7 +109,7 @@ func TestTheNodeIsEligibleAsItsObjectSpecifies(t *testing.T) {
 		{"unknown", model.Change{}, none},
 		{"exists", nodeChange(&model.Node{Name: "node-a"}), ""},
 		{"another object changes", model.Change{}, ""},
-		{"being deleted", nodeChange(&model.Node{Name: "node-a", NotEligible: leaving}), leaving},
+		{"being deleted", nodeChange(&model.Node{Name: "node-a", NotEligible: deleting}), deleting},
 		{"deleted", nodeChange(nil), none},
 	} {
 		feed.deliver(t.Context(), convert.Update{Change: step.change})
@@ -128,7 +128,7 @@ func nodeChange(node *model.Node) model.Change {
 func logOf(t *testing.T, config ruleset.Config, changes []model.Change) []string {
 	t.Helper()
 	var log strings.Builder
-	feed := aFeed(nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{})
+	feed := newTestFeed(nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{})
 	feed.config = config
 	for _, change := range changes {
 		feed.deliver(t.Context(), convert.Update{Change: change})
@@ -147,7 +147,7 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 		return func(f *feed) { f.deliver(t.Context(), convert.Update{Change: changes}) }
 	}
 	interfaces := func(addrs ...netip.Addr) func(*feed) {
-		return func(f *feed) { f.complete.deliverAddrs(t.Context(), addrs) }
+		return func(f *feed) { f.barrier.deliverAddrs(t.Context(), addrs) }
 	}
 	node := nodeChange(&model.Node{Name: "node-a"})
 	gone := nodeChange(nil)
@@ -172,7 +172,7 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			changes := make(chan model.Change, len(test.calls))
-			feed := aFeed(changes, slog.New(slog.DiscardHandler), &status.Status{})
+			feed := newTestFeed(changes, slog.New(slog.DiscardHandler), &status.Status{})
 			for _, call := range test.calls {
 				call(feed)
 			}
@@ -188,17 +188,17 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 	}
 }
 
-func TestBothDeliveriesEndWithTheProgram(t *testing.T) {
+func TestDeliveriesEndWithTheContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	nobodyReceives := make(chan model.Change)
-	feed := aFeed(nobodyReceives, slog.New(slog.DiscardHandler), &status.Status{})
+	unread := make(chan model.Change)
+	feed := newTestFeed(unread, slog.New(slog.DiscardHandler), &status.Status{})
 	delivered := make(chan struct{})
 	go func() {
 		feed.deliver(ctx, convert.Update{})
 		delivered <- struct{}{}
 	}()
 	go func() {
-		feed.complete.deliverAddrs(ctx, []netip.Addr{})
+		feed.barrier.deliverAddrs(ctx, []netip.Addr{})
 		delivered <- struct{}{}
 	}()
 	stop()

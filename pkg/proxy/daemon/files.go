@@ -36,14 +36,14 @@ func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error)
 
 // newFiles returns the component that ends the daemon when one of its configuration files changes, so that its
 // supervisor restarts it. The rules stay.
-func newFiles(c *common) (part, error) {
+func newFiles(c *common) (component, error) {
 	files, err := c.options.configurationFiles(c.log)
 	if err != nil {
-		return part{}, err
+		return component{}, err
 	}
 	var watches []func(context.Context) error
 	for _, file := range files {
 		watches = append(watches, func(ctx context.Context) error { return file.Watch(ctx, c.log) })
 	}
-	return part{run: func(ctx context.Context) error { return cli.RunAll(ctx, watches...) }}, nil
+	return component{run: func(ctx context.Context) error { return cli.RunAll(ctx, watches...) }}, nil
 }

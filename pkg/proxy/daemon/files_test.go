@@ -32,7 +32,7 @@ func writeFile(t *testing.T, name, text string) string {
 	return path
 }
 
-func TestTheFilesThatAreWatchedAreThoseThatAreUsed(t *testing.T) {
+func TestOnlyUsedFilesAreWatched(t *testing.T) {
 	kubeconfig := writeFile(t, "kubeconfig.conf", kubeconfigText)
 	path := writeFile(t, "config.yaml", "apiVersion: "+config.APIVersion+"\nkind: KubeProxyConfiguration\nmode: nftables\n")
 	file, err := config.Read(path, config.VicinityConfig{})
@@ -71,7 +71,7 @@ func TestTheFilesThatAreWatchedAreThoseThatAreUsed(t *testing.T) {
 	}
 }
 
-func TestAKubeconfigWithWhichTheProxyCouldNotStartIsWrong(t *testing.T) {
+func TestAnUnusableKubeconfigFailsTheCheck(t *testing.T) {
 	kubeconfig := writeFile(t, "kubeconfig.conf", kubeconfigText)
 	options := Options{Connection: kube.Connection{Kubeconfig: kubeconfig}}
 	files, err := options.configurationFiles(slog.New(slog.DiscardHandler))

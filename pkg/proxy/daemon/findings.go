@@ -60,10 +60,10 @@ func newFindings(c *common, reporter eventReporter) *findings {
 }
 
 // change adds new findings, and removes those that ended.
-func (f *findings) change(found, over []model.Finding) {
+func (f *findings) change(found, ended []model.Finding) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.report(found, over, f.log)
+	f.report(found, ended, f.log)
 	f.reporter.reportFindings(found)
 }
 
@@ -73,33 +73,33 @@ const maxLoggedAtOnce = 100
 
 // replace sets all findings of a source about some Services. A finding that persists is reported as an Event again: the
 // recorder limits how often.
-func (f *findings) replace(by findingSource, all ...servicefindings.ServiceFindings) {
+func (f *findings) replace(source findingSource, all ...servicefindings.ServiceFindings) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	told, log := 0, f.log
+	logged, log := 0, f.log
 	for _, now := range all {
-		key := sourceKey{by, now.Service}
+		key := sourceKey{source, now.Service}
 		before := f.replaced[key]
 		if delete(f.replaced, key); len(now.Findings) > 0 {
 			f.replaced[key] = now.Findings
 		}
 		if !slices.Equal(before, now.Findings) {
-			if told++; told > maxLoggedAtOnce {
+			if logged++; logged > maxLoggedAtOnce {
 				log = slog.New(slog.DiscardHandler)
 			}
 			f.report(subtract(now.Findings, before), subtract(before, now.Findings), log)
 		}
 		f.reporter.reportFindings(now.Findings)
 	}
-	if told > maxLoggedAtOnce {
-		f.log.Warn("too many findings to log at once; the page /findings has all of them", "more", told-maxLoggedAtOnce)
+	if logged > maxLoggedAtOnce {
+		f.log.Warn("too many findings to log at once; the page /findings has all of them", "more", logged-maxLoggedAtOnce)
 	}
 }
 
 // replaceAll is replace for all Services.
-func (f *findings) replaceAll(by findingSource, found []model.Finding) {
+func (f *findings) replaceAll(source findingSource, found []model.Finding) {
 	byService := map[model.ObjectName][]model.Finding{}
-	for _, service := range f.servicesWith(by) {
+	for _, service := range f.servicesWith(source) {
 		byService[service] = nil
 	}
 	for _, finding := range found {
@@ -109,16 +109,16 @@ func (f *findings) replaceAll(by findingSource, found []model.Finding) {
 	for _, name := range slices.SortedFunc(maps.Keys(byService), model.ObjectName.Compare) {
 		all = append(all, servicefindings.ServiceFindings{Service: name, Findings: byService[name]})
 	}
-	f.replace(by, all...)
+	f.replace(source, all...)
 }
 
 // servicesWith returns the Services with active findings of a source.
-func (f *findings) servicesWith(by findingSource) []model.ObjectName {
+func (f *findings) servicesWith(source findingSource) []model.ObjectName {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	var services []model.ObjectName
 	for key := range f.replaced {
-		if key.source == by {
+		if key.source == source {
 			services = append(services, key.service)
 		}
 	}
@@ -146,10 +146,10 @@ func (f *findings) onRejectedByKernel(report syncer.Report) {
 
 // report adds and removes findings, and logs and counts them. If a fault persists for another reason, its end is
 // not logged.
-func (f *findings) report(found, over []model.Finding, log *slog.Logger) {
-	goesOn := map[fault]bool{}
+func (f *findings) report(found, ended []model.Finding, log *slog.Logger) {
+	persists := map[fault]bool{}
 	for _, finding := range found {
-		goesOn[faultOf(finding)] = true
+		persists[faultOf(finding)] = true
 		if !f.since[finding].IsZero() {
 			continue
 		}
@@ -159,17 +159,17 @@ func (f *findings) report(found, over []model.Finding, log *slog.Logger) {
 			log.Warn(events.TextsOf(finding.Code).LogStart, "problem", finding.String(), "code", finding.Code)
 		}
 	}
-	for _, finding := range over {
+	for _, finding := range ended {
 		if f.since[finding].IsZero() {
 			continue
 		}
 		delete(f.since, finding)
 		f.count(finding, -1)
-		if !goesOn[faultOf(finding)] && f.budget.allows(log, finding.Subject()) {
+		if !persists[faultOf(finding)] && f.budget.allows(log, finding.Subject()) {
 			log.Info(events.TextsOf(finding.Code).LogEnd, "problem", finding.String(), "code", finding.Code)
 		}
 	}
-	if len(found)+len(over) > 0 {
+	if len(found)+len(ended) > 0 {
 		f.status.SetRejected(len(f.byObject))
 	}
 }
@@ -184,15 +184,15 @@ type fault struct {
 func faultOf(f model.Finding) fault { return fault{f.Subject(), f.Code, f.Field} }
 
 // count adds delta, 1 or -1, to the counts of a finding.
-func (f *findings) count(finding model.Finding, by int) {
-	f.byCode[finding.Code] += by
+func (f *findings) count(finding model.Finding, delta int) {
+	f.byCode[finding.Code] += delta
 	f.recorder.Set(metrics.Findings, f.byCode[finding.Code], string(finding.Code))
 	if !finding.IsRejection() {
 		return
 	}
 	object := finding
 	object.Field, object.Reason = "", ""
-	if f.byObject[object] += by; f.byObject[object] == 0 {
+	if f.byObject[object] += delta; f.byObject[object] == 0 {
 		delete(f.byObject, object)
 	}
 }
@@ -223,16 +223,16 @@ func (f *findings) active(codes ...string) []ActiveFinding {
 		if len(codes) > 0 && !slices.Contains(codes, string(one.Code)) {
 			continue
 		}
-		standing := ActiveFinding{
+		entry := ActiveFinding{
 			one.File, one.Kind, one.Name.Namespace, one.Name.Name, one.Code, one.Field, one.Reason, one.Local, since[one].UTC(), nil,
 		}
-		if tried, isRefused := rejected[one.Name]; isRefused && one.Code == model.FailedToProgram {
-			standing.Kernel = &explain.Rejection{
-				Service: one.Name.String(), Message: tried.Err.Error(),
-				Since: tried.Since, Tries: tried.Tries, Next: tried.Next, HasApplied: tried.HasApplied,
+		if rejection, isRejected := rejected[one.Name]; isRejected && one.Code == model.FailedToProgram {
+			entry.Kernel = &explain.Rejection{
+				Service: one.Name.String(), Message: rejection.Err.Error(),
+				Since: rejection.Since, Tries: rejection.Tries, Next: rejection.Next, HasApplied: rejection.HasApplied,
 			}
 		}
-		list = append(list, standing)
+		list = append(list, entry)
 	}
 	return list
 }
@@ -251,15 +251,15 @@ const (
 
 // logBudget limits the log lines about each object.
 type logBudget struct {
-	began time.Time
+	start time.Time
 	lines map[model.Subject]int
 }
 
 // allows reports whether one more line about an object may be logged now. When the limit is
 // reached, it logs that further lines are suppressed.
 func (b *logBudget) allows(log *slog.Logger, object model.Subject) bool {
-	if now := time.Now(); b.lines == nil || now.Sub(b.began) >= logPeriod {
-		b.began, b.lines = now, map[model.Subject]int{}
+	if now := time.Now(); b.lines == nil || now.Sub(b.start) >= logPeriod {
+		b.start, b.lines = now, map[model.Subject]int{}
 	}
 	b.lines[object]++
 	if b.lines[object] == linesPerObject+1 {

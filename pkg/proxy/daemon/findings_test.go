@@ -29,18 +29,18 @@ func newTestFindings() (*findings, *strings.Builder, *status.Status) {
 	return newFindings(c, eventReporter{}), &log, health
 }
 
-func named(name string) model.ObjectName { return model.ObjectName{Namespace: "shop", Name: name} }
+func shopName(name string) model.ObjectName { return model.ObjectName{Namespace: "shop", Name: name} }
 
-// of returns a finding about a Service.
-func of(name string, code model.FindingCode, reason string) model.Finding {
-	return model.Finding{Code: code, Reason: reason}.WithObject("Service", named(name))
+// serviceFinding returns a finding about a Service.
+func serviceFinding(name string, code model.FindingCode, reason string) model.Finding {
+	return model.Finding{Code: code, Reason: reason}.WithObject("Service", shopName(name))
 }
 
 // TestAFindingIsReportedWhenItIsNewAndWhenItIsOver, for each code, and whatever other findings are reported in between.
 func TestAFindingIsReportedWhenItIsNewAndWhenItIsOver(t *testing.T) {
 	for _, code := range model.FindingCodes {
 		all, log, health := newTestFindings()
-		a, b := of("a", code, "why"), of("b", code, "why")
+		a, b := serviceFinding("a", code, "why"), serviceFinding("b", code, "why")
 		for i, step := range []struct {
 			found, over []model.Finding
 			want        string // the lines, by level and object
@@ -58,15 +58,15 @@ func TestAFindingIsReportedWhenItIsNewAndWhenItIsOver(t *testing.T) {
 			if got := linesOf(log.String()); got != step.want {
 				t.Errorf("%s, step %d: the log has %q, want %q:\n%s", code, i, got, step.want, log)
 			}
-			wantRefused := 0
+			wantInvalid := 0
 			if code == model.Invalid {
-				wantRefused = step.standing
+				wantInvalid = step.standing
 			}
-			if got, refused := len(all.active()), health.Health(time.Now()).InvalidObjects; got != step.standing || refused != wantRefused {
-				t.Errorf("%s, step %d: %d active findings and %d invalid objects, want %d and %d", code, i, got, refused, step.standing, wantRefused)
+			if got, invalid := len(all.active()), health.Health(time.Now()).InvalidObjects; got != step.standing || invalid != wantInvalid {
+				t.Errorf("%s, step %d: %d active findings and %d invalid objects, want %d and %d", code, i, got, invalid, step.standing, wantInvalid)
 			}
-			if of := len(all.active(string(code))); of != step.standing {
-				t.Errorf("%s, step %d: %d active findings with this code, want %d", code, i, of, step.standing)
+			if withCode := len(all.active(string(code))); withCode != step.standing {
+				t.Errorf("%s, step %d: %d active findings with this code, want %d", code, i, withCode, step.standing)
 			}
 		}
 	}
@@ -89,8 +89,8 @@ func TestTheLogHasFindingsInFull(t *testing.T) {
 	all, log, _ := newTestFindings()
 	all.change([]model.Finding{
 		{Kind: "Node", Name: model.ObjectName{Name: "node-b"}, Code: model.ValueIgnored, Field: "metadata.labels[a]", Reason: "no time"},
-		{Kind: "EndpointSlice", Name: named("web-1"), Code: model.PartiallyIgnored, Field: "ports[1].port", Reason: "70000"},
-		{Kind: "Service", Name: named("web"), Code: "ClientsIgnored", Field: "vicinity.dev/clients", Reason: "nobody"},
+		{Kind: "EndpointSlice", Name: shopName("web-1"), Code: model.PartiallyIgnored, Field: "ports[1].port", Reason: "70000"},
+		{Kind: "Service", Name: shopName("web"), Code: "ClientsIgnored", Field: "vicinity.dev/clients", Reason: "nobody"},
 	}, nil)
 	for _, want := range []string{
 		`msg="an invalid value is ignored; the rest of the object is active" problem="Node node-b: metadata.labels[a]: no time; it counts as absent" ` +
@@ -104,11 +104,11 @@ func TestTheLogHasFindingsInFull(t *testing.T) {
 	}
 }
 
-// TestWhatIsFoundOfAServiceIsReplaced by later findings of the same source, and by nothing else.
-func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
+// TestFindingsOfAServiceAreReplaced by later findings of the same source, and by nothing else.
+func TestFindingsOfAServiceAreReplaced(t *testing.T) {
 	all, log, _ := newTestFindings()
-	one, two := of("web", model.PartiallyIgnored, "one"), of("web", model.FrontendConflict, "two")
-	all.change([]model.Finding{of("web", model.PartiallyIgnored, "of its manifest")}, nil)
+	one, two := serviceFinding("web", model.PartiallyIgnored, "one"), serviceFinding("web", model.FrontendConflict, "two")
+	all.change([]model.Finding{serviceFinding("web", model.PartiallyIgnored, "of its manifest")}, nil)
 	for i, step := range []struct {
 		found    []model.Finding
 		standing string
@@ -122,8 +122,8 @@ func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 		{nil, "of its manifest", 0},
 	} {
 		log.Reset()
-		all.replace(decisions, servicefindings.ServiceFindings{Service: named("web"), Findings: step.found})
-		all.replace(kernel, servicefindings.ServiceFindings{Service: named("web")}, servicefindings.ServiceFindings{Service: named("db")})
+		all.replace(decisions, servicefindings.ServiceFindings{Service: shopName("web"), Findings: step.found})
+		all.replace(kernel, servicefindings.ServiceFindings{Service: shopName("web")}, servicefindings.ServiceFindings{Service: shopName("db")})
 		var sentences []string
 		for _, standing := range all.active() {
 			sentences = append(sentences, standing.Sentence)
@@ -134,11 +134,11 @@ func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 	}
 }
 
-func TestWhatAFinderNoLongerNamesIsOver(t *testing.T) {
+func TestFindingsEndWhenTheirSourceOmitsThem(t *testing.T) {
 	all, _, _ := newTestFindings()
 	count := func() int { return len(all.active()) }
-	all.replace(kernel, servicefindings.ServiceFindings{Service: named("a"), Findings: []model.Finding{of("a", model.FailedToProgram, "why")}})
-	both := []model.Finding{of("a", model.HealthCheckListenFailed, "x"), of("b", model.HealthCheckListenFailed, "x")}
+	all.replace(kernel, servicefindings.ServiceFindings{Service: shopName("a"), Findings: []model.Finding{serviceFinding("a", model.FailedToProgram, "why")}})
+	both := []model.Finding{serviceFinding("a", model.HealthCheckListenFailed, "x"), serviceFinding("b", model.HealthCheckListenFailed, "x")}
 	for i, step := range []struct {
 		found []model.Finding
 		want  int
@@ -155,11 +155,11 @@ func TestAnInvalidObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 	found := []model.Finding{
 		{File: "a.yaml", Reason: "does not parse"},
 		{File: "a.yaml", Reason: "does not parse (document at line 7)"},
-		{File: "b.yaml", Kind: "Service", Name: named("web"), Field: "spec.ports[0].port"},
-		{File: "b.yaml", Kind: "Service", Name: named("web"), Field: "spec.ports[1].port"},
-		{File: "b.yaml", Kind: "Service", Name: named("api")},
+		{File: "b.yaml", Kind: "Service", Name: shopName("web"), Field: "spec.ports[0].port"},
+		{File: "b.yaml", Kind: "Service", Name: shopName("web"), Field: "spec.ports[1].port"},
+		{File: "b.yaml", Kind: "Service", Name: shopName("api")},
 		{File: "b.yaml", Kind: "Service", Line: 9},
-		{File: "b.yaml", Kind: "EndpointSlice", Name: named("web-1")},
+		{File: "b.yaml", Kind: "EndpointSlice", Name: shopName("web-1")},
 	}
 	for i := range found {
 		found[i].Code = model.Invalid
@@ -168,8 +168,8 @@ func TestAnInvalidObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 	if len(all.byObject) != 5 {
 		t.Errorf("%d objects, want 5", len(all.byObject))
 	}
-	if refused, others := all.active("Invalid"), all.active("ValueIgnored"); len(refused) != len(found) || len(others) > 0 {
-		t.Errorf("invalid objects are %v, ignored values %v", refused, others)
+	if invalid, others := all.active("Invalid"), all.active("ValueIgnored"); len(invalid) != len(found) || len(others) > 0 {
+		t.Errorf("invalid objects are %v, ignored values %v", invalid, others)
 	}
 	for number, finding := range append(found, found...) {
 		all.change(nil, []model.Finding{finding})
@@ -182,14 +182,14 @@ func TestAnInvalidObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 	}
 }
 
-// TestWhatIsLoggedOfAnObjectIsBounded, however often it is changed; other objects have their own lines.
-func TestWhatIsLoggedOfAnObjectIsBounded(t *testing.T) {
+// TestLogLinesPerObjectAreLimited, however often it is changed; other objects have their own lines.
+func TestLogLinesPerObjectAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, log, _ := newTestFindings()
 		change := func(name string, number int) {
 			var found []model.Finding
 			for part := range 16 {
-				found = append(found, of(name, model.PartiallyIgnored, fmt.Sprintf("address %d of version %d", part, number)))
+				found = append(found, serviceFinding(name, model.PartiallyIgnored, fmt.Sprintf("address %d of version %d", part, number)))
 			}
 			all.change(found, nil)
 			all.change(nil, found)
@@ -215,7 +215,7 @@ func TestWhatIsLoggedOfAnObjectIsBounded(t *testing.T) {
 
 func rejectedService(number int, reason string, tries int) syncer.Rejected {
 	return syncer.Rejected{
-		Service: named(fmt.Sprintf("web-%d", number)), Err: errors.New(reason),
+		Service: shopName(fmt.Sprintf("web-%d", number)), Err: errors.New(reason),
 		Since: time.Unix(0, 0), Next: time.Unix(int64(tries), 0), Tries: tries, HasApplied: number%2 == 0,
 	}
 }
@@ -231,12 +231,12 @@ func TestARejectedServiceIsLoggedOnceForEachReason(t *testing.T) {
 		{"rejected", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too long", 1), rejectedService(2, "in use", 1)}}, 2},
 		{"retried", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too long", 2)}}, 0},
 		{"for another reason", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too many", 3)}}, 1},
-		{"accepted", syncer.Report{NoLongerRejected: []model.ObjectName{named("web-1")}}, 1},
+		{"accepted", syncer.Report{NoLongerRejected: []model.ObjectName{shopName("web-1")}}, 1},
 		{"nothing", syncer.Report{}, 0},
 		{"rejected again", syncer.Report{Rejected: []syncer.Rejected{rejectedService(1, "too many", 1)}}, 1},
 	} {
 		log.Reset()
-		o.reportFound(step.report)
+		o.reportFindings(step.report)
 		if lines := strings.Count(log.String(), "\n"); lines != step.want {
 			t.Errorf("%s: %d lines in the log, want %d:\n%s", step.title, lines, step.want, log)
 		}
@@ -254,15 +254,15 @@ func TestARejectedServiceIsLoggedOnceForEachReason(t *testing.T) {
 	}
 }
 
-// TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines, and are all on the page.
-func TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines(t *testing.T) {
+// TestLogLinesPerSyncAreLimited, and are all on the page.
+func TestLogLinesPerSyncAreLimited(t *testing.T) {
 	all, log, _ := newTestFindings()
 	o := &observer{findings: all}
 	var report syncer.Report
 	for number := range 1000 {
 		report.Rejected = append(report.Rejected, rejectedService(number, "too long", 1))
 	}
-	o.reportFound(report)
+	o.reportFindings(report)
 	if lines := strings.Count(log.String(), "\n"); lines != maxLoggedAtOnce+1 || !strings.Contains(log.String(), "more=900") {
 		t.Errorf("%d lines in the log, want %d and one that counts the other 900", lines, maxLoggedAtOnce)
 	}

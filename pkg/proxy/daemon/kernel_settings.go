@@ -19,11 +19,11 @@ import (
 const checkInterval = 10 * time.Second
 
 // newSettings checks the kernel settings at once, and returns the component that checks them periodically.
-func newSettings(c *common) part {
+func newSettings(c *common) component {
 	k := newKernelSettings(c.log, &c.options.Settings, c.options.Account != nil, c.conn.Families())
 	k.check()
 	c.recorder.CollectFrom(metrics.KernelSettingsUnmet, k.unmet)
-	return part{run: k.hold, summary: func(s *status.Summary) { s.KernelSettings = k.summary() }}
+	return component{run: k.run, summary: func(s *status.Summary) { s.KernelSettings = k.summary() }}
 }
 
 // kernelSettings keeps the kernel settings at their desired values. No failure here stops the proxy: a container with
@@ -38,43 +38,43 @@ type kernelSettings struct {
 // newKernelSettings returns the settings that the configuration requires, those for accounting if it is on, and packet
 // forwarding for the families. Conntrack must have been opened: before that the kernel lacks its
 // settings.
-func newKernelSettings(log *slog.Logger, settings *config.Settings, counts bool, families []model.Family) *kernelSettings {
-	var wanted []sysctl.Setting
+func newKernelSettings(log *slog.Logger, settings *config.Settings, countsTraffic bool, families []model.Family) *kernelSettings {
+	var desired []sysctl.Setting
 	// kube-proxy counts the machine's cores; we count those that the process may use. They differ only if the process is
 	// pinned to some cores. The value is then lower, which never lowers a setting.
 	for _, want := range settings.Conntrack.Settings(runtime.NumCPU()) {
-		wanted = append(wanted, sysctl.Setting{DesiredValue: want})
+		desired = append(desired, sysctl.Setting{DesiredValue: want})
 	}
-	if counts {
-		wanted = append(wanted,
+	if countsTraffic {
+		desired = append(desired,
 			sysctl.Setting{
-				DesiredValue: sysctl.ConntrackBytes, Otherwise: nft.CountBytes,
-				Without: "connections that start now are counted without their bytes",
+				DesiredValue: sysctl.ConntrackBytes, Fallback: nft.CountBytes,
+				Impact: "connections that start now are counted without their bytes",
 			},
 			sysctl.Setting{
-				DesiredValue: sysctl.ConntrackEvents, OnlyChecked: true,
-				Without: "conntrack does not report the connections that end, so only those that move more than 1 MiB are counted",
+				DesiredValue: sysctl.ConntrackEvents, CheckOnly: true,
+				Impact: "conntrack does not report the connections that end, so only those that move more than 1 MiB are counted",
 			})
 	}
 	forwarding := map[model.Family]sysctl.DesiredValue{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
 	for _, family := range families {
-		wanted = append(wanted, sysctl.Setting{
-			DesiredValue: forwarding[family], OnlyChecked: true, Optional: true,
-			Without: "this node does not forward " + family.String() + " packets, so connections to Services do not reach pods on other nodes",
+		desired = append(desired, sysctl.Setting{
+			DesiredValue: forwarding[family], CheckOnly: true, Optional: true,
+			Impact: "this node does not forward " + family.String() + " packets, so connections to Services do not reach pods on other nodes",
 		})
 	}
-	return &kernelSettings{log: log, settings: sysctl.NewEnforcer(sysctl.Root, wanted...)}
+	return &kernelSettings{log: log, settings: sysctl.NewEnforcer(sysctl.Root, desired...)}
 }
 
 // run checks the settings periodically until ctx ends.
-func (k *kernelSettings) hold(ctx context.Context) error {
-	again := time.NewTicker(checkInterval)
-	defer again.Stop()
+func (k *kernelSettings) run(ctx context.Context) error {
+	ticker := time.NewTicker(checkInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-again.C:
+		case <-ticker.C:
 			k.check()
 		}
 	}
@@ -82,10 +82,10 @@ func (k *kernelSettings) hold(ctx context.Context) error {
 
 func (k *kernelSettings) check() {
 	k.mutex.Lock()
-	news := k.settings.Reconcile(time.Now())
+	changed := k.settings.Reconcile(time.Now())
 	k.mutex.Unlock()
-	for i := range news {
-		logSetting(k.log, &news[i])
+	for i := range changed {
+		logSetting(k.log, &changed[i])
 	}
 }
 
@@ -97,14 +97,14 @@ func (k *kernelSettings) states() []sysctl.State {
 
 // summary returns the settings for the page /summary: those that differ from the desired value, or did.
 func (k *kernelSettings) summary() []status.KernelSetting {
-	said := []status.KernelSetting{}
+	list := []status.KernelSetting{}
 	for _, state := range k.states() {
 		if state.UnmetSince.IsZero() && state.Restored == 0 {
 			continue
 		}
 		setting := status.KernelSetting{
-			Name: state.Setting.Name, Desired: state.Setting.Value, Value: state.Result.Before, Without: state.Setting.Without,
-			Do: state.Setting.Advice(), Restored: state.Restored,
+			Name: state.Setting.Name, Desired: state.Setting.Value, Value: state.Result.Previous, Impact: state.Setting.Impact,
+			Remedy: state.Setting.Advice(), Restored: state.Restored,
 		}
 		if !state.UnmetSince.IsZero() {
 			setting.UnmetSince = &state.UnmetSince
@@ -112,27 +112,27 @@ func (k *kernelSettings) summary() []status.KernelSetting {
 		if state.Restored > 0 {
 			setting.RestoredAt = &state.RestoredAt
 		}
-		said = append(said, setting)
+		list = append(list, setting)
 	}
-	return said
+	return list
 }
 
 // logSetting logs the result for a kernel setting in one line.
-func logSetting(log *slog.Logger, news *sysctl.State) {
-	setting, result := &news.Setting, &news.Result
-	attributes := []any{"sysctl", setting.Name, "value", result.Before, "desired", setting.Value}
+func logSetting(log *slog.Logger, state *sysctl.State) {
+	setting, result := &state.Setting, &state.Result
+	attributes := []any{"sysctl", setting.Name, "value", result.Previous, "desired", setting.Value}
 	switch result.Outcome {
 	case sysctl.Met:
 		log.Info("a kernel setting has its desired value again", attributes...)
 		return
 	case sysctl.Written:
-		if news.Restored == 0 {
+		if state.Restored == 0 {
 			log.Info("changed a kernel setting", attributes...)
 			return
 		}
-		attributes = append(attributes, "restored", news.Restored)
-		if setting.Without != "" {
-			attributes = append(attributes, "meanwhile", setting.Without)
+		attributes = append(attributes, "restored", state.Restored)
+		if setting.Impact != "" {
+			attributes = append(attributes, "meanwhile", setting.Impact)
 		}
 		log.Warn("another program changed a kernel setting; restored it", attributes...)
 		return
@@ -140,13 +140,13 @@ func logSetting(log *slog.Logger, news *sysctl.State) {
 	}
 	message := "failed to set a kernel setting"
 	switch {
-	case setting.OnlyChecked:
-		message, attributes = setting.Without, attributes[:4]
+	case setting.CheckOnly:
+		message, attributes = setting.Impact, attributes[:4]
 	case result.Outcome == sysctl.Missing:
 		log.Warn("this kernel lacks a setting", attributes...)
 		return
-	case setting.Without != "":
-		attributes = append(attributes, "meanwhile", setting.Without)
+	case setting.Impact != "":
+		attributes = append(attributes, "meanwhile", setting.Impact)
 	}
 	attributes = append(attributes, "fix", setting.Advice())
 	if result.Err != nil {

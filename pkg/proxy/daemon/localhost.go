@@ -25,31 +25,31 @@ func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 // newLocalhost returns the component that serves node ports on loopback, if that is enabled. It logs if the descriptor
 // limit allows fewer connections than the default. The kernel may reject packets there in either case, so these are
 // always counted.
-func newLocalhost(ctx context.Context, c *common, findings *findings) part {
+func newLocalhost(ctx context.Context, c *common, findings *findings) component {
 	c.countRejected(ctx)
 	addrs := loopbackOf(c.config)
 	if len(addrs) == 0 {
-		return part{}
+		return component{}
 	}
 	server := localhost.NewServer(addrs, localhostObserver{c.recorder, findings})
-	if most := server.MaxConnections(); most < localhost.MaxConnections {
+	if limit := server.MaxConnections(); limit < localhost.MaxConnections {
 		c.log.Warn("the limit of open files reduces the number of connections to node ports on loopback",
-			"maxConnections", most, "default", localhost.MaxConnections, "fix", "raise the hard limit of open files (ulimit -Hn) to 49152")
+			"maxConnections", limit, "default", localhost.MaxConnections, "fix", "raise the hard limit of open files (ulimit -Hn) to 49152")
 	}
-	return part{reader: server, run: server.Run}
+	return component{handler: server, run: server.Run}
 }
 
 // countRejected reads the kernel's counters of rejected packets on loopback at each scrape. Without kube-proxy's gate
 // nothing is counted there, and there is no series.
 func (c *common) countRejected(ctx context.Context) {
-	c.recorder.CollectFrom(metrics.LocalhostLimited, func(add metrics.Add) {
+	c.recorder.CollectFrom(metrics.LocalhostRejected, func(add metrics.Add) {
 		for _, family := range c.config.Families {
 			for _, protocol := range ruleset.RejectedOnLocalhost(family, c.config) {
-				packets, isThere, err := c.conn.Packets(ctx, family, ruleset.RejectedCounter(protocol))
+				packets, exists, err := c.conn.Packets(ctx, family, ruleset.RejectedCounter(protocol))
 				if err != nil {
 					c.log.Warn("failed to read a metric; omitting it", "error", err)
 				}
-				if isThere { // it exists after the first sync
+				if exists { // it exists after the first sync
 					add(float64(packets), family.String(), protocol.String())
 				}
 			}

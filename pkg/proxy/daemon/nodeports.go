@@ -12,9 +12,9 @@ import (
 )
 
 // newNodePorts returns the component that logs where node ports are served.
-func newNodePorts(c *common) part {
+func newNodePorts(c *common) component {
 	loopback := slices.SortedFunc(maps.Values(loopbackOf(c.config)), netip.Addr.Compare)
-	return part{reader: &nodePortLogger{log: c.log, families: c.config.Families, loopback: loopback}}
+	return component{handler: &nodePortLogger{log: c.log, families: c.config.Families, loopback: loopback}}
 }
 
 // nodePortLogger logs where node ports are served whenever that changes, unless they are served on all addresses. Only

@@ -19,9 +19,9 @@ import (
 )
 
 // newSync returns the component that syncs changes and repairs.
-func newSync(c *common, readers []selection.Handler, changes <-chan model.Change, repairs <-chan struct{}, o *observer) part {
-	return part{run: unfailing(func(ctx context.Context) {
-		p := syncer.New(c.options.Node, c.config, c.conn, readers...)
+func newSync(c *common, handlers []selection.Handler, changes <-chan model.Change, repairs <-chan struct{}, o *observer) component {
+	return component{run: unfailing(func(ctx context.Context) {
+		p := syncer.New(c.options.Node, c.config, c.conn, handlers...)
 		p.RetryMax = c.options.Settings.SyncPeriod
 		p.Run(ctx, changes, repairs, o)
 	})}
@@ -55,7 +55,7 @@ func (o *observer) Synced(report syncer.Report, started, ended time.Time) {
 		Services: report.Total, Waiting: report.Waiting, RejectedByKernel: report.RejectedTotal, Contested: report.Contested,
 	}
 	o.status.SyncDone(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Full}, numbers)
-	o.reportFound(report)
+	o.reportFindings(report)
 	o.log.Debug("synced", "full", report.Full, "services", report.Services, "total", report.Total, "took", took)
 	if report.CleanupErr != nil {
 		o.recorder.CleanupFailed()
@@ -79,16 +79,16 @@ func (o *observer) Failed(err error, report syncer.Report, started, ended time.T
 }
 
 // reportFindings reports the Services that the kernel rejects, and those without session affinity.
-func (o *observer) reportFound(report syncer.Report) {
+func (o *observer) reportFindings(report syncer.Report) {
 	o.findings.onRejectedByKernel(report)
 	o.findings.replace(tables, o.affinityUnavailable(report)...)
 }
 
 // affinityUnavailableReason is the reason of the finding about a port without session affinity.
-const affinityUnavailable = "This Service is served without session affinity: too many Services with session affinity " +
+const affinityUnavailableReason = "This Service is served without session affinity: too many Services with session affinity " +
 	"have more than 256 endpoints each (limits: 4,096 Services with up to 4,096 endpoints, and 256 with more)"
 
-// affinityUnavailable returns the Services that lack session affinity, at most MaxFound of them, and those that no
+// affinityUnavailableReason returns the Services that lack session affinity, at most MaxFound of them, and those that no
 // longer lack it.
 func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.ServiceFindings {
 	now := map[model.ObjectName]bool{}
@@ -99,15 +99,15 @@ func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.S
 	}
 	maps.Copy(now, report.WithoutAffinity)
 	var list []servicefindings.ServiceFindings
-	told := 0
+	reported := 0
 	for _, name := range slices.SortedFunc(maps.Keys(now), model.ObjectName.Compare) {
 		one := servicefindings.ServiceFindings{Service: name}
 		if now[name] {
-			if told++; told > servicefindings.MaxFound {
+			if reported++; reported > servicefindings.MaxServices {
 				continue
 			}
 			one.Findings = []model.Finding{
-				model.Finding{Code: model.SessionAffinityIgnored, Reason: affinityUnavailable, Local: true}.WithObject("Service", name),
+				model.Finding{Code: model.SessionAffinityIgnored, Reason: affinityUnavailableReason, Local: true}.WithObject("Service", name),
 			}
 		}
 		list = append(list, one)
@@ -116,7 +116,7 @@ func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.S
 }
 
 // processStart is when this process started. Changes that were caused earlier waited for the process, not for a sync.
-var began = time.Now()
+var processStart = time.Now()
 
 // count exports a report as metrics.
 func (o *observer) count(report syncer.Report, took time.Duration, ended time.Time) {
@@ -127,8 +127,8 @@ func (o *observer) count(report syncer.Report, took time.Duration, ended time.Ti
 		o.recorder.Add(metrics.ElementsWritten, report.Added[family], name, metrics.OperationAdd)
 		o.recorder.Add(metrics.ElementsWritten, report.Deleted[family], name, metrics.OperationDelete)
 		for _, cause := range report.Triggered[family] {
-			if !cause.Before(began) {
-				o.recorder.Programmed(name, ended.Sub(cause))
+			if !cause.Before(processStart) {
+				o.recorder.EndpointChangeProgrammed(name, ended.Sub(cause))
 			}
 		}
 	}

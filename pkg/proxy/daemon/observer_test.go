@@ -32,8 +32,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// kernelInMemory is a kernel in memory. It rejects the batches that reject selects, and elements with an address.
-type kernelInMemory struct {
+// memoryKernel is a kernel in memory. It rejects the batches that reject selects, and elements with an address.
+type memoryKernel struct {
 	ruleset.Tables
 	reject     atomic.Pointer[func(ruleset.Batch) bool]
 	rejectAddr atomic.Pointer[netip.Addr]
@@ -41,12 +41,12 @@ type kernelInMemory struct {
 
 var errRejected = errors.New("no buffer space available")
 
-func (k *kernelInMemory) Commit(_ context.Context, batch ruleset.Batch) error {
+func (k *memoryKernel) Commit(_ context.Context, batch ruleset.Batch) error {
 	if refuse := k.reject.Load(); refuse != nil && (*refuse)(batch) {
 		return errRejected
 	}
 	if addr := k.rejectAddr.Load(); addr != nil {
-		if err := refusing(batch, *addr); err != nil {
+		if err := rejectionOf(batch, *addr); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (k *kernelInMemory) Commit(_ context.Context, batch ruleset.Batch) error {
 }
 
 // rejectionOf returns an error that names the first element of a batch with an address, as package nft does.
-func refusing(batch ruleset.Batch, addr netip.Addr) error {
+func rejectionOf(batch ruleset.Batch, addr netip.Addr) error {
 	for _, op := range batch.Ops {
 		object, isElements := op.Object.(ruleset.ElementsObject)
 		if !isElements {
@@ -69,14 +69,14 @@ func refusing(batch ruleset.Batch, addr netip.Addr) error {
 	return nil
 }
 
-func (k *kernelInMemory) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
+func (k *memoryKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
 	return k.Tables.Objects(family), nil
 }
 
 func everyBatch(ruleset.Batch) bool { return true }
 
 // deletesChains selects the batches that delete chains.
-func sweeps(batch ruleset.Batch) bool {
+func deletesChains(batch ruleset.Batch) bool {
 	for _, op := range batch.Ops {
 		if _, isChain := op.Object.(ruleset.ChainObject); isChain && op.Verb == ruleset.Delete {
 			return true
@@ -85,10 +85,10 @@ func sweeps(batch ruleset.Batch) bool {
 	return false
 }
 
-// observed is a running proxy with the daemon's observer and the kernel in memory.
-type observed struct {
+// observedProxy is a running proxy with the daemon's observer and the kernel in memory.
+type observedProxy struct {
 	t             *testing.T
-	kernel        *kernelInMemory
+	kernel        *memoryKernel
 	changes       chan model.Change
 	driftDetected chan struct{}
 	status        *status.Status
@@ -96,21 +96,21 @@ type observed struct {
 	feed          *feed
 }
 
-func observing(t *testing.T) *observed {
+func newObservedProxy(t *testing.T) *observedProxy {
 	t.Helper()
 	recorder, log := metrics.NewRecorder(), slog.New(slog.DiscardHandler)
 	config := ruleset.Config{Families: model.Families}
-	o := &observed{
-		t: t, kernel: &kernelInMemory{}, changes: make(chan model.Change), driftDetected: make(chan struct{}),
+	o := &observedProxy{
+		t: t, kernel: &memoryKernel{}, changes: make(chan model.Change), driftDetected: make(chan struct{}),
 		status: &status.Status{OnResponse: recorder.HealthServed}, recorder: recorder,
 	}
 	c := &common{options: &Options{Node: "node-a"}, config: config, log: log, status: o.status, recorder: recorder}
 	all := newFindings(c, eventReporter{})
-	o.feed = &feed{common: c, complete: &startupBarrier{changes: o.changes}, findings: all}
+	o.feed = &feed{common: c, barrier: &startupBarrier{changes: o.changes}, findings: all}
 	watching := &observer{common: c, stdout: io.Discard, findings: all}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	made := parts{newHealthChecks(c, all), {reader: servicefindings.NewCollector(all.onDecided)}, newCounts(c)}
+	made := components{newHealthChecks(c, all), {handler: servicefindings.NewCollector(all.onDecided)}, newPortCounts(c)}
 	go func() { ended <- made.run(ctx) }()
 	go func() {
 		syncer.New("node-a", config, o.kernel, made.handlers()...).Run(ctx, o.changes, o.driftDetected, watching)
@@ -128,7 +128,7 @@ func observing(t *testing.T) *observed {
 }
 
 // reject makes the kernel reject some batches; none if picks is nil.
-func (o *observed) reject(picks func(ruleset.Batch) bool) {
+func (o *observedProxy) reject(picks func(ruleset.Batch) bool) {
 	if picks == nil {
 		o.kernel.reject.Store(nil)
 		return
@@ -137,14 +137,14 @@ func (o *observed) reject(picks func(ruleset.Batch) bool) {
 }
 
 // page returns /metrics.
-func (o *observed) page() string {
+func (o *observedProxy) page() string {
 	response := httptest.NewRecorder()
 	o.recorder.Handler().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return response.Body.String()
 }
 
 // get requests one of the health paths.
-func (o *observed) get(path string, want int) {
+func (o *observedProxy) get(path string, want int) {
 	o.t.Helper()
 	response := httptest.NewRecorder()
 	o.status.Handler(time.Now).ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))
@@ -172,8 +172,8 @@ func service(number, endpoints int, stamp time.Time) (*model.Service, *model.End
 	}, slice
 }
 
-// changed returns the change that sets Services and slices.
-func changed(service *model.Service, slice *model.EndpointSlice) model.Change {
+// newChange returns the change that sets Services and slices.
+func newChange(service *model.Service, slice *model.EndpointSlice) model.Change {
 	change := model.Change{}
 	if service != nil {
 		change.Services = map[model.ObjectName]*model.Service{service.Name: service}
@@ -186,14 +186,14 @@ func changed(service *model.Service, slice *model.EndpointSlice) model.Change {
 
 // metricStep is an event, with the lines that /metrics has only afterwards: regular expressions for the start of the
 // lines.
-type moved struct {
+type metricStep struct {
 	title string
-	do    func(o *observed)
+	do    func(o *observedProxy)
 	texts []string
 }
 
 // testedElsewhere are the metrics that need more than a proxy, with the test that changes them.
-var movedElsewhere = map[string]string{
+var testedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_deleted_entries_total": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"vicinity_conntrack_stale_entries_deleted_total":       "TestTheDaemonDeletesStaleDials in cmd/proxy, with packets",
@@ -224,39 +224,39 @@ var movedElsewhere = map[string]string{
 		"with packets",
 }
 
-func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
+func TestEachDocumentedMetricChanges(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "report", "metrics", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, _, _ := strings.Cut(string(text), "## kube-proxy metrics not provided")
-	o, moves := observing(t), map[string]bool{}
-	for _, step := range append(stepsThatMove(), clientsOfXDS) {
+	documented, _, _ := strings.Cut(string(text), "## kube-proxy metrics not provided")
+	o, changedHere := newObservedProxy(t), map[string]bool{}
+	for _, step := range append(metricSteps(), xdsClients) {
 		before := o.page()
 		step.do(o)
-		for _, says := range step.texts {
-			line := regexp.MustCompile("(?m)^" + says)
+		for _, pattern := range step.texts {
+			line := regexp.MustCompile("(?m)^" + pattern)
 			if line.MatchString(before) {
-				t.Errorf("%s: /metrics had %q before the event", step.title, says)
+				t.Errorf("%s: /metrics had %q before the event", step.title, pattern)
 			}
-			wait.Until(t, step.title+": /metrics has "+says, func() bool { return line.MatchString(o.page()) })
-			name := regexp.MustCompile(`^[a-z_]+`).FindString(says)
-			moves[name], moves[strings.TrimSuffix(name, "_count")] = true, true
+			wait.Until(t, step.title+": /metrics has "+pattern, func() bool { return line.MatchString(o.page()) })
+			name := regexp.MustCompile(`^[a-z_]+`).FindString(pattern)
+			changedHere[name], changedHere[strings.TrimSuffix(name, "_count")] = true, true
 		}
 	}
-	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(ours, -1)
+	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(documented, -1)
 	if len(rows) < 25 {
 		t.Fatalf("found only %d documented metrics; check the regular expression for the README's table", len(rows))
 	}
 	for _, row := range rows {
-		if name := row[1]; moves[name] == (movedElsewhere[name] != "") {
-			t.Errorf("%s: changed here %v, changed elsewhere by %q", name, moves[name], movedElsewhere[name])
+		if name := row[1]; changedHere[name] == (testedElsewhere[name] != "") {
+			t.Errorf("%s: changed here %v, changed elsewhere by %q", name, changedHere[name], testedElsewhere[name])
 		}
 	}
 }
 
-// TestTheTestsThatMoveMetricsElsewhereExist, so that a renamed or removed test is noticed.
-func TestTheTestsThatMoveMetricsElsewhereExist(t *testing.T) {
+// TestTheTestsOfOtherMetricsExist, so that a renamed or removed test is noticed.
+func TestTheTestsOfOtherMetricsExist(t *testing.T) {
 	declared := map[string]bool{}
 	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	for _, folder := range []string{"cmd", "e2e", "pkg"} {
@@ -274,8 +274,8 @@ func TestTheTestsThatMoveMetricsElsewhereExist(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for metric, by := range movedElsewhere {
-		if name := regexp.MustCompile(`^\w+`).FindString(by); !declared[name] {
+	for metric, test := range testedElsewhere {
+		if name := regexp.MustCompile(`^\w+`).FindString(test); !declared[name] {
 			t.Errorf("%s: there is no test %q", metric, name)
 		}
 	}
@@ -283,7 +283,7 @@ func TestTheTestsThatMoveMetricsElsewhereExist(t *testing.T) {
 
 // xdsClients is the report of an xDS server; TestClientsOfTheNodeReachTheDaemon in e2e/xds has a real one in a
 // daemon.
-var clientsOfXDS = moved{"xDS clients", func(o *observed) {
+var xdsClients = metricStep{"xDS clients", func(o *observedProxy) {
 	counts := xds.Counts{Streams: 2, Names: 6, Rejected: map[xds.RejectReason]int{xds.UnknownName: 1, xds.RemoteClient: 1}}
 	counts.Sent[0], counts.NACKed[1] = 1, 1
 	exposeXDS(o.recorder, func() xds.Counts { return counts })
@@ -293,16 +293,16 @@ var clientsOfXDS = moved{"xDS clients", func(o *observed) {
 	`vicinity_xds_rejections_total{reason="remote_client"} 1` + "\n",
 }}
 
-func stepsThatMove() []moved {
+func metricSteps() []metricStep {
 	const v4, tcp = `{ip_family="IPv4"}`, `{ip_family="IPv4",operation=`
-	return []moved{
-		{"the program starts", func(o *observed) { o.recorder.Set(metrics.BuildInfo, 1, "v1.2.3", "go1.26") }, []string{
+	return []metricStep{
+		{"the program starts", func(o *observedProxy) { o.recorder.Set(metrics.BuildInfo, 1, "v1.2.3", "go1.26") }, []string{
 			`vicinity_build_info{goversion="go1.26",version="v1.2.3"} 1\n`,
 		}},
-		{"the node and ten Services", func(o *observed) {
+		{"the node and ten Services", func(o *observedProxy) {
 			all := model.Change{Nodes: map[string]*model.Node{"node-a": {Name: "node-a"}}}
 			for number := range 10 {
-				all = all.Merge(changed(service(number, 2, time.Time{})))
+				all = all.Merge(newChange(service(number, 2, time.Time{})))
 			}
 			o.changes <- all
 		}, []string{
@@ -314,34 +314,34 @@ func stepsThatMove() []moved {
 			"vicinity_nft_elements_written_total" + tcp + `"add"} 7`,
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 10` + "\n",
 		}},
-		{"an EndpointSlice with a trigger time changes", func(o *observed) {
-			o.changes <- changed(service(3, 3, time.Now()))
+		{"an EndpointSlice with a trigger time changes", func(o *observedProxy) {
+			o.changes <- newChange(service(3, 3, time.Now()))
 		}, []string{
 			"kubeproxy_sync_partial_proxy_rules_duration_seconds_count" + v4 + " 1\n",
 			"kubeproxy_network_programming_duration_seconds_count" + v4 + " 1\n", "vicinity_nft_elements_written_total" + tcp + `"delete"} [1-9]`,
 		}},
-		{"a policy keeps traffic on a node without endpoints", func(o *observed) {
+		{"a policy keeps traffic on a node without endpoints", func(o *observedProxy) {
 			local, _ := service(4, 2, time.Time{})
 			local.InternalTrafficLocal = true
-			o.changes <- changed(local, nil)
+			o.changes <- newChange(local, nil)
 		}, []string{
 			`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 1` + "\n",
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 9` + "\n",
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="NoneOnThisNode",traffic_policy="internal"} 1` + "\n",
 		}},
-		{"a load bound that moves half of the connections to other nodes", func(o *observed) {
+		{"a load bound that moves half of the connections to other nodes", func(o *observedProxy) {
 			// Two nodes and four endpoints, one of them here: half of this node's demand stays here.
 			bounded, slice := service(8, 4, time.Time{})
 			bounded.Topology = policy.Topology{Keys: []policy.Key{policy.Hostname, policy.AnyNode}, MaxLoad: 100}
 			slice.Endpoints[0].Node = "node-a"
-			change := changed(bounded, slice)
+			change := newChange(bounded, slice)
 			change.AllNodes, change.Nodes = new(true), map[string]*model.Node{"node-b": {Name: "node-b"}}
 			o.changes <- change
 		}, []string{
 			`vicinity_expected_traffic_ratio{key="kubernetes.io/hostname"} 0.5` + "\n", `vicinity_expected_traffic_ratio{key="\*"} 0.5` + "\n",
 			`vicinity_load_bounded_service_ports{demand_source="labels"} 1` + "\n",
 		}},
-		{"two nodes are evacuated, one of them for an hour", func(o *observed) {
+		{"two nodes are evacuated, one of them for an hour", func(o *observedProxy) {
 			o.changes <- model.Change{Demotions: map[model.DemotionKey]*model.Demotion{
 				{Node: "node-b"}: {Until: new(time.Now().Add(time.Hour))}, {Node: "node-c"}: {},
 			}}
@@ -349,81 +349,81 @@ func stepsThatMove() []moved {
 			`vicinity_evacuated_nodes{end="none"} 1` + "\n", `vicinity_evacuated_nodes{end="time"} 1` + "\n",
 			`vicinity_service_port_decisions{ip_family="IPv4",reason="OnlyEvacuated",traffic_policy="internal"} [1-9]`,
 		}},
-		{"both evacuations end", func(o *observed) {
+		{"both evacuations end", func(o *observedProxy) {
 			o.changes <- model.Change{Demotions: map[model.DemotionKey]*model.Demotion{{Node: "node-b"}: nil, {Node: "node-c"}: nil}}
 		}, []string{`vicinity_evacuated_nodes{end="none"} 0` + "\n"}},
-		{"two Services claim one address", func(o *observed) {
+		{"two Services claim one address", func(o *observedProxy) {
 			greedy, _ := service(5, 2, time.Time{})
 			greedy.ExternalIPs = []netip.Addr{netip.MustParseAddr("10.96.0.6")}
-			o.changes <- changed(greedy, nil)
+			o.changes <- newChange(greedy, nil)
 		}, []string{`vicinity_findings{reason="FrontendConflict"} 1` + "\n"}},
-		{"the kernel rejects everything", func(o *observed) {
+		{"the kernel rejects everything", func(o *observedProxy) {
 			o.reject(everyBatch)
-			o.changes <- changed(service(6, 3, time.Time{}))
+			o.changes <- newChange(service(6, 3, time.Time{}))
 		}, []string{
 			"kubeproxy_sync_proxy_rules_nftables_sync_failures_total" + v4 + " [1-9]",
 			"kubeproxy_sync_proxy_rules_endpoint_changes_pending 1\n", "kubeproxy_sync_proxy_rules_service_changes_pending 1\n",
 		}},
-		{"it accepts everything again", func(o *observed) { o.reject(nil) }, []string{
+		{"it accepts everything again", func(o *observedProxy) { o.reject(nil) }, []string{
 			"kubeproxy_sync_proxy_rules_endpoint_changes_pending 0\n", "kubeproxy_sync_proxy_rules_service_changes_pending 0\n",
 		}},
-		{"the kernel does not delete a chain", func(o *observed) {
-			o.reject(sweeps)
+		{"the kernel does not delete a chain", func(o *observedProxy) {
+			o.reject(deletesChains)
 			all := model.Change{}
 			for number := range 10 {
-				all = all.Merge(changed(service(number, 1, time.Time{})))
+				all = all.Merge(newChange(service(number, 1, time.Time{})))
 			}
 			o.changes <- all
 		}, []string{"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total" + v4 + " [1-9]"}},
-		{"another process changes our tables", func(o *observed) {
+		{"another process changes our tables", func(o *observedProxy) {
 			o.reject(nil)
-			o.recorder.ForeignChange("IPv4")
+			o.recorder.ExternalChange("IPv4")
 			o.driftDetected <- struct{}{}
 		}, []string{
 			`vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 1` + "\n",
 			`vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} 1` + "\n",
 		}},
-		{"the kernel rejects a Service", func(o *observed) {
+		{"the kernel rejects a Service", func(o *observedProxy) {
 			balancer := netip.MustParseAddr("203.0.113.7")
 			o.kernel.rejectAddr.Store(&balancer)
 			refused, _ := service(7, 2, time.Time{})
 			refused.LoadBalancerIPs = []netip.Addr{balancer}
-			o.changes <- changed(refused, nil)
+			o.changes <- newChange(refused, nil)
 		}, []string{`vicinity_findings{reason="FailedToProgram"} 1` + "\n"}},
-		{"the Service is corrected", func(o *observed) {
-			o.changes <- changed(service(7, 2, time.Time{}))
+		{"the Service is corrected", func(o *observedProxy) {
+			o.changes <- newChange(service(7, 2, time.Time{}))
 		}, []string{`vicinity_findings{reason="FailedToProgram"} 0` + "\n"}},
-		{"load balancers and the kubelet check health", func(o *observed) {
+		{"load balancers and the kubelet check health", func(o *observedProxy) {
 			o.feed.updateEligibility(nodeChange(&model.Node{Name: "node-a"}))
 			o.get("/healthz", http.StatusOK)
 			o.get("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="200"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 1` + "\n"}},
-		{"the node is being deleted", func(o *observed) {
+		{"the node is being deleted", func(o *observedProxy) {
 			o.feed.updateEligibility(nodeChange(&model.Node{Name: "node-a", NotEligible: "it is being deleted"}))
 			o.get("/healthz", http.StatusServiceUnavailable)
 			o.get("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="503"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 2` + "\n"}},
 		{"a health check port is in use", takeHealthCheckPort, []string{`vicinity_findings{reason="FailedToStartServiceHealthcheck"} 1` + "\n"}},
-		{"a manifest does not parse", func(o *observed) { o.feed.findings.change(problemsOf(o.t, "{broken"), nil) }, []string{
+		{"a manifest does not parse", func(o *observedProxy) { o.feed.findings.change(problemsOf(o.t, "{broken"), nil) }, []string{
 			`vicinity_findings{reason="Invalid"} 1` + "\n",
 		}},
-		{"topology is read from TopologySlices", func(o *observed) { o.recorder.TopologyFrom("topologyslices") }, []string{
+		{"topology is read from TopologySlices", func(o *observedProxy) { o.recorder.TopologyFrom("topologyslices") }, []string{
 			`vicinity_node_topology_source{source="topologyslices"} 1` + "\n",
 		}},
-		{"topology is read from Nodes", func(o *observed) { o.recorder.TopologyFrom("nodes") }, []string{
+		{"topology is read from Nodes", func(o *observedProxy) { o.recorder.TopologyFrom("nodes") }, []string{
 			`vicinity_node_topology_source{source="topologyslices"} 0` + "\n", `vicinity_node_topology_source{source="nodes"} 1` + "\n",
 		}},
-		{"measured demand was published in 2023", func(o *observed) { o.recorder.DemandRenewed(time.Unix(1700000000, 0)) }, []string{
+		{"measured demand was published in 2023", func(o *observedProxy) { o.recorder.DemandRenewed(time.Unix(1700000000, 0)) }, []string{
 			`vicinity_demand_last_renewed_timestamp_seconds 1.7e\+09` + "\n",
 		}},
-		{"the API server stops responding", func(o *observed) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
+		{"the API server stops responding", func(o *observedProxy) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
 			`vicinity_watch_interrupted_timestamp_seconds{resource="services"} 1.7e\+09` + "\n",
 		}},
 	}
 }
 
 // takeHealthCheckPort listens on the port of a Service's health check.
-func takeHealthCheckPort(o *observed) {
+func takeHealthCheckPort(o *observedProxy) {
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {
 		o.t.Fatal(err)
@@ -432,7 +432,7 @@ func takeHealthCheckPort(o *observed) {
 	checked, _ := service(7, 1, time.Time{})
 	checked.ExternalTrafficLocal = true
 	checked.HealthCheckNodePort = netip.MustParseAddrPort(listener.Addr().String()).Port()
-	o.changes <- changed(checked, nil)
+	o.changes <- newChange(checked, nil)
 }
 
 // problemsOf returns the findings about a directory with one file.
@@ -447,13 +447,13 @@ func problemsOf(t *testing.T, text string) []model.Finding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return update.Rejected
+	return update.NewProblems
 }
 
-func TestOnlyCausesSinceTheProcessBeganAreMeasured(t *testing.T) {
-	o := observing(t)
-	o.changes <- changed(service(1, 1, began.Add(-time.Nanosecond)))
-	o.changes <- changed(service(2, 1, began.Add(time.Nanosecond)))
+func TestTriggersBeforeTheProcessStartAreIgnored(t *testing.T) {
+	o := newObservedProxy(t)
+	o.changes <- newChange(service(1, 1, processStart.Add(-time.Nanosecond)))
+	o.changes <- newChange(service(2, 1, processStart.Add(time.Nanosecond)))
 	wait.Until(t, "both are applied", func() bool { return strings.Contains(o.page(), "vicinity_services 2\n") })
 	if want := `kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 1` + "\n"; !strings.Contains(o.page(), want) {
 		t.Errorf("/metrics lacks %q", want)
@@ -488,18 +488,18 @@ func TestANodeIsEligibleUnlessItIsUnknownOrBeingRemoved(t *testing.T) {
 
 // TestQueuedServicesAreInTheMetrics: a large one is counted until its last step is applied.
 func TestQueuedServicesAreInTheMetrics(t *testing.T) {
-	o := observing(t)
-	o.changes <- changed(service(1, 2, time.Time{}))
+	o := newObservedProxy(t)
+	o.changes <- newChange(service(1, 2, time.Time{}))
 	wait.Until(t, "the first sync", func() bool { return strings.Contains(o.page(), "vicinity_services 1\n") })
-	goOn := make(chan struct{})
-	held := sync.OnceFunc(func() { <-goOn })
-	swept := func(batch ruleset.Batch) bool { // the cleanup of the first step waits
+	resume := make(chan struct{})
+	block := sync.OnceFunc(func() { <-resume })
+	blockCleanup := func(batch ruleset.Batch) bool { // the cleanup of the first step waits
 		if batch.Count(model.IPv4, ruleset.Add) == 0 && batch.Count(model.IPv4, ruleset.Delete) > 0 {
-			held()
+			block()
 		}
 		return false
 	}
-	o.kernel.reject.Store(&swept)
+	o.kernel.reject.Store(&blockCleanup)
 	large, slice := service(2, 2, time.Time{})
 	slice.Endpoints = nil
 	for i := range model.MaxPortEndpoints / 2 { // enough for several steps
@@ -507,8 +507,8 @@ func TestQueuedServicesAreInTheMetrics(t *testing.T) {
 			Addr: netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}), Endpoint: model.Endpoint{Ready: true, Serving: true},
 		})
 	}
-	o.changes <- changed(large, slice)
+	o.changes <- newChange(large, slice)
 	wait.Until(t, "a Service is queued", func() bool { return strings.Contains(o.page(), "vicinity_sync_queue_depth 1\n") })
-	close(goOn)
+	close(resume)
 	wait.Until(t, "none is queued", func() bool { return strings.Contains(o.page(), "vicinity_sync_queue_depth 0\n") })
 }

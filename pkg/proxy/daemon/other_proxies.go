@@ -29,12 +29,12 @@ type otherProxies struct {
 
 // newOtherProxies returns the component that checks for them, unless two proxies are intended: with
 // --service-proxy-name each has its own Services.
-func newOtherProxies(c *common, reporter eventReporter) part {
+func newOtherProxies(c *common, reporter eventReporter) component {
 	if c.options.View.ServiceProxyName != "" {
-		return part{}
+		return component{}
 	}
 	others := &otherProxies{common: c, checkOnce: c.conn.OtherProxies, reporter: reporter}
-	return part{run: unfailing(others.run)}
+	return component{run: unfailing(others.run)}
 }
 
 func (o *otherProxies) run(ctx context.Context) {
@@ -62,7 +62,7 @@ func (o *otherProxies) report(found []competing.Conflict) {
 	sentences := make([]string, 0, len(found))
 	for _, finding := range found {
 		sentences = append(sentences, finding.Message)
-		before := findingOf(o.reported, finding.Proxy)
+		before := conflictOf(o.reported, finding.Proxy)
 		if before == nil || finding.Precedes && !before.Precedes {
 			o.log.Warn("another service proxy is on this node",
 				"proxy", finding.Proxy, "tables", strings.Join(finding.Tables, ", "), "first", finding.Precedes,
@@ -71,22 +71,22 @@ func (o *otherProxies) report(found []competing.Conflict) {
 		}
 	}
 	for _, before := range o.reported {
-		if findingOf(found, before.Proxy) == nil {
+		if conflictOf(found, before.Proxy) == nil {
 			o.log.Info("another service proxy was removed from this node", "proxy", before.Proxy)
 		}
 	}
 	o.reported = found
-	o.status.OtherProxies(sentences)
+	o.status.SetOtherProxies(sentences)
 	for _, program := range competing.Programs {
-		o.recorder.SetBool(metrics.OtherProxies, findingOf(found, program.ID) != nil, program.ID)
+		o.recorder.SetBool(metrics.OtherProxies, conflictOf(found, program.ID) != nil, program.ID)
 	}
 }
 
-// findingOf returns the conflict with a program; nil means that there is none.
-func findingOf(findings []competing.Conflict, proxy string) *competing.Conflict {
-	at := slices.IndexFunc(findings, func(f competing.Conflict) bool { return f.Proxy == proxy })
-	if at < 0 {
+// conflictOf returns the conflict with a program; nil means that there is none.
+func conflictOf(findings []competing.Conflict, proxy string) *competing.Conflict {
+	i := slices.IndexFunc(findings, func(f competing.Conflict) bool { return f.Proxy == proxy })
+	if i < 0 {
 		return nil
 	}
-	return &findings[at]
+	return &findings[i]
 }

@@ -40,11 +40,11 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 		}
 		var kernel atomic.Pointer[response]
 		kernel.Store(&response{})
-		looks := 0
+		checks := 0
 		o := &otherProxies{
 			common: c, reporter: from.reporter,
 			checkOnce: func(context.Context) ([]competing.Conflict, error) {
-				looks++
+				checks++
 				says := kernel.Load()
 				return says.found, says.err
 			},
@@ -100,8 +100,8 @@ func TestOtherProxiesAreReportedOnce(t *testing.T) {
 		expect("our tables are recreated", "1", says("kube-proxy is second"), map[string]int{warned: 2, gone: 0, blind: 1})
 		kernel.Store(&response{})
 		expect("it disappears", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 2, gone: 1, blind: 1})
-		if want := 61; looks != want {
-			t.Errorf("%d checks in an hour, want %d", looks, want)
+		if want := 61; checks != want {
+			t.Errorf("%d checks in an hour, want %d", checks, want)
 		}
 		cancel()
 		<-ended

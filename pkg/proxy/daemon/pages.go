@@ -32,13 +32,13 @@ func (c *common) listenAndServe(ctx context.Context, flag, address string, secur
 	if c.options.Settings.BindAddressHardFail {
 		return serve()
 	}
-	httpserve.Again(ctx, c.log, "could not serve on an address", serve)
+	httpserve.Retry(ctx, c.log, "could not serve on an address", serve)
 	return nil
 }
 
 // newPages returns the component that serves the pages at the metrics address. One page has the summaries of all
 // components.
-func newPages(c *common, summarize func(*status.Summary), from objects, findings *findings) part {
+func newPages(c *common, summarize func(*status.Summary), src objects, findings *findings) component {
 	pages := status.Pages{
 		Metrics: c.recorder.Handler(),
 		Mode:    string(c.options.Configuration.Mode),
@@ -48,18 +48,18 @@ func newPages(c *common, summarize func(*status.Summary), from objects, findings
 		// version.
 		Findings: func(query url.Values) any {
 			if query.Has("last-known-good") {
-				return append([]convert.Rejection{}, from.Rejections()...) // [] rather than null
+				return append([]convert.Rejection{}, src.Rejections()...) // [] rather than null
 			}
 			return findings.active(query["code"]...)
 		},
 		Summary: func() status.Summary {
-			summary := c.status.Summary(c.options.Node, c.options.Build.Version, began, time.Now())
+			summary := c.status.Summary(c.options.Node, c.options.Build.Version, processStart, time.Now())
 			summary.Manifests = c.options.absManifests()
 			summarize(&summary)
 			return summary
 		},
 		Build:     status.Build{Name: "vicinity-proxy", Version: c.options.Build.Version, GoVersion: c.options.Build.GoVersion},
-		StartedAt: began,
+		StartedAt: processStart,
 		Now:       time.Now,
 		Logged:    func(err error) { c.log.Error("could not serve a page", "error", err) },
 		Profiling: c.options.Settings.Profiling,
@@ -67,7 +67,7 @@ func newPages(c *common, summarize func(*status.Summary), from objects, findings
 		WithFlags:  c.options.Settings.Flagz,
 		WithStatus: c.options.Settings.Statusz,
 	}
-	return part{run: func(ctx context.Context) error {
+	return component{run: func(ctx context.Context) error {
 		return c.listenAndServe(ctx, "--metrics-bind-address", c.options.Settings.MetricsBindAddress, nil, pages.Handler())
 	}}
 }

@@ -31,9 +31,9 @@ type partitionReporter struct {
 }
 
 // newPartitionReporter returns the component that reports them, if nodes are probed and Events are sent.
-func newPartitionReporter(c *common, reporter eventReporter, monitor *reachabilityMonitor) part {
+func newPartitionReporter(c *common, reporter eventReporter, monitor *reachabilityMonitor) component {
 	if monitor == nil || reporter.recorder == nil {
-		return part{}
+		return component{}
 	}
 	p := &partitionReporter{
 		unreachable: func() []probe.Ejected { return monitor.prober.Status().Ejected },
@@ -41,7 +41,7 @@ func newPartitionReporter(c *common, reporter eventReporter, monitor *reachabili
 		report:      func(node string) { reporter.report(events.Partitioned(node)) },
 		log:         c.log,
 	}
-	return part{run: unfailing(p.run)}
+	return component{run: unfailing(p.run)}
 }
 
 // run checks nodes until ctx ends. Proxies start at different times, so together they check all nodes.
@@ -63,15 +63,15 @@ func (p *partitionReporter) run(ctx context.Context) {
 // time that it becomes unreachable.
 func (p *partitionReporter) checkNext(ctx context.Context, now time.Time) {
 	var due []probe.Ejected
-	asked := map[string]time.Time{}
+	stillChecked := map[string]time.Time{}
 	for _, node := range p.unreachable() {
-		if since, isAsked := p.checked[node.Node]; isAsked && since.Equal(node.Since) {
-			asked[node.Node] = since
+		if since, wasChecked := p.checked[node.Node]; wasChecked && since.Equal(node.Since) {
+			stillChecked[node.Node] = since
 		} else if now.Sub(node.Since) >= partitionDelay {
 			due = append(due, node)
 		}
 	}
-	p.checked = asked
+	p.checked = stillChecked
 	if len(due) == 0 {
 		return
 	}

@@ -16,55 +16,55 @@ import (
 // round however many are unreachable.
 func TestUsersAreNotifiedOfReadyNodesThatAreUnreachable(t *testing.T) {
 	start := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	var out []probe.Ejected
-	var asked, told []string
-	isAway := false
+	var unreachable []probe.Ejected
+	var read, reported []string
+	isDown := false
 	p := partitionReporter{
-		unreachable: func() []probe.Ejected { return out },
+		unreachable: func() []probe.Ejected { return unreachable },
 		isReady: func(_ context.Context, node string) (bool, error) {
-			asked = append(asked, node)
-			if isAway {
+			read = append(read, node)
+			if isDown {
 				return false, errors.New("the API server does not respond")
 			}
 			return node != "dead", nil
 		},
-		report: func(node string) { told = append(told, node) },
+		report: func(node string) { reported = append(reported, node) },
 		log:    slog.New(slog.DiscardHandler),
 	}
-	round := func(what string, after time.Duration, wantAsked int, wantTold ...string) {
+	round := func(what string, after time.Duration, wantRead int, wantReported ...string) {
 		t.Helper()
-		asked, told = nil, nil
+		read, reported = nil, nil
 		p.checkNext(t.Context(), start.Add(after))
-		if len(asked) != wantAsked || !slices.Equal(told, wantTold) {
-			t.Errorf("%s: read %q and reported %q, want %d and %q", what, asked, told, wantAsked, wantTold)
+		if len(read) != wantRead || !slices.Equal(reported, wantReported) {
+			t.Errorf("%s: read %q and reported %q, want %d and %q", what, read, reported, wantRead, wantReported)
 		}
 	}
 	round("no node is unreachable", 0, 0)
-	out = []probe.Ejected{ejectedNode("parted", start)}
+	unreachable = []probe.Ejected{ejectedNode("parted", start)}
 	round("unreachable for less than a minute", 59*time.Second, 0)
-	isAway = true
+	isDown = true
 	round("the API server does not respond", 60*time.Second, 1)
-	isAway = false
+	isDown = false
 	round("unreachable for a minute", 90*time.Second, 1, "parted")
 	round("already reported", 120*time.Second, 0)
-	out = append(out, ejectedNode("dead", start))
+	unreachable = append(unreachable, ejectedNode("dead", start))
 	round("one that is not Ready", 150*time.Second, 1)
 	round("already read", 180*time.Second, 0)
-	out = []probe.Ejected{ejectedNode("parted", start.Add(200*time.Second))}
+	unreachable = []probe.Ejected{ejectedNode("parted", start.Add(200*time.Second))}
 	round("unreachable again", 230*time.Second, 0)
 	round("unreachable again for a minute", 260*time.Second, 1, "parted")
-	out = nil
+	unreachable = nil
 	for _, node := range []string{"a", "b", "c"} {
-		out = append(out, ejectedNode(node, start))
+		unreachable = append(unreachable, ejectedNode(node, start))
 	}
 	var all []string
 	for i := range 3 {
-		asked, told = nil, nil
+		read, reported = nil, nil
 		p.checkNext(t.Context(), start.Add(300*time.Second+time.Duration(i)*partitionInterval))
-		if len(asked) != 1 {
-			t.Errorf("%d nodes were read at once", len(asked))
+		if len(read) != 1 {
+			t.Errorf("%d nodes were read at once", len(read))
 		}
-		all = append(all, told...)
+		all = append(all, reported...)
 	}
 	if slices.Sort(all); !slices.Equal(all, []string{"a", "b", "c"}) {
 		t.Errorf("reported %q", all)

@@ -32,7 +32,7 @@ const (
 
 // udpFlowRetention is how long UDP flows to an unreachable node are kept. The kernel itself, and every NAT on the
 // path, drops a flow after two minutes without a packet (nf_conntrack_udp_timeout_stream).
-const noSessionSurvives = 2 * time.Minute
+const udpFlowRetention = 2 * time.Minute
 
 // probesNodes reports whether nodes are probed.
 func (u UnreachableNodes) probesNodes() bool { return u == DemoteUnreachable || u == ReportUnreachable }
@@ -40,70 +40,70 @@ func (u UnreachableNodes) probesNodes() bool { return u == DemoteUnreachable || 
 // reachabilityMonitor detects which nodes do not answer this one.
 type reachabilityMonitor struct {
 	*common
-	prober *probe.Prober
-	avoid  bool
-	port   uint16 // of /healthz on all nodes
+	prober  *probe.Prober
+	demotes bool
+	port    uint16 // of /healthz on all nodes
 
-	mutex            sync.Mutex
-	waiting          model.Change  // changes that are not delivered to the proxy yet
-	addressesChanged notify.Signal // holds a signal while pending is not empty
-	nodes            map[string]*model.Node
+	mutex         sync.Mutex
+	pending       model.Change  // changes that are not delivered to the proxy yet
+	pendingSignal notify.Signal // holds a signal while pending is not empty
+	nodes         map[string]*model.Node
 	// demotions are those that the proxy has, or soon will have. Only the prober's goroutine uses it.
-	avoided map[model.DemotionKey]*model.Demotion
+	demotions map[model.DemotionKey]*model.Demotion
 }
 
 // newReachabilityMonitor returns the monitor and its component; nil and an empty component if the options do not enable
 // it.
-func newReachabilityMonitor(c *common, shared, table conntrack.Table, of *serviceindex.Index, isLocal selection.IsLocal,
-	to *startupBarrier) (*reachabilityMonitor, part) {
+func newReachabilityMonitor(c *common, dumps, table conntrack.Table, index *serviceindex.Index, isLocal selection.IsLocal,
+	barrier *startupBarrier) (*reachabilityMonitor, component) {
 	if !c.options.UnreachableNodes.probesNodes() {
-		return nil, part{}
+		return nil, component{}
 	}
-	w := &reachabilityMonitor{
-		common: c, avoid: c.options.UnreachableNodes == DemoteUnreachable, addressesChanged: notify.NewSignal(), nodes: map[string]*model.Node{},
+	m := &reachabilityMonitor{
+		common: c, demotes: c.options.UnreachableNodes == DemoteUnreachable, pendingSignal: notify.NewSignal(), nodes: map[string]*model.Node{},
 	}
 	if c.options.Manifests == "" && c.options.ProxyService.Name == "" {
-		w.avoid = false
+		m.demotes = false
 		c.log.Warn("cannot detect unreachable nodes: without --proxy-service their addresses are unknown")
 	}
 	if healthz, err := netip.ParseAddrPort(c.options.Settings.HealthzBindAddress); err == nil {
-		w.port = healthz.Port()
+		m.port = healthz.Port()
 	}
-	w.prober = probe.New(probe.Options{
-		Self: c.options.Node, HealthzPort: w.port, Table: shared, Unthrottled: table, Index: of, Observer: w, IsLocal: isLocal,
+	m.prober = probe.New(probe.Options{
+		Self: c.options.Node, HealthzPort: m.port, Table: dumps, Unthrottled: table, Index: index, Observer: m, IsLocal: isLocal,
 	})
-	return w, part{
-		run:     unfailing(func(ctx context.Context) { w.run(ctx, to) }),
-		summary: func(s *status.Summary) { s.Reachability = w.summary() },
+	return m, component{
+		run:     unfailing(func(ctx context.Context) { m.run(ctx, barrier) }),
+		summary: func(s *status.Summary) { s.Reachability = m.summary() },
 	}
 }
 
 // run probes and decides until ctx ends, and delivers the changes to the proxy.
-func (w *reachabilityMonitor) run(ctx context.Context, to *startupBarrier) {
+func (m *reachabilityMonitor) run(ctx context.Context, barrier *startupBarrier) {
 	var working sync.WaitGroup
 	defer working.Wait()
-	working.Go(func() { w.prober.Run(ctx) })
+	working.Go(func() { m.prober.Run(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.addressesChanged:
+		case <-m.pendingSignal:
 		}
-		w.mutex.Lock()
-		change := w.waiting
-		w.waiting = model.Change{}
-		w.mutex.Unlock()
-		to.deliverAsync(ctx, change)
+		m.mutex.Lock()
+		change := m.pending
+		m.pending = model.Change{}
+		m.mutex.Unlock()
+		barrier.deliverAsync(ctx, change)
 	}
 }
 
 // setProxyNodes receives the nodes on which proxies run.
-func (w *reachabilityMonitor) proxiesAt(nodes map[string]*model.Node) {
-	if w.port == 0 {
+func (m *reachabilityMonitor) setProxyNodes(nodes map[string]*model.Node) {
+	if m.port == 0 {
 		return
 	}
-	ports := reachability.Ports(w.port)
-	at, probed := make(map[string]probe.Node, len(nodes)), model.Probed{Addrs: map[netip.Addr]bool{}, Ports: ports[:]}
+	ports := reachability.Ports(m.port)
+	probeNodes, probed := make(map[string]probe.Node, len(nodes)), model.ProbeTargets{Addrs: map[netip.Addr]bool{}, Ports: ports[:]}
 	for name, node := range nodes {
 		var addrs probe.Node
 		for _, addr := range node.Addresses {
@@ -112,106 +112,106 @@ func (w *reachabilityMonitor) proxiesAt(nodes map[string]*model.Node) {
 				probed.Addrs[addr] = true
 			}
 		}
-		at[name] = addrs
+		probeNodes[name] = addrs
 	}
-	w.prober.SetNodes(at)
-	w.deliver(model.Change{Probed: &probed})
+	m.prober.SetNodes(probeNodes)
+	m.deliver(model.Change{ProbeTargets: &probed})
 }
 
 // deliver queues a change for the proxy.
-func (w *reachabilityMonitor) deliver(change model.Change) {
-	w.mutex.Lock()
-	w.waiting = w.waiting.Merge(change)
-	w.mutex.Unlock()
-	w.addressesChanged.Notify()
+func (m *reachabilityMonitor) deliver(change model.Change) {
+	m.mutex.Lock()
+	m.pending = m.pending.Merge(change)
+	m.mutex.Unlock()
+	m.pendingSignal.Notify()
 }
 
 // nodesChanged receives changed Nodes of a manifest directory: they have addresses.
-func (w *reachabilityMonitor) nodesChanged(changed map[string]*model.Node) {
+func (m *reachabilityMonitor) nodesChanged(changed map[string]*model.Node) {
 	if len(changed) == 0 {
 		return
 	}
 	for name, node := range changed {
-		if w.nodes[name] = node; node == nil {
-			delete(w.nodes, name)
+		if m.nodes[name] = node; node == nil {
+			delete(m.nodes, name)
 		}
 	}
-	w.proxiesAt(w.nodes)
+	m.setProxyNodes(m.nodes)
 }
 
 // OnScan is called after each scan of conntrack.
-func (w *reachabilityMonitor) OnScan(scan probe.Scan, err error) {
-	w.recorder.Set(metrics.UnrepliedFlows, scan.Unreplied)
+func (m *reachabilityMonitor) OnScan(scan probe.Scan, err error) {
+	m.recorder.Set(metrics.UnrepliedFlows, scan.Unreplied)
 	if err != nil {
-		w.log.Warn("failed to list unreplied connections; retrying", "error", err)
+		m.log.Warn("failed to list unreplied connections; retrying", "error", err)
 	}
 }
 
 // OnActions logs the decisions and queues them for the proxy.
-func (w *reachabilityMonitor) OnActions(family model.Family, actions *reachability.Actions) {
+func (m *reachabilityMonitor) OnActions(family model.Family, actions *reachability.Actions) {
 	for _, outcome := range actions.Concluded {
-		w.recorder.Add(metrics.NodeSuspicions, 1, family.String(), string(outcome))
+		m.recorder.Add(metrics.NodeSuspicions, 1, family.String(), string(outcome))
 	}
 	for _, node := range actions.Ejected {
-		w.log.Warn("a node does not answer this one", "unreachableNode", node, "family", family, "demoted", w.avoid)
+		m.log.Warn("a node does not answer this one", "unreachableNode", node, "family", family, "demoted", m.demotes)
 	}
-	for _, back := range actions.Restored {
-		if back.Removed {
-			w.log.Info("stopped probing an unreachable node, which was removed or has a new address", "unreachableNode", back.Node, "family", family)
+	for _, restored := range actions.Restored {
+		if restored.Removed {
+			m.log.Info("stopped probing an unreachable node, which was removed or has a new address", "unreachableNode", restored.Node, "family", family)
 			continue
 		}
-		w.log.Info("a node answers again", "unreachableNode", back.Node, "family", family,
-			"after", time.Since(back.Since).Round(time.Millisecond))
+		m.log.Info("a node answers again", "unreachableNode", restored.Node, "family", family,
+			"after", time.Since(restored.Since).Round(time.Millisecond))
 	}
 	if actions.Isolated {
-		w.log.Warn("this node is isolated: no other node answers it; none is considered unreachable", "family", family)
+		m.log.Warn("this node is isolated: no other node answers it; none is considered unreachable", "family", family)
 	}
 	if actions.IsolationEnded {
-		w.log.Info("this node is no longer isolated: other nodes answer it again", "family", family)
+		m.log.Info("this node is no longer isolated: other nodes answer it again", "family", family)
 	}
 }
 
 // OnStatus exports the state as metrics, and demotes the unreachable nodes.
-func (w *reachabilityMonitor) OnStatus(known probe.Status) {
-	for family, in := range known.Families {
-		w.recorder.Set(metrics.ReachabilityTargets, in.WithBaseline-len(in.Ejected), family.String(), metrics.StateReachable)
-		w.recorder.Set(metrics.ReachabilityTargets, len(in.Ejected), family.String(), metrics.StateUnreachable)
-		w.recorder.Set(metrics.ReachabilityTargets, in.WithoutBaseline, family.String(), metrics.StateWithoutBaseline)
+func (m *reachabilityMonitor) OnStatus(current probe.Status) {
+	for family, state := range current.Families {
+		m.recorder.Set(metrics.ReachabilityTargets, state.WithBaseline-len(state.Ejected), family.String(), metrics.StateReachable)
+		m.recorder.Set(metrics.ReachabilityTargets, len(state.Ejected), family.String(), metrics.StateUnreachable)
+		m.recorder.Set(metrics.ReachabilityTargets, state.WithoutBaseline, family.String(), metrics.StateWithoutBaseline)
 	}
-	if !w.avoid {
+	if !m.demotes {
 		return
 	}
-	demotion := map[model.DemotionKey]*model.Demotion{}
-	for _, node := range known.Ejected {
-		demotion[model.DemotionKey{Node: node.Node, Reason: model.Unreachable}] = &model.Demotion{
-			Reason: model.Unreachable, Since: node.Since, Families: node.Families, IsLasting: time.Since(node.Since) >= noSessionSurvives,
+	demotions := map[model.DemotionKey]*model.Demotion{}
+	for _, node := range current.Ejected {
+		demotions[model.DemotionKey{Node: node.Node, Reason: model.Unreachable}] = &model.Demotion{
+			Reason: model.Unreachable, Since: node.Since, Families: node.Families, IsLasting: time.Since(node.Since) >= udpFlowRetention,
 		}
 	}
-	change := maps.Clone(demotion)
-	for key, before := range w.avoided {
-		switch now := demotion[key]; {
+	change := maps.Clone(demotions)
+	for key, before := range m.demotions {
+		switch now := demotions[key]; {
 		case now == nil:
 			change[key] = nil
 		case reflect.DeepEqual(before, now):
 			delete(change, key)
 		}
 	}
-	if w.avoided = demotion; len(change) > 0 {
-		w.deliver(model.Change{Demotions: change})
+	if m.demotions = demotions; len(change) > 0 {
+		m.deliver(model.Change{Demotions: change})
 	}
 }
 
 // summary returns the state of unreachable nodes for the page /summary.
-func (w *reachabilityMonitor) summary() *status.Reachability {
-	known := w.prober.Status()
-	s := &status.Reachability{Demotes: w.avoid, Unreachable: []status.UnreachableNode{}, Families: map[string]status.FamilyReachability{}}
-	for family, in := range known.Families {
+func (m *reachabilityMonitor) summary() *status.Reachability {
+	current := m.prober.Status()
+	s := &status.Reachability{Demotes: m.demotes, Unreachable: []status.UnreachableNode{}, Families: map[string]status.FamilyReachability{}}
+	for family, state := range current.Families {
 		s.Families[family.String()] = status.FamilyReachability{
-			IsolatedSince: in.IsolatedSince, WithBaseline: in.WithBaseline - len(in.Ejected), WithoutBaseline: in.WithoutBaseline,
-			HasNoControl: in.HasNoControl,
+			IsolatedSince: state.IsolatedSince, WithBaseline: state.WithBaseline - len(state.Ejected), WithoutBaseline: state.WithoutBaseline,
+			HasNoControl: state.HasNoControl,
 		}
 	}
-	for _, node := range known.Ejected {
+	for _, node := range current.Ejected {
 		unreachable := status.UnreachableNode{Node: node.Node, Since: node.Since, LastReply: node.LastReply, NextDial: node.NextProbe}
 		for _, family := range node.Families {
 			unreachable.Families = append(unreachable.Families, family.String())

@@ -9,9 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// TestWithoutTheProxiesServiceNodesAreWatchedAtMost: their addresses are unknown, and that is logged.
-func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
-	const told = "cannot detect unreachable nodes: without --proxy-service"
+// TestWithoutTheProxyServiceNoNodeIsDemoted: their addresses are unknown, and that is logged.
+func TestWithoutTheProxyServiceNoNodeIsDemoted(t *testing.T) {
+	const message = "cannot detect unreachable nodes: without --proxy-service"
 	for name, test := range map[string]struct {
 		options Options
 		avoids  bool
@@ -25,13 +25,13 @@ func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
 			log := logs.New(t, "the daemon")
 			test.options.UnreachableNodes = DemoteUnreachable
 			c := &common{options: &test.options, log: log.Logger(), recorder: metrics.NewRecorder()}
-			w, made := newReachabilityMonitor(c, nil, nil, nil, nil, nil)
+			monitor, made := newReachabilityMonitor(c, nil, nil, nil, nil, nil)
 			var page status.Summary
 			made.summary(&page)
-			if w.avoid != test.avoids || page.Reachability.Demotes != test.avoids {
-				t.Errorf("demotes: %v, want %v", w.avoid, test.avoids)
+			if monitor.demotes != test.avoids || page.Reachability.Demotes != test.avoids {
+				t.Errorf("demotes: %v, want %v", monitor.demotes, test.avoids)
 			}
-			if warned := log.Has(told); warned != test.warns {
+			if warned := log.Has(message); warned != test.warns {
 				t.Errorf("warned: %v, want %v:\n%s", warned, test.warns, log)
 			}
 		})

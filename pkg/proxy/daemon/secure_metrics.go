@@ -17,30 +17,30 @@ import (
 // the demand page of every proxy twice a minute. At 5,000 nodes this causes eight requests a second to the API server
 // instead of 42.
 const (
-	metricsAllowedFor = 2 * time.Minute
-	demandAuthTTL     = 10 * time.Minute
+	metricsAuthTTL = 2 * time.Minute
+	demandAuthTTL  = 10 * time.Minute
 )
 
 // newSecureMetrics returns the component that serves the metrics and the demand page over TLS to clients that the API
 // server authorizes; it is empty if no address is set. Clients need not trust the certificate: it protects the client's
 // token, and a scraper's token only permits reading metrics. While the page is being read, connections to Services with
 // a load bound are counted for it.
-func newSecureMetrics(c *common, ask authorization.Reviewer) part {
+func newSecureMetrics(c *common, reviewer authorization.Reviewer) component {
 	if c.options.SecureMetricsAddress == "" {
-		return part{}
+		return component{}
 	}
-	reader := demandcounter.NewFrontends()
-	counter := demandcounter.NewCounter(reader, c.conn, c.config.Families, c.log, time.Now)
+	frontends := demandcounter.NewFrontends()
+	counter := demandcounter.NewCounter(frontends, c.conn, c.config.Families, c.log, time.Now)
 	serve := func(ctx context.Context) error {
 		certificate, err := selfSigned(c.options.Node)
 		if err != nil {
 			return fmt.Errorf("--secure-metrics-bind-address: %w", err)
 		}
 		pages := http.NewServeMux()
-		pages.Handle("/metrics", authorization.New(ask, c.recorder.Handler(), c.log, time.Now, metricsAllowedFor))
-		pages.Handle(demandapi.Path, authorization.New(ask, counter, c.log, time.Now, demandAuthTTL))
+		pages.Handle("/metrics", authorization.New(reviewer, c.recorder.Handler(), c.log, time.Now, metricsAuthTTL))
+		pages.Handle(demandapi.Path, authorization.New(reviewer, counter, c.log, time.Now, demandAuthTTL))
 		secure := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 		return c.listenAndServe(ctx, "--secure-metrics-bind-address", c.options.SecureMetricsAddress, secure, pages)
 	}
-	return part{reader: reader, run: func(ctx context.Context) error { return cli.RunAll(ctx, serve, counter.Run) }}
+	return component{handler: frontends, run: func(ctx context.Context) error { return cli.RunAll(ctx, serve, counter.Run) }}
 }

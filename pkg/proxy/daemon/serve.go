@@ -43,7 +43,7 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 		log.Info("a setting has no effect here", "setting", note)
 	}
 	setOOMScore(log, options.Settings.OOMScoreAdj)
-	all, err := newParts(ctx, newCommon(options, conn, log), table, routes.IsLocal, stdout)
+	all, err := newComponents(ctx, newCommon(options, conn, log), table, routes.IsLocal, stdout)
 	if err != nil {
 		return err
 	}

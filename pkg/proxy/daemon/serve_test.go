@@ -29,7 +29,7 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 	recorder := metrics.NewRecorder()
 	o := observerOf(&status.Status{}, recorder)
 	none := metrics.PortReason{Family: model.IPv6, Code: selection.NoneOnThisNode}
-	setCounts(recorder, metrics.PortCounts{Reasons: map[metrics.PortReason]int{none: 2}})
+	setPortCounts(recorder, metrics.PortCounts{Reasons: map[metrics.PortReason]int{none: 2}})
 	o.Synced(syncer.Report{
 		Added:   map[model.Family]int{model.IPv4: 7},
 		Deleted: map[model.Family]int{model.IPv6: 5},

@@ -8,12 +8,12 @@ import (
 )
 
 // newPortCounts returns the component that counts Service ports.
-func newCounts(c *common) part {
-	return part{reader: metrics.NewPortCounter(func(now metrics.PortCounts) { setCounts(c.recorder, now) })}
+func newPortCounts(c *common) component {
+	return component{handler: metrics.NewPortCounter(func(now metrics.PortCounts) { setPortCounts(c.recorder, now) })}
 }
 
 // setPortCounts exports the counts of Service ports as metrics. All series of one metric change at once.
-func setCounts(recorder *metrics.Recorder, now metrics.PortCounts) {
+func setPortCounts(recorder *metrics.Recorder, now metrics.PortCounts) {
 	recorder.CollectFrom(metrics.ServicePortsByReason, func(add metrics.Add) {
 		for reason, ports := range now.Reasons {
 			add(float64(ports), reason.Family.String(), policyOf(reason.External), string(reason.Code))

@@ -39,7 +39,7 @@ type source struct {
 func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
 	topologyFrom := func(resource string) { // the source of other nodes' labels
 		c.recorder.TopologyFrom(resource)
-		c.status.TopologyFrom(resource)
+		c.status.SetTopologySource(resource)
 	}
 	if c.options.Manifests != "" {
 		topologyFrom(model.TopologyFromNodes) // manifests have no other source
@@ -63,7 +63,7 @@ func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
 		},
 	}
 	if monitor != nil {
-		options.OnProxyAddresses = monitor.proxiesAt
+		options.OnProxyAddresses = monitor.setProxyNodes
 	}
 	var err error
 	if s.connection, err = c.options.connect(options); err != nil {
@@ -83,7 +83,7 @@ type connection struct {
 	cluster  *apiserver.Watcher
 	recorder *events.Recorder
 	reviewer authorization.Reviewer
-	dialled  *kube.PeerTracker // the addresses at which all clients reach it
+	peers    *kube.PeerTracker // the addresses at which all clients reach it
 	// condition is nil if the Node's condition is not written.
 	condition *condition.Writer
 }
@@ -94,7 +94,7 @@ func (o *Options) connect(options apiserver.Options) (connection, error) {
 	if err != nil {
 		return connection{}, fmt.Errorf("connect to the API server: %w", err)
 	}
-	c := connection{dialled: kube.NewPeerTracker(config), reviewer: authorization.NewReviewer(config)}
+	c := connection{peers: kube.NewPeerTracker(config), reviewer: authorization.NewReviewer(config)}
 	options.View = o.View
 	options.NodeTopology, options.TopologyNamespace, options.Proxies = o.NodeTopology, o.TopologyNamespace, o.ProxyService
 	var errs [3]error
@@ -111,16 +111,16 @@ func (o *Options) connect(options apiserver.Options) (connection, error) {
 
 // newObjects returns the component that delivers the objects. A directory also has the node addresses that the monitor
 // needs.
-func newObjects(c *common, from *source, feed *feed, monitor *reachabilityMonitor) part {
-	isFolder := c.options.Manifests != ""
-	return part{run: func(ctx context.Context) error {
-		err := from.Run(ctx, func(update convert.Update) {
-			if monitor != nil && isFolder {
+func newObjects(c *common, src *source, feed *feed, monitor *reachabilityMonitor) component {
+	isDirectory := c.options.Manifests != ""
+	return component{run: func(ctx context.Context) error {
+		err := src.Run(ctx, func(update convert.Update) {
+			if monitor != nil && isDirectory {
 				monitor.nodesChanged(update.Change.Nodes)
 			}
 			feed.deliver(ctx, update)
 		})
-		if err != nil && isFolder {
+		if err != nil && isDirectory {
 			return fmt.Errorf("load manifests: %w", err)
 		}
 		return err
@@ -128,28 +128,28 @@ func newObjects(c *common, from *source, feed *feed, monitor *reachabilityMonito
 }
 
 // newInterfaces returns the component that delivers the addresses of this machine's interfaces.
-func newInterfaces(c *common, to *startupBarrier) part {
-	return part{run: func(ctx context.Context) error {
-		return interfaces.Watch(ctx, c.log, func(addrs []netip.Addr) { to.deliverAddrs(ctx, addrs) })
+func newInterfaces(c *common, barrier *startupBarrier) component {
+	return component{run: func(ctx context.Context) error {
+		return interfaces.Watch(ctx, c.log, func(addrs []netip.Addr) { barrier.deliverAddrs(ctx, addrs) })
 	}}
 }
 
 // newAPIServers returns the component that delivers the address at which the API server is reached, if there is one,
 // and again whenever it changes.
-func newAPIServers(from *source, to *startupBarrier, monitor *reachabilityMonitor) part {
-	if from.dialled == nil {
-		return part{}
+func newAPIServers(src *source, barrier *startupBarrier, monitor *reachabilityMonitor) component {
+	if src.peers == nil {
+		return component{}
 	}
-	return part{run: unfailing(func(ctx context.Context) {
+	return component{run: unfailing(func(ctx context.Context) {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-from.dialled.Changed():
+			case <-src.peers.Changed():
 			}
-			to.deliverAsync(ctx, model.Change{APIServers: from.dialled.Addrs()})
+			barrier.deliverAsync(ctx, model.Change{APIServers: src.peers.Addrs()})
 			if monitor != nil {
-				monitor.prober.SetAPIServers(from.dialled.Addrs())
+				monitor.prober.SetAPIServers(src.peers.Addrs())
 			}
 		}
 	})}

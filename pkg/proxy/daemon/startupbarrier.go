@@ -15,7 +15,7 @@ type origin int
 const (
 	fromObjects origin = iota
 	fromInterfaces
-	origins // their number
+	numOrigins // their number
 )
 
 // startupBarrier passes changes to the proxy. Objects and interface addresses come from different goroutines, and it
@@ -25,55 +25,55 @@ type startupBarrier struct {
 	changes chan<- model.Change
 
 	mutex    sync.Mutex
-	reported [origins]bool
+	reported [numOrigins]bool
 	waiting  model.Change // changes that arrived before all sources had reported
 	released bool         // the first change was sent
 }
 
 // deliverAddrs delivers all current addresses of this machine's interfaces, and returns when the proxy has received
 // them.
-func (c *startupBarrier) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
-	c.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
+func (b *startupBarrier) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
+	b.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
 }
 
 // deliverAsync delivers state that is detected independently of the objects: where this process reaches the API server,
 // which nodes are unreachable. The first sync does not wait for it.
-func (c *startupBarrier) deliverAsync(ctx context.Context, change model.Change) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.released {
-		c.handOff(ctx, change)
+func (b *startupBarrier) deliverAsync(ctx context.Context, change model.Change) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.released {
+		b.handOff(ctx, change)
 	} else {
-		c.waiting = c.waiting.Merge(change)
+		b.waiting = b.waiting.Merge(change)
 	}
 }
 
-func (c *startupBarrier) send(ctx context.Context, from origin, change model.Change) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if change, ready := c.add(from, change); ready {
-		c.handOff(ctx, change)
+func (b *startupBarrier) send(ctx context.Context, src origin, change model.Change) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if change, ready := b.add(src, change); ready {
+		b.handOff(ctx, change)
 	}
 }
 
-func (c *startupBarrier) handOff(ctx context.Context, change model.Change) {
+func (b *startupBarrier) handOff(ctx context.Context, change model.Change) {
 	select {
-	case c.changes <- change:
+	case b.changes <- change:
 	case <-ctx.Done():
 	}
 }
 
 // add returns the change to send now, and whether there is one. The first one is sent even if it is empty: there may be
 // no objects.
-func (c *startupBarrier) add(from origin, change model.Change) (model.Change, bool) {
-	if c.released {
+func (b *startupBarrier) add(src origin, change model.Change) (model.Change, bool) {
+	if b.released {
 		return change, !change.IsEmpty()
 	}
-	c.reported[from] = true
-	c.waiting = c.waiting.Merge(change)
-	if slices.Contains(c.reported[:], false) {
+	b.reported[src] = true
+	b.waiting = b.waiting.Merge(change)
+	if slices.Contains(b.reported[:], false) {
 		return model.Change{}, false
 	}
-	change, c.waiting, c.released = c.waiting, model.Change{}, true
+	change, b.waiting, b.released = b.waiting, model.Change{}, true
 	return change, true
 }

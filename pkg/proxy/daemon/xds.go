@@ -16,19 +16,19 @@ import (
 
 // newXDSServer returns the component that serves xDS to clients that choose endpoints themselves; it is empty if no
 // address is set.
-func newXDSServer(c *common) (part, error) {
+func newXDSServer(c *common) (component, error) {
 	addresses := c.options.XDSAddresses
 	if len(addresses) == 0 {
-		return part{}, nil
+		return component{}, nil
 	}
 	routes, err := routesFor(addresses)
 	if err != nil {
-		return part{}, err
+		return component{}, err
 	}
 	server := &xds.Server{Table: xds.NewTable(c.options.DNSZone.Domain), IsOfNode: routes.IsOnNode, Log: c.log}
 	exposeXDS(c.recorder, server.Counts)
-	return part{
-		reader: server.Table,
+	return component{
+		handler: server.Table,
 		run: func(ctx context.Context) error {
 			defer routes.Close()
 			return server.Run(ctx, addresses)
@@ -61,11 +61,11 @@ func canDistinguishClients(routes *interfaces.Routes, addresses []string) error 
 		return nil
 	}
 	for _, addr := range defaultRouteProbes {
-		everybody, err := routes.IsOnNode(addr)
+		isLocal, err := routes.IsOnNode(addr)
 		if err != nil {
 			return fmt.Errorf("--xds-bind-address: %w", err)
 		}
-		if everybody {
+		if isLocal {
 			return errors.New("--xds-bind-address: this node's default route has no gateway, so clients on the node cannot be " +
 				"distinguished from others; use only a Unix socket, such as unix:///run/vicinity/xds.sock")
 		}
@@ -79,15 +79,15 @@ func exposeXDS(recorder *metrics.Recorder, counts func() xds.Counts) {
 	recorder.CollectFrom(metrics.XDSNames, func(add metrics.Add) { add(float64(counts().Names)) })
 	recorder.CollectFrom(metrics.XDSResponses, func(add metrics.Add) {
 		now := counts()
-		for kind, name := range xds.Types {
+		for kind, name := range xds.TypeNames {
 			add(float64(now.Sent[kind]), name, metrics.XDSSent)
 			add(float64(now.NACKed[kind]), name, metrics.XDSNACKed)
 		}
 	})
 	recorder.CollectFrom(metrics.XDSRejected, func(add metrics.Add) {
 		now := counts()
-		for _, why := range xds.Rejections {
-			add(float64(now.Rejected[why]), string(why))
+		for _, reason := range xds.RejectReasons {
+			add(float64(now.Rejected[reason]), string(reason))
 		}
 	})
 }

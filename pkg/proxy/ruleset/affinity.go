@@ -51,25 +51,25 @@ const noPort = ClusterSlot
 // endpointFlag is set in an endpoint's number, and clear in its port's.
 const endpointFlag uint32 = 0x02000000
 
-// tiers are the size classes, smallest first. A port that outgrows its class gets numbers of the next one, and its
+// sizeClasses are the size classes, smallest first. A port that outgrows its class gets numbers of the next one, and its
 // clients lose their affinity.
-var tiers = []*sizeClass{
+var sizeClasses = []*sizeClass{
 	{prefix: 0xf0000000, bits: 8, shards: 16},                 // 65,536 ports
 	{prefix: 0xf1000000, bits: 12, firstShard: 16, shards: 1}, // 4,096 ports
 	{prefix: 0xf4000000, bits: 16, firstShard: 17, shards: 1}, // 256 ports
 }
 
-// room returns how many endpoints a port can have.
-func (t *sizeClass) room() int { return 1 << t.bits }
+// capacity returns how many endpoints a port can have.
+func (t *sizeClass) capacity() int { return 1 << t.bits }
 
 // mask returns the mask that turns an endpoint's number into its port's number.
-func (t *sizeClass) mask() uint32 { return ^(endpointFlag | uint32(t.room()-1)) }
+func (t *sizeClass) mask() uint32 { return ^(endpointFlag | uint32(t.capacity()-1)) }
 
 // portOf returns the number of the port to which an endpoint's number belongs.
 func (t *sizeClass) portOf(endpoint uint32) uint32 { return endpoint & t.mask() }
 
 // endpointOf returns the part of a number that identifies the endpoint within its port.
-func (t *sizeClass) endpointOf(number uint32) uint32 { return number & uint32(t.room()-1) }
+func (t *sizeClass) endpointOf(number uint32) uint32 { return number & uint32(t.capacity()-1) }
 
 // firstChoice returns the number that an endpoint should have within its port, if no other endpoint of the port has it.
 func (t *sizeClass) firstChoice(endpoint netip.AddrPort) uint32 {
@@ -86,9 +86,9 @@ func (t *sizeClass) shardOf(port uint32) uint32 { return t.firstShard + port>>t.
 
 // sizeClassOf returns the size class of a number; nil if the number belongs to none.
 func sizeClassOf(number uint32) *sizeClass {
-	for _, tier := range tiers {
-		if number&^endpointFlag>>24 == tier.prefix>>24 {
-			return tier
+	for _, size := range sizeClasses {
+		if number&^endpointFlag>>24 == size.prefix>>24 {
+			return size
 		}
 	}
 	return nil
@@ -98,16 +98,16 @@ func sizeClassOf(number uint32) *sizeClass {
 // view has the endpoints of all nodes, and one those that a Local policy allows. Both have the same size class and
 // shard.
 type affinityState struct {
-	timeout time.Duration
-	tier    *sizeClass
-	shard   uint32
-	views   [2]numbering // by viewKind
+	timeout   time.Duration
+	sizeClass *sizeClass
+	shard     uint32
+	views     [2]numbering // by viewKind
 }
 
 // stickyClass returns the class of frontends with affinity: 17 bits of seconds, 5 of the shard, and one that is set for
 // node ports.
-func (m *affinityState) stickyClass(nodePorts bool) Class {
-	class := stickyClass | Class(m.timeout/time.Second)<<6 | Class(m.shard)<<1
+func (a *affinityState) stickyClass(nodePorts bool) Class {
+	class := stickyClass | Class(a.timeout/time.Second)<<6 | Class(a.shard)<<1
 	if nodePorts {
 		class |= 1
 	}
@@ -119,19 +119,19 @@ func (m *affinityState) stickyClass(nodePorts bool) Class {
 //
 // The kernel limits a set that packets fill to 65535 elements. An explicit size would make it allocate 2 MiB for each
 // map at once.
-func (m *affinityState) affinityMap() Set { return Affinity(m.shard) }
+func (a *affinityState) affinityMap() Set { return Affinity(a.shard) }
 
 // Affinity returns the map of a shard.
 func Affinity(shard uint32) Set {
 	return Set{
 		Name: affinityPrefix + strconv.Itoa(int(shard)),
-		Key:  []Type{TypeClass, TypeAddr}, Value: class, Dynamic: true,
+		Key:  []Type{TypeClass, TypeAddr}, Value: classTypes, Dynamic: true,
 	}
 }
 
 // chainName returns the name of the chain for clients of frontends with affinity.
-func (m *affinityState) chainName(nodePorts bool) string {
-	name := fmt.Sprintf("%s%d-%d", stickyPrefix, m.timeout/time.Second, m.shard)
+func (a *affinityState) chainName(nodePorts bool) string {
+	name := fmt.Sprintf("%s%d-%d", stickyPrefix, a.timeout/time.Second, a.shard)
 	if nodePorts {
 		name = nodePortPrefix + name
 	}
@@ -143,21 +143,21 @@ func (m *affinityState) chainName(nodePorts bool) string {
 // chains, which are not added with a Service, use those maps.
 //
 // The timeout is part of the rule, not of the map, because kernels differ in whether a map's timeout can be changed.
-func (m *affinityState) chain(nodePorts bool) Chain {
-	port, draw := stickyPortChain, stickyDrawChain
+func (a *affinityState) chain(nodePorts bool) Chain {
+	port, pick := stickyPortChain, stickyPickChain
 	if nodePorts {
-		port, draw = nodePortPrefix+port, nodePortPrefix+draw
+		port, pick = nodePortPrefix+port, nodePortPrefix+pick
 	}
-	clients, isEndpoint := m.affinityMap(), m.tier.endpoints()
-	remember := Rule{isEndpoint, UpdateAffinity{Map: clients, Mask: m.tier.mask(), Timeout: m.timeout}}
-	return Chain{Name: m.chainName(nodePorts), Hook: NoHook, Rules: []Rule{
+	clients, isEndpoint := a.affinityMap(), a.sizeClass.endpoints()
+	update := Rule{isEndpoint, UpdateAffinity{Map: clients, Mask: a.sizeClass.mask(), Timeout: a.timeout}}
+	return Chain{Name: a.chainName(nodePorts), Hook: NoHook, Rules: []Rule{
 		jump(port),
 		{SetPriority{Key: []Field{Priority, SourceAddr}, Map: clients}},
-		remember,
+		update,
 		jump(numberedChain),
-		{isEndpoint, DeleteAffinity{Map: clients, Mask: m.tier.mask()}},
-		jump(draw),
-		remember,
+		{isEndpoint, DeleteAffinity{Map: clients, Mask: a.sizeClass.mask()}},
+		jump(pick),
+		update,
 		jump(numberedChain),
 	}}
 }
@@ -171,9 +171,9 @@ func stickyPortRules(key []Field, outside Rule, ports, outsidePorts Set) []Rule 
 	}
 }
 
-// stickyDrawRules returns the rules that pick a slot, as for clients without affinity, and find the number of its
+// stickyPickRules returns the rules that pick a slot, as for clients without affinity, and find the number of its
 // endpoint.
-func stickyDrawRules(key []Field, classes, endpoints Set) []Rule {
+func stickyPickRules(key []Field, classes, endpoints Set) []Rule {
 	return []Rule{
 		{SetPriority{Key: key, Map: classes}, VerdictOf{Key: []Field{Priority}, Map: StickyDispatch}},
 		{SetPriority{Key: append(slices.Clone(key), Priority), Map: endpoints}},
@@ -204,13 +204,13 @@ func (p *Port) affinityChains() []Chain {
 // eachStickyClass yields the class of a frontend for clients for which no endpoint is stored yet.
 func (p *Port) eachStickyClass(frontend *Frontend, yield func(Element) bool) bool {
 	return !p.hasAffinity(frontend) ||
-		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.drawClass(frontend))}})
+		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.newClientClass(frontend))}})
 }
 
 // eachStickyDispatch yields the chains of those classes.
 func (p *Port) eachStickyDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
-		if frontend := &p.Frontends[i]; p.hasAffinity(frontend) && !yield(p.drawElement(frontend)) {
+		if frontend := &p.Frontends[i]; p.hasAffinity(frontend) && !yield(p.newClientElement(frontend)) {
 			return false
 		}
 	}
@@ -244,8 +244,8 @@ func (p *Port) eachStickySlot(frontend *Frontend, yield func(Element) bool) bool
 	}
 	key := frontendTuple(frontend.Frontend)
 	inside, outside := frontend.views()
-	return p.affinity.views[inside].eachSlot(key, ClusterSlot, p.inside(frontend), yield) &&
-		p.affinity.views[outside].eachSlot(key, LocalSlot, p.outside(frontend), yield)
+	return p.affinity.views[inside].eachSlot(key, ClusterSlot, p.insideEndpoints(frontend), yield) &&
+		p.affinity.views[outside].eachSlot(key, LocalSlot, p.outsideEndpoints(frontend), yield)
 }
 
 // eachNumbered yields the endpoint of each number that follows from the endpoint's address.

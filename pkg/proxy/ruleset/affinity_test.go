@@ -24,8 +24,8 @@ func rulesOf(chain ruleset.Chain) []string {
 	return rules
 }
 
-// prepared returns a Service as the mirror has it: with numbers.
-func prepared(t testing.TB, service ruleset.Service) ruleset.Service {
+// withNumbers returns a Service as the mirror has it: with numbers.
+func withNumbers(t testing.TB, service ruleset.Service) ruleset.Service {
 	t.Helper()
 	return start(t, service).mirror.Service(service.Name)
 }
@@ -36,7 +36,7 @@ type stickyViews struct{ clusterIP, clusterIPOutside, others, othersOutside stri
 
 // The values of a view: all endpoints, or the one on this node, or none; or there is no affinity.
 const (
-	both, localOnly, there, nobody, withoutAffinity = "both", "local", "remote", "none", "no affinity"
+	both, localOnly, remoteOnly, noEndpoints, withoutAffinity = "both", "local", "remote", "none", "no affinity"
 )
 
 // stickyViewsOf reads the views from the tables, as a packet does.
@@ -59,19 +59,19 @@ func stickyViewsOf(t *testing.T, tables *ruleset.Tables, port ruleset.Port) stic
 }
 
 // viewOf returns the endpoints of a frontend for a kind of clients: two at most.
-func (m lookups) viewOf(frontend ruleset.Frontend, outside bool) string {
-	if !m.isSticky(frontend) {
+func (l lookups) viewOf(frontend ruleset.Frontend, outside bool) string {
+	if !l.isSticky(frontend) {
 		return withoutAffinity
 	}
-	port := m.portOf(frontend, outside)
+	port := l.portOf(frontend, outside)
 	if port == ruleset.NoPort {
-		return nobody
+		return noEndpoints
 	}
 	var names []string
-	for key, endpoint := range m.numbered {
+	for key, endpoint := range l.numbered {
 		if _, isEndpoint, ok := ruleset.NumberKind(key.Number); ok && isEndpoint && ruleset.PortOf(key.Number) == port {
 			last := endpoint.Addr().AsSlice()
-			names = append(names, map[byte]string{1: localOnly, 2: there}[last[len(last)-1]])
+			names = append(names, map[byte]string{1: localOnly, 2: remoteOnly}[last[len(last)-1]])
 		}
 	}
 	if len(names) == 2 {
@@ -96,11 +96,11 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 			externalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, localOnly}, ports: 2,
 		},
 		"external clients have no endpoint on this node": {
-			externalLocal: true, pods: on2(2), want: stickyViews{there, there, there, nobody}, ports: 1,
+			externalLocal: true, pods: on2(2), want: stickyViews{remoteOnly, remoteOnly, remoteOnly, noEndpoints}, ports: 1,
 		},
 		"topology keys leave no endpoint for internal clients": {
 			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.Topology.Keys = noKeys },
-			want: stickyViews{withoutAffinity, withoutAffinity, nobody, localOnly}, ports: 1,
+			want: stickyViews{withoutAffinity, withoutAffinity, noEndpoints, localOnly}, ports: 1,
 		},
 		"the ClusterIP has only the local view": {
 			internalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{localOnly, localOnly, both, both}, ports: 2,
@@ -110,7 +110,7 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 			want: stickyViews{localOnly, localOnly, both, localOnly}, ports: 2,
 		},
 		"the ClusterIP has no endpoint on this node": {
-			internalLocal: true, pods: on2(2), want: stickyViews{withoutAffinity, withoutAffinity, there, there}, ports: 1,
+			internalLocal: true, pods: on2(2), want: stickyViews{withoutAffinity, withoutAffinity, remoteOnly, remoteOnly}, ports: 1,
 		},
 		"only a ClusterIP with a Local policy: no cluster view": {
 			internalLocal: true, pods: slices.Concat(on1(1), on2(2)),
@@ -134,7 +134,7 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 			if test.change != nil {
 				test.change(&service)
 			}
-			r := start(t, programmed(service, test.pods...))
+			r := start(t, desiredService(service, test.pods...))
 			for _, port := range r.mirror.Service(service.Name).Ports {
 				if diff := cmp.Diff(test.want, stickyViewsOf(t, &r.Tables, port), cmp.AllowUnexported(stickyViews{})); diff != "" {
 					t.Errorf("views in %s (-want +got):\n%s", port.ID.Family, diff)
@@ -158,23 +158,23 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 	}
 }
 
-// TestAChoiceOfNumbersMatchesTheRandomSlotChain, so that a client is looked up in the view from which it gets its
+// TestNumberChainsMatchTheRandomSlotChains, so that a client is looked up in the view from which it gets its
 // endpoint.
-func TestAChoiceOfNumbersMatchesTheRandomSlotChain(t *testing.T) {
+func TestNumberChainsMatchTheRandomSlotChains(t *testing.T) {
 	for name, detector := range detectors {
 		t.Run("pods by "+name, func(t *testing.T) {
 			config := ruleset.Config{LocalTraffic: detector.traffic}
-			port := prepared(t, programmed(keepingLocal(everyKind("web", 1)), slices.Concat(on1(1), on2(2))...)).Ports[0]
-			wide := prepared(t, stickyBroad()).Ports[0]
-			chains := slices.Concat(ruleset.StaticChains(model.IPv4, config, home), port.Chains(config), wide.Chains(config))
-			asking := map[string]bool{}
+			port := withNumbers(t, desiredService(withAffinityAndLocalPolicy(everyKind("web", 1)), slices.Concat(on1(1), on2(2))...)).Ports[0]
+			dedicated := withNumbers(t, stickyBroad()).Ports[0]
+			chains := slices.Concat(ruleset.StaticChains(model.IPv4, config, home), port.Chains(config), dedicated.Chains(config))
+			checking := map[string]bool{}
 			for _, chain := range chains {
 				got := strings.Join(rulesOf(chain), "\n")
-				draws := strings.Contains(got, "offset 4227858432") && strings.Contains(got, "offset 4244635648")
-				if !draws && !strings.Contains(got, "sticky-outside") {
+				picks := strings.Contains(got, "offset 4227858432") && strings.Contains(got, "offset 4244635648")
+				if !picks && !strings.Contains(got, "sticky-outside") {
 					continue
 				}
-				asking[chain.Name] = true
+				checking[chain.Name] = true
 				if !strings.Contains("\n"+got, "\n"+detector.outside+"meta priority set ") {
 					t.Errorf("chain %s is\n%s\nand does not match %q", chain.Name, got, detector.outside)
 				}
@@ -182,26 +182,26 @@ func TestAChoiceOfNumbersMatchesTheRandomSlotChain(t *testing.T) {
 			want := map[string]bool{
 				"sticky-port": true, "nodeport-sticky-port": true, "lb-2-local-1": true, "sticky-lb-default/broad/tcp/http/external": true,
 			}
-			if diff := cmp.Diff(want, asking); diff != "" {
+			if diff := cmp.Diff(want, checking); diff != "" {
 				t.Errorf("chains that depend on the client (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestTheChainsThatRememberClients, of each size class: they are the same except for the number's bits.
-func TestTheChainsThatRememberClients(t *testing.T) {
+// TestAffinityChains, of each size class: they are the same except for the number's bits.
+func TestAffinityChains(t *testing.T) {
 	rules := func(prefix, clients, endpoints, mask, timeout string) []string {
-		remember := fmt.Sprintf("meta priority %s update @%s { meta priority & %s . ip saddr timeout %s : meta priority }",
+		update := fmt.Sprintf("meta priority %s update @%s { meta priority & %s . ip saddr timeout %s : meta priority }",
 			endpoints, clients, mask, timeout)
 		return []string{
 			"jump " + prefix + "sticky-port",
 			"meta priority set meta priority . ip saddr map @" + clients,
-			remember,
+			update,
 			"jump numbered",
 			fmt.Sprintf("meta priority %s delete @%s { meta priority & %s . ip saddr : meta priority }", endpoints, clients, mask),
 			"jump " + prefix + "sticky-draw",
-			remember,
+			update,
 			"jump numbered",
 		}
 	}
@@ -229,7 +229,7 @@ func TestTheChainsThatRememberClients(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			port, got := prepared(t, serviceOf(test.port)).Ports[0], map[string][]string{}
+			port, got := withNumbers(t, serviceOf(test.port)).Ports[0], map[string][]string{}
 			for _, chain := range port.Chains(bothFamilies) {
 				if !strings.HasPrefix(chain.Name, "lb-") {
 					got[chain.Name] = rulesOf(chain)
@@ -270,11 +270,11 @@ func numbersUpTo(count int) []int {
 func TestNamesNeverCollide(t *testing.T) {
 	words := []string{"", "local", "external", "3600-0", "sticky", "lb-1-local-1", "tcp", "endpoints"}
 	owner := map[string]string{}
-	claim := func(name, by string) {
-		if other, taken := owner[name]; taken && other != by {
-			t.Errorf("the name %s is used for both %s and %s", name, other, by)
+	claim := func(name, holder string) {
+		if other, taken := owner[name]; taken && other != holder {
+			t.Errorf("the name %s is used for both %s and %s", name, other, holder)
 		}
-		owner[name] = by
+		owner[name] = holder
 	}
 	for _, set := range ruleset.StaticSets {
 		claim("set "+set.Name, "every table")
@@ -286,25 +286,25 @@ func TestNamesNeverCollide(t *testing.T) {
 		claim("chain "+name, "all ports")
 	}
 	claim("set affinity-0", "all ports")
-	static, wide := len(owner), stickyBroad().Ports[0]
+	static, dedicated := len(owner), stickyBroad().Ports[0]
 	for _, namespace := range words[1:] {
 		for _, name := range words[1:] {
 			for _, portName := range words {
 				for _, timeout := range []time.Duration{0, time.Hour} {
-					port := wide
+					port := dedicated
 					port.ID.Service, port.ID.Port, port.Affinity = model.ObjectName{Namespace: namespace, Name: name}, portName, timeout
-					service := prepared(t, serviceOf(port))
-					by := port.ID.Service.String() + " " + portName
+					service := withNumbers(t, serviceOf(port))
+					holder := port.ID.Service.String() + " " + portName
 					for _, chain := range service.Ports[0].Chains(bothFamilies) {
 						if owner["chain "+chain.Name] != "all ports" {
-							claim("chain "+chain.Name, by)
+							claim("chain "+chain.Name, holder)
 						}
 					}
 					for _, set := range service.Ports[0].Sets() {
 						if owner["set "+set.Name] == "all ports" {
 							continue
 						}
-						claim("set "+set.Name, by)
+						claim("set "+set.Name, holder)
 						if got := ruleset.SetOf(set.Name); !slices.Equal(got.Key, set.Key) || !slices.Equal(got.Value, set.Value) {
 							t.Errorf("the name %s implies a set of %v and %v, but it is one of %v and %v",
 								set.Name, got.Key, got.Value, set.Key, set.Value)

@@ -63,9 +63,9 @@ type (
 	ElementsObject struct {
 		Set      Set
 		Elements iter.Seq[Element]
-		// walked is the number of elements of the latest iteration, negative before the first, so that counting a large batch
+		// lastCount is the number of elements of the latest iteration, negative before the first, so that counting a large batch
 		// that was encoded does not iterate again.
-		walked *int
+		lastCount *int
 	}
 )
 
@@ -88,8 +88,8 @@ func (b Batch) Count(family model.Family, verb Verb) int {
 }
 
 func (o ElementsObject) count() int {
-	if o.walked != nil && *o.walked >= 0 {
-		return *o.walked
+	if o.lastCount != nil && *o.lastCount >= 0 {
+		return *o.lastCount
 	}
 	count := 0
 	for range o.Elements {
@@ -100,11 +100,11 @@ func (o ElementsObject) count() int {
 
 // countedElements returns elements that record their number when they are iterated.
 func countedElements(set Set, elements iter.Seq[Element]) ElementsObject {
-	walked := -1
-	return ElementsObject{Set: set, walked: &walked, Elements: func(yield func(Element) bool) {
-		walked = 0
+	lastCount := -1
+	return ElementsObject{Set: set, lastCount: &lastCount, Elements: func(yield func(Element) bool) {
+		lastCount = 0
 		elements(func(element Element) bool {
-			walked++
+			lastCount++
 			return yield(element)
 		})
 	}}

@@ -32,10 +32,10 @@ func commentOf(id model.PortID) string {
 }
 
 // shortened omits the end of the name in a comment that is too long, and truncates the rest if it is still too long.
-func shortened(comment string, name int) string {
+func shortened(comment string, nameEnd int) string {
 	const omitted = "..."
-	kept := max(0, name-(len(comment)-maxComment)-len(omitted))
-	comment = comment[:kept] + omitted + comment[name:]
+	keep := max(0, nameEnd-(len(comment)-maxComment)-len(omitted))
+	comment = comment[:keep] + omitted + comment[nameEnd:]
 	return comment[:min(len(comment), maxComment)]
 }
 

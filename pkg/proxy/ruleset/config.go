@@ -42,13 +42,13 @@ type NodeState struct {
 	ServiceCIDRs []netip.Prefix
 }
 
-// notFromPods returns matches that fail for a packet from a pod of this cluster that the detector recognizes; none if
+// matchNotFromPods returns matches that fail for a packet from a pod of this cluster that the detector recognizes; none if
 // the family has no detector.
 //
 // On a bridge, br_netfilter passes packets through postrouting without their input interface. Such packets go from one
 // pod to another, so a packet without an input interface counts as a pod's. The node's own packets have none either:
 // another match distinguishes them.
-func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement {
+func (l LocalTraffic) matchNotFromPods(family model.Family, source Field) []Statement {
 	switch {
 	case l.Interface != "":
 		return []Statement{FromInterface{}, NotFromInterface{Name: l.Interface}}
@@ -63,11 +63,11 @@ func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement
 	return nil
 }
 
-// byInterface reports whether pods are recognized by the interface through which their packets arrive.
-func (l LocalTraffic) byInterface() bool { return l.Interface != "" || l.InterfacePrefix != "" }
+// detectsByInterface reports whether pods are recognized by the interface through which their packets arrive.
+func (l LocalTraffic) detectsByInterface() bool { return l.Interface != "" || l.InterfacePrefix != "" }
 
-// outside returns the matches that only packets from outside pass: neither from a pod nor from this node. They have the
+// matchOutside returns the matches that only packets from outside pass: neither from a pod nor from this node. They have the
 // same meaning in every hook, before the source is translated.
-func (c Config) outside(family model.Family) Rule {
-	return append(c.LocalTraffic.notFromPods(family, SourceAddr), IsLocal{Field: SourceAddr, Not: true})
+func (c Config) matchOutside(family model.Family) Rule {
+	return append(c.LocalTraffic.matchNotFromPods(family, SourceAddr), IsLocal{Field: SourceAddr, Not: true})
 }

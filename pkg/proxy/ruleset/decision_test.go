@@ -20,11 +20,11 @@ var comparePorts = cmp.Options{
 // decide returns the decision about a Service with one port and one slice on node-1.
 func decide(t testing.TB, service model.Service, family model.Family, endpoints ...model.SliceEndpoint) selection.Decision {
 	t.Helper()
-	service.Name = named("web")
+	service.Name = serviceName("web")
 	service.ClusterIPs = []netip.Addr{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00:96::1")}
 	service.Ports = []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}}
 	slice := &model.EndpointSlice{
-		Name: named("web-1"), Service: service.Name, Family: family,
+		Name: serviceName("web-1"), Service: service.Name, Family: family,
 		Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}}, Endpoints: endpoints,
 	}
 	cluster := model.NewCluster("node-1")
@@ -42,8 +42,8 @@ func decide(t testing.TB, service model.Service, family model.Family, endpoints 
 // node1 is the node for which the tests decide.
 var node1 = model.Node{Name: "node-1", Labels: map[string]string{"kubernetes.io/hostname": "node-1"}}
 
-// keptLocal sets the port's endpoints to those on this node, where internalTrafficPolicy keeps connections.
-func keptLocal(port ruleset.Port) ruleset.Port {
+// withLocalPolicy sets the port's endpoints to those on this node, where internalTrafficPolicy keeps connections.
+func withLocalPolicy(port ruleset.Port) ruleset.Port {
 	port.Local, port.OnNode, port.Cluster = port.Cluster, port.Cluster, nil
 	port.Frontends[0].Local = true
 	if len(port.Local) == 0 {
@@ -52,7 +52,7 @@ func keptLocal(port ruleset.Port) ruleset.Port {
 	return port
 }
 
-func ready(addr, node string) model.SliceEndpoint {
+func readyEndpoint(addr, node string) model.SliceEndpoint {
 	return model.SliceEndpoint{Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Ready: true, Serving: true}}
 }
 
@@ -65,15 +65,15 @@ func TestNewPort(t *testing.T) {
 		want      ruleset.Port
 	}{
 		"endpoints on this node are local": {
-			endpoints: []model.SliceEndpoint{ready("10.244.1.1", "node-1"), ready("10.244.2.2", "node-2")},
+			endpoints: []model.SliceEndpoint{readyEndpoint("10.244.1.1", "node-1"), readyEndpoint("10.244.2.2", "node-2")},
 			want:      local(portOf("web", "10.96.0.1", first, second), 1),
 		},
 		"the other family": {
-			family: model.IPv6, endpoints: []model.SliceEndpoint{ready("fd00:244::1", "node-1")},
+			family: model.IPv6, endpoints: []model.SliceEndpoint{readyEndpoint("fd00:244::1", "node-1")},
 			want: local(portOf("web", "fd00:96::1", sixth), 1),
 		},
 		"session affinity": {
-			service: model.Service{AffinityTimeout: 3 * time.Hour}, endpoints: []model.SliceEndpoint{ready("10.244.1.1", "node-2")},
+			service: model.Service{AffinityTimeout: 3 * time.Hour}, endpoints: []model.SliceEndpoint{readyEndpoint("10.244.1.1", "node-2")},
 			want: sticky(portOf("web", "10.96.0.1", first), 3*time.Hour),
 		},
 		// It has no endpoint to send a client to a second time.
@@ -83,13 +83,13 @@ func TestNewPort(t *testing.T) {
 		},
 		"with endpoints only on other nodes, an internal policy drops, and no client has affinity": {
 			service:   model.Service{AffinityTimeout: 3 * time.Hour, InternalTrafficLocal: true},
-			endpoints: []model.SliceEndpoint{ready("10.244.2.2", "node-2")},
-			want:      sticky(keptLocal(portOf("web", "10.96.0.1")), 3*time.Hour),
+			endpoints: []model.SliceEndpoint{readyEndpoint("10.244.2.2", "node-2")},
+			want:      sticky(withLocalPolicy(portOf("web", "10.96.0.1")), 3*time.Hour),
 		},
 		"an internal policy keeps the endpoints on this node": {
 			service:   model.Service{InternalTrafficLocal: true},
-			endpoints: []model.SliceEndpoint{ready("10.244.1.1", "node-1"), ready("10.244.2.2", "node-2")},
-			want:      keptLocal(portOf("web", "10.96.0.1", first)),
+			endpoints: []model.SliceEndpoint{readyEndpoint("10.244.1.1", "node-1"), readyEndpoint("10.244.2.2", "node-2")},
+			want:      withLocalPolicy(portOf("web", "10.96.0.1", first)),
 		},
 	}
 	for name, test := range tests {
@@ -98,7 +98,7 @@ func TestNewPort(t *testing.T) {
 			if diff := cmp.Diff(test.want, got, comparePorts); diff != "" {
 				t.Errorf("port (-want +got):\n%s", diff)
 			}
-			planned := prepared(t, serviceOf(got)).Ports[0]
+			planned := withNumbers(t, serviceOf(got)).Ports[0]
 			chains, sets := planned.Chains(bothFamilies), planned.Sets()
 			if !got.Frontends[0].Class.IsBalanced() && (len(chains)+len(sets) > 0 || planned.AffinityOf() != nil) {
 				t.Errorf("a port that does not balance has the chains %v, the sets %v and the affinity %+v", chains, sets, planned.AffinityOf())
@@ -108,8 +108,8 @@ func TestNewPort(t *testing.T) {
 }
 
 func TestNewPortOwnsNoFrontendOfAnother(t *testing.T) {
-	decision := decide(t, model.Service{}, model.IPv4, ready("10.244.1.1", "node-2"))
-	decision.LostFrontends = []model.LostFrontend{{PortFrontend: decision.Frontends[0], Owner: named("older")}}
+	decision := decide(t, model.Service{}, model.IPv4, readyEndpoint("10.244.1.1", "node-2"))
+	decision.LostFrontends = []model.LostFrontend{{PortFrontend: decision.Frontends[0], Owner: serviceName("older")}}
 	decision.Frontends = nil
 	got := ruleset.NewPort(decision)
 	if diff := cmp.Diff(withoutFrontends(portOf("web", "10.96.0.1", first)), got, comparePorts); diff != "" {

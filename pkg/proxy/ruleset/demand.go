@@ -20,8 +20,8 @@ const PriorityDemand = PrioritySNAT - 9
 
 // The sets of the table. Each element counts the connections to its frontend, whichever endpoint they reach.
 var (
-	DemandSet         = Set{Name: "demand", Key: frontend, Counts: true}
-	DemandNodePortSet = Set{Name: "demand-nodeports", Key: nodePort, Counts: true}
+	DemandSet         = Set{Name: "demand", Key: frontendTypes, Counts: true}
+	DemandNodePortSet = Set{Name: "demand-nodeports", Key: nodePortTypes, Counts: true}
 )
 
 const demandChain = "demand"

@@ -16,10 +16,10 @@ import (
 // Its JSON names are an interface: scripts read them.
 type Difference struct {
 	Table string `json:"table"` // as nft names it: "ip vicinity"
-	// In is the set, map or chain, as nft names it: "map endpoints"; empty if the difference is the table itself.
-	In string `json:"in"`
-	// What is an element, or describes another difference.
-	What string `json:"what"`
+	// Object is the set, map or chain, as nft names it: "map endpoints"; empty if the difference is the table itself.
+	Object string `json:"in"`
+	// Detail is an element, or describes another difference.
+	Detail string `json:"what"`
 	// Kind is missing, stray or changed.
 	Kind string `json:"kind"`
 }
@@ -33,11 +33,11 @@ const (
 
 // String describes the difference in one line.
 func (d Difference) String() string {
-	where := strings.TrimSpace(d.Table + " " + d.In)
-	if d.What == "" {
+	where := strings.TrimSpace(d.Table + " " + d.Object)
+	if d.Detail == "" {
 		return where + " is " + d.Kind
 	}
-	return fmt.Sprintf("%s: %s is %s", where, d.What, d.Kind)
+	return fmt.Sprintf("%s: %s is %s", where, d.Detail, d.Kind)
 }
 
 // Sets returns the sets of a family's table, the static ones first, then the others by name, and how many elements they
@@ -80,46 +80,46 @@ func (t *Tables) Differences(family model.Family, held Objects) []Difference {
 	var differences []Difference
 	for _, filled := range wanted.sortedSets() {
 		in := kindOfSet(filled.Set) + " " + filled.Name
-		elements, isThere := held.Contents[filled.Name]
-		if !isThere {
-			differences = append(differences, Difference{Table: name, In: in, Kind: Missing})
+		elements, isListed := held.Contents[filled.Name]
+		if !isListed {
+			differences = append(differences, Difference{Table: name, Object: in, Kind: Missing})
 			continue
 		}
 		if filled.Dynamic {
 			continue
 		}
 		for _, one := range filled.compare(elements) {
-			one.Table, one.In = name, in
+			one.Table, one.Object = name, in
 			differences = append(differences, one)
 		}
 	}
 	for set := range held.Contents {
 		if wanted.sets[set] == nil {
-			differences = append(differences, Difference{Table: name, In: "set " + set, Kind: Unexpected})
+			differences = append(differences, Difference{Table: name, Object: "set " + set, Kind: Unexpected})
 		}
 	}
 	differences = append(differences, compareNames(name, "chain ", maps.Keys(wanted.chains), held.Chains)...)
 	differences = append(differences, compareNames(name, "counter ", maps.Keys(wanted.counters), held.Counters)...)
 	slices.SortStableFunc(differences, func(a, b Difference) int {
-		return cmp.Or(strings.Compare(a.In, b.In), strings.Compare(a.What, b.What), strings.Compare(a.Kind, b.Kind))
+		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Detail, b.Detail), strings.Compare(a.Kind, b.Kind))
 	})
 	return differences
 }
 
 // compareNames compares the names of the objects of one kind.
 func compareNames(table, kind string, wanted iter.Seq[string], held []string) (differences []Difference) {
-	isStray := map[string]bool{}
+	stray := map[string]bool{}
 	for _, name := range held {
-		isStray[name] = true
+		stray[name] = true
 	}
 	for name := range wanted {
-		if !isStray[name] {
-			differences = append(differences, Difference{Table: table, In: kind + name, Kind: Missing})
+		if !stray[name] {
+			differences = append(differences, Difference{Table: table, Object: kind + name, Kind: Missing})
 		}
-		delete(isStray, name)
+		delete(stray, name)
 	}
-	for name := range isStray {
-		differences = append(differences, Difference{Table: table, In: kind + name, Kind: Unexpected})
+	for name := range stray {
+		differences = append(differences, Difference{Table: table, Object: kind + name, Kind: Unexpected})
 	}
 	return differences
 }
@@ -138,12 +138,12 @@ const slotsOnly = 0xff000000
 func (s *filledSet) compare(held []Element) []Difference {
 	hasSlots := len(s.Key) > 0 && s.Key[len(s.Key)-1] == TypeClass && !s.MapsVerdicts()
 	counts := map[Element]int{}
-	count := func(element Element, by int) {
+	count := func(element Element, delta int) {
 		element = element.bare()
 		if number := element.Key.Number & slotsOnly; hasSlots && (number == ClusterSlot || number == LocalSlot) {
 			element.Key.Number = number
 		}
-		counts[element] += by
+		counts[element] += delta
 	}
 	for _, element := range s.elements {
 		count(element, 1)
@@ -152,17 +152,17 @@ func (s *filledSet) compare(held []Element) []Difference {
 		count(element, -1)
 	}
 	var differences []Difference
-	for element, more := range counts {
-		kind, n := Missing, more
-		if more < 0 {
-			kind, n = Unexpected, -more
+	for element, surplus := range counts {
+		kind, n := Missing, surplus
+		if surplus < 0 {
+			kind, n = Unexpected, -surplus
 		}
 		if n > 0 {
 			text := elementText(s.Set, element)
 			if n > 1 {
 				text = fmt.Sprintf("%s, in %d slots,", text, n)
 			}
-			differences = append(differences, Difference{What: text, Kind: kind})
+			differences = append(differences, Difference{Detail: text, Kind: kind})
 		}
 	}
 	return differences

@@ -20,34 +20,34 @@ func endpointIn(slot uint32, endpoint string) ruleset.Element {
 	}
 }
 
-func TestWhichSlotAnEndpointHasIsNoDifferenceAndHowManyIs(t *testing.T) {
-	var wanted ruleset.Tables
+func TestDifferencesIgnoreTheOrderOfSlots(t *testing.T) {
+	var desired ruleset.Tables
 	elements := []ruleset.Element{endpointIn(0, "10.0.0.1:80"), endpointIn(1, "10.0.0.2:80"), endpointIn(2, "10.0.0.2:80")}
 	batch := ruleset.Batch{Ops: []ruleset.Op{
 		{Verb: ruleset.Add, Family: model.IPv4, Object: ruleset.TableObject{}},
 		{Verb: ruleset.Add, Family: model.IPv4, Object: ruleset.SetObject{Set: ruleset.Endpoints}},
 		{Verb: ruleset.Add, Family: model.IPv4, Object: ruleset.ElementsObject{Set: ruleset.Endpoints, Elements: slices.Values(elements)}},
 	}}
-	if err := wanted.Apply(batch); err != nil {
+	if err := desired.Apply(batch); err != nil {
 		t.Fatal(err)
 	}
-	const at = "ip vicinity map endpoints: 10.96.0.1 . tcp . 80 . fd00:0 : "
+	const prefix = "ip vicinity map endpoints: 10.96.0.1 . tcp . 80 . fd00:0 : "
 	for name, test := range map[string]struct {
 		held []ruleset.Element
 		want []string
 	}{
 		"the same":       {elements, nil},
 		"in other slots": {[]ruleset.Element{endpointIn(2, "10.0.0.1:80"), endpointIn(0, "10.0.0.2:80"), endpointIn(1, "10.0.0.2:80")}, nil},
-		"a missing slot": {elements[:2], []string{at + "10.0.0.2 . 80 is missing"}},
+		"a missing slot": {elements[:2], []string{prefix + "10.0.0.2 . 80 is missing"}},
 		"another endpoint": {
 			append(slices.Clone(elements[:2]), endpointIn(2, "10.0.0.3:80")),
-			[]string{at + "10.0.0.2 . 80 is missing", at + "10.0.0.3 . 80 is stray"},
+			[]string{prefix + "10.0.0.2 . 80 is missing", prefix + "10.0.0.3 . 80 is stray"},
 		},
-		"no elements":   {nil, []string{at + "10.0.0.1 . 80 is missing", at + "10.0.0.2 . 80, in 2 slots, is missing"}},
-		"an extra slot": {append(slices.Clone(elements), endpointIn(3, "10.0.0.1:80")), []string{at + "10.0.0.1 . 80 is stray"}},
+		"no elements":   {nil, []string{prefix + "10.0.0.1 . 80 is missing", prefix + "10.0.0.2 . 80, in 2 slots, is missing"}},
+		"an extra slot": {append(slices.Clone(elements), endpointIn(3, "10.0.0.1:80")), []string{prefix + "10.0.0.1 . 80 is stray"}},
 	} {
 		var got []string
-		for _, difference := range wanted.Differences(model.IPv4, ruleset.Objects{
+		for _, difference := range desired.Differences(model.IPv4, ruleset.Objects{
 			Table: true, Contents: map[string][]ruleset.Element{ruleset.Endpoints.Name: test.held},
 		}) {
 			got = append(got, difference.String())

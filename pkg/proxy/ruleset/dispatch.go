@@ -14,7 +14,7 @@ func dispatchOf(class Class) Verdict {
 	case RefuseClass:
 		return Verdict{Kind: Goto, Chain: refuseChain}
 	default:
-		return Verdict{Kind: Jump, Chain: drawChainName(class)}
+		return Verdict{Kind: Jump, Chain: balanceChainName(class)}
 	}
 }
 
@@ -34,19 +34,19 @@ func preallocatedClasses() []Class {
 }
 
 // ownPreallocated makes the table itself an owner of these classes and of their chains. It never releases them.
-func (d *planBuilder) ownPreallocated() {
-	for _, family := range d.mirror.config.Families {
-		d.counting.family, d.counting.set, d.counting.delta = family, Dispatch.Name, +1
+func (b *planBuilder) ownPreallocated() {
+	for _, family := range b.mirror.config.Families {
+		b.counting.family, b.counting.set, b.counting.delta = family, Dispatch.Name, +1
 		for _, class := range preallocatedClasses() {
-			d.countOne(Element{Key: Tuple{Number: uint32(class)}, Verdict: dispatchOf(class)})
+			b.countOne(Element{Key: Tuple{Number: uint32(class)}, Verdict: dispatchOf(class)})
 			if class.isBalanced() {
-				d.ownChain(family, randomSlotChain(family, d.mirror.config, class), +1)
+				b.ownChain(family, randomSlotChain(family, b.mirror.config, class), +1)
 			}
 		}
 	}
 }
 
-func drawChainName(class Class) string {
+func balanceChainName(class Class) string {
 	name := "lb-" + strconv.Itoa(class.slots())
 	if class.isSplit() {
 		name += "-local-" + strconv.Itoa(class.localSlots())
@@ -58,22 +58,22 @@ func drawChainName(class Class) string {
 // the rule. The chain uses no map, because adding a rule that refers to a map makes the kernel walk the whole map
 // (nf_tables_bind_set): with 100,000 endpoints the first Service of a new size would cost 5 ms, and so would the last.
 func randomSlotChain(family model.Family, config Config, class Class) Chain {
-	chain := Chain{Name: drawChainName(class), Hook: NoHook}
+	chain := Chain{Name: balanceChainName(class), Hook: NoHook}
 	if class.isSplit() {
-		chain.Rules = append(chain.Rules, drawForOutside(config.outside(family), class.localSlots(), VerdictStatement{Verdict{Kind: Return}}))
+		chain.Rules = append(chain.Rules, pickForOutside(config.matchOutside(family), class.localSlots(), VerdictStatement{Verdict{Kind: Return}}))
 	}
-	draw := Rule{RandomSlot{Slots: class.slots(), First: ClusterSlot}}
+	pick := Rule{RandomSlot{Slots: class.slots(), First: ClusterSlot}}
 	if class.slots() == 0 {
-		draw = Rule{VerdictStatement{Verdict{Kind: Goto, Chain: refuseChain}}}
+		pick = Rule{VerdictStatement{Verdict{Kind: Goto, Chain: refuseChain}}}
 	}
-	chain.Rules = append(chain.Rules, draw)
+	chain.Rules = append(chain.Rules, pick)
 	return chain
 }
 
-// drawForOutside returns the rule that picks among the endpoints on this node for a client outside the cluster. If
+// pickForOutside returns the rule that picks among the endpoints on this node for a client outside the cluster. If
 // there is none it drops the packet silently: the load balancer that sent the packet will notice that this node has no
 // endpoint (KEP-2086).
-func drawForOutside(outside Rule, slots int, then ...Statement) Rule {
+func pickForOutside(outside Rule, slots int, then ...Statement) Rule {
 	if slots == 0 {
 		return append(outside, VerdictStatement{Verdict{Kind: Drop}})
 	}

@@ -23,30 +23,30 @@ var detectors = map[string]struct {
 	"not at all":              {ruleset.LocalTraffic{}, "fib saddr type != local "},
 }
 
-// TestTheChainsThatDrawASlot: the dispatch map leads to them by name, and they only pick a slot.
-func TestTheChainsThatDrawASlot(t *testing.T) {
-	const draw3 = "meta priority set numgen random mod 3 offset 4244635648"
-	const drawLocal2 = "meta priority set numgen random mod 2 offset 4227858432"
-	for detector, by := range detectors {
+// TestRandomSlotChains: the dispatch map leads to them by name, and they only pick a slot.
+func TestRandomSlotChains(t *testing.T) {
+	const pick3 = "meta priority set numgen random mod 3 offset 4244635648"
+	const pickLocal2 = "meta priority set numgen random mod 2 offset 4227858432"
+	for detector, settings := range detectors {
 		for name, test := range map[string]struct {
 			class ruleset.Class
 			chain string
 			rules []string
 		}{
-			"all endpoints for all clients": {ruleset.BalanceClass(3), "lb-3", []string{draw3}},
-			"split":                         {ruleset.SplitClass(2, 3), "lb-3-local-2", []string{by.outside + drawLocal2 + " return", draw3}},
+			"all endpoints for all clients": {ruleset.BalanceClass(3), "lb-3", []string{pick3}},
+			"split":                         {ruleset.SplitClass(2, 3), "lb-3-local-2", []string{settings.outside + pickLocal2 + " return", pick3}},
 			"split, no local slot: external clients are dropped": {
-				ruleset.SplitClass(0, 3), "lb-3-local-0", []string{by.outside + "drop", draw3},
+				ruleset.SplitClass(0, 3), "lb-3-local-0", []string{settings.outside + "drop", pick3},
 			},
 			"split, only local slots: internal clients are refused": {
-				ruleset.SplitClass(2, 0), "lb-0-local-2", []string{by.outside + drawLocal2 + " return", "goto refuse"},
+				ruleset.SplitClass(2, 0), "lb-0-local-2", []string{settings.outside + pickLocal2 + " return", "goto refuse"},
 			},
 			"split, no slots: external clients are dropped, internal ones refused": {
-				ruleset.SplitClass(0, 0), "lb-0-local-0", []string{by.outside + "drop", "goto refuse"},
+				ruleset.SplitClass(0, 0), "lb-0-local-0", []string{settings.outside + "drop", "goto refuse"},
 			},
 		} {
 			t.Run(name+", pods by "+detector, func(t *testing.T) {
-				chain := ruleset.DrawChain(model.IPv4, ruleset.Config{LocalTraffic: by.traffic}, test.class)
+				chain := ruleset.RandomSlotChain(model.IPv4, ruleset.Config{LocalTraffic: settings.traffic}, test.class)
 				want := "\tchain " + test.chain + " {\n\t\t" + strings.Join(test.rules, "\n\t\t") + "\n\t}\n"
 				if diff := cmp.Diff(want, chain.Text(model.IPv4)); diff != "" {
 					t.Errorf("chain (-want +got):\n%s", diff)
@@ -59,7 +59,7 @@ func TestTheChainsThatDrawASlot(t *testing.T) {
 	}
 }
 
-func TestWhatIsDispatchedWithoutAChainOfItsOwn(t *testing.T) {
+func TestClassesDispatchedWithoutOwnChain(t *testing.T) {
 	for name, test := range map[string]struct {
 		class ruleset.Class
 		want  ruleset.Verdict
@@ -82,7 +82,7 @@ func TestWhatIsDispatchedWithoutAChainOfItsOwn(t *testing.T) {
 // TestACommonNumberOfEndpointsAddsNoVerdict, and removes none: the kernel would check all verdicts that other Services
 // have added.
 func TestACommonNumberOfEndpointsAddsNoVerdict(t *testing.T) {
-	const beyond = ruleset.StandingSlots + 1
+	const beyond = ruleset.PreallocatedSlots + 1
 	web := func(count int) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", many(count)...)) }
 	r := start(t, web(0))
 	before := 0
@@ -98,7 +98,7 @@ func TestACommonNumberOfEndpointsAddsNoVerdict(t *testing.T) {
 		before = count
 	}
 	kept := withClass(portOf("web", "10.96.0.1"), ruleset.DropClass)
-	for _, service := range []ruleset.Service{serviceOf(kept), nothing("web")} {
+	for _, service := range []ruleset.Service{serviceOf(kept), emptyService("web")} {
 		if lines := append(planned(r.change(t, service)), r.cleanUp(t)...); strings.Contains(strings.Join(lines, "\n"), "dispatch") {
 			t.Errorf("a Service that drops or is deleted changes a verdict: %q", lines)
 		}

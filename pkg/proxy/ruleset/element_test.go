@@ -10,7 +10,7 @@ import (
 
 // TestTheBitsOfAClass are readable in a listing: local slots in the middle, slots at the end.
 func TestTheBitsOfAClass(t *testing.T) {
-	const most, mostLocal = ruleset.MaxSlots, ruleset.MaxLocalSlots
+	const maxSlots, maxLocalSlots = ruleset.MaxSlots, ruleset.MaxLocalSlots
 	for name, test := range map[string]struct {
 		class        ruleset.Class
 		number       uint32
@@ -19,12 +19,12 @@ func TestTheBitsOfAClass(t *testing.T) {
 	}{
 		"one slot":                             {ruleset.BalanceClass(1), 0xfe000001, false, 1, 0},
 		"256 slots":                            {ruleset.BalanceClass(256), 0xfe000100, false, 256, 0},
-		"as many slots as there can be":        {ruleset.BalanceClass(most), 0xfe00ffff, false, most, 0},
+		"as many slots as there can be":        {ruleset.BalanceClass(maxSlots), 0xfe00ffff, false, maxSlots, 0},
 		"split, with slots on both sides":      {ruleset.SplitClass(1, 3), 0xe0010003, true, 3, 1},
 		"split, without local slots":           {ruleset.SplitClass(0, 3), 0xe0000003, true, 3, 0},
 		"split, with only local slots":         {ruleset.SplitClass(2, 0), 0xe0020000, true, 0, 2},
 		"split, without any slot":              {ruleset.SplitClass(0, 0), 0xe0000000, true, 0, 0},
-		"split, as many slots as there can be": {ruleset.SplitClass(mostLocal, most), 0xefffffff, true, most, mostLocal},
+		"split, as many slots as there can be": {ruleset.SplitClass(maxLocalSlots, maxSlots), 0xefffffff, true, maxSlots, maxLocalSlots},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if uint32(test.class) != test.number {
@@ -41,10 +41,10 @@ func TestTheBitsOfAClass(t *testing.T) {
 	}
 }
 
-// TestTheRangesOfClassesAndSlotsAreApart, because a packet carries first a class and then a slot in the same field.
+// TestClassAndSlotRangesDoNotOverlap, because a packet carries first a class and then a slot in the same field.
 // Real priorities are below both.
-func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
-	const most, mostLocal = ruleset.MaxSlots, ruleset.MaxLocalSlots
+func TestClassAndSlotRangesDoNotOverlap(t *testing.T) {
+	const maxSlots, maxLocalSlots = ruleset.MaxSlots, ruleset.MaxLocalSlots
 	below, name := uint32(0xdfffffff), "priorities of other programs"
 	sticky := func(timeout time.Duration, shard uint32, nodePorts bool) uint32 {
 		return uint32(ruleset.StickyClass(timeout, shard, nodePorts))
@@ -55,7 +55,7 @@ func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 		first, last uint32
 		slot        bool
 	}{
-		{"classes that are split", uint32(ruleset.SplitClass(0, 0)), uint32(ruleset.SplitClass(mostLocal, most)), false},
+		{"classes that are split", uint32(ruleset.SplitClass(0, 0)), uint32(ruleset.SplitClass(maxLocalSlots, maxSlots)), false},
 		{"ports with few endpoints", 0xf0000000, 0xf0ffff00, false},
 		{"ports with more endpoints", 0xf1000000, 0xf1fff000, false},
 		{"endpoints of ports with few", 0xf2000000, 0xf2ffffff, false},
@@ -65,9 +65,9 @@ func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 		{"endpoints of ports with most", 0xf6000000, 0xf6ffffff, false},
 		{"classes with session affinity", sticky(time.Second, 0, false), sticky(24*time.Hour, lastShard, true), false},
 		{"ports with a dedicated map", 0xfa000000, 0xfaffffff, false},
-		{"local slots", ruleset.LocalSlot, ruleset.LocalSlot + mostLocal, true},
-		{"slots", ruleset.ClusterSlot, ruleset.ClusterSlot + most, true},
-		{"classes that balance", uint32(ruleset.BalanceClass(1)), uint32(ruleset.BalanceClass(most)), false},
+		{"local slots", ruleset.LocalSlot, ruleset.LocalSlot + maxLocalSlots, true},
+		{"slots", ruleset.ClusterSlot, ruleset.ClusterSlot + maxSlots, true},
+		{"classes that balance", uint32(ruleset.BalanceClass(1)), uint32(ruleset.BalanceClass(maxSlots)), false},
 		{"refuse and drop", uint32(ruleset.RefuseClass), uint32(ruleset.DropClass), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -107,22 +107,22 @@ func TestAClassEncodesTheTimeoutTheShardAndTheKind(t *testing.T) {
 	}
 }
 
-// TestTheNumbersOfATier: an endpoint's number determines the port to which it belongs.
-func TestTheNumbersOfATier(t *testing.T) {
-	for tier, test := range []struct{ lastPort, endpoint, shards uint32 }{
+// TestTheNumbersOfASizeClass: an endpoint's number determines the port to which it belongs.
+func TestTheNumbersOfASizeClass(t *testing.T) {
+	for size, test := range []struct{ lastPort, endpoint, shards uint32 }{
 		{0xf0ffff00, 0xf2ffff07, 16}, {0xf1fff000, 0xf3fff007, 1}, {0xf4ff0000, 0xf6ff0007, 1},
 	} {
 		for _, number := range []uint32{test.lastPort, test.endpoint} {
 			got, isEndpoint, ok := ruleset.NumberKind(number)
-			if !ok || got != tier || isEndpoint != (number == test.endpoint) {
+			if !ok || got != size || isEndpoint != (number == test.endpoint) {
 				t.Errorf("%#x has size class %d, is an endpoint's: %v", number, got, isEndpoint)
 			}
 		}
 		if got := ruleset.PortOf(test.endpoint); got != test.lastPort {
 			t.Errorf("%#x belongs to the port %#x, want %#x", test.endpoint, got, test.lastPort)
 		}
-		if got := uint32(ruleset.Shards()[tier]); got != test.shards {
-			t.Errorf("size class %d has %d shards, want %d", tier, got, test.shards)
+		if got := uint32(ruleset.Shards()[size]); got != test.shards {
+			t.Errorf("size class %d has %d shards, want %d", size, got, test.shards)
 		}
 	}
 	for _, number := range []uint32{0, ruleset.NoPort, 0xe0000001, 0xf5000000, 0xf7000000, 0xfa000000, 0xfe000001, 0xff000001} {
@@ -132,7 +132,7 @@ func TestTheNumbersOfATier(t *testing.T) {
 	}
 }
 
-func TestOnlyAClassThatBalancesIsCalledSo(t *testing.T) {
+func TestIsBalancedForOtherNumbers(t *testing.T) {
 	for name, number := range map[string]uint32{
 		"refuse":                    uint32(ruleset.RefuseClass),
 		"drop":                      uint32(ruleset.DropClass),

@@ -55,7 +55,7 @@ func (p *Port) eachClass(frontend *Frontend, yield func(Element) bool) bool {
 func (p *Port) eachDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
 		frontend := &p.Frontends[i]
-		element := p.drawElement(frontend)
+		element := p.newClientElement(frontend)
 		if p.hasAffinity(frontend) {
 			element.Key.Number = uint32(p.classNumber(frontend))
 			element.Verdict = Verdict{Kind: Jump, Chain: p.affinity.chainName(frontend.IsNodePort())}
@@ -67,11 +67,11 @@ func (p *Port) eachDispatch(yield func(Element) bool) bool {
 	return true
 }
 
-// drawElement returns the element for clients for which no endpoint is stored.
-func (p *Port) drawElement(frontend *Frontend) Element {
-	element := Element{Key: Tuple{Number: uint32(p.drawClass(frontend))}, Verdict: dispatchOf(frontend.Class)}
+// newClientElement returns the element for clients for which no endpoint is stored.
+func (p *Port) newClientElement(frontend *Frontend) Element {
+	element := Element{Key: Tuple{Number: uint32(p.newClientClass(frontend))}, Verdict: dispatchOf(frontend.Class)}
 	if kind, balanced := p.kindOf(frontend); balanced && p.needsDedicatedMap() {
-		element.Verdict = Verdict{Kind: Jump, Chain: p.wideChainName(kind)}
+		element.Verdict = Verdict{Kind: Jump, Chain: p.dedicatedChainName(kind)}
 	}
 	return element
 }
@@ -79,7 +79,7 @@ func (p *Port) drawElement(frontend *Frontend) Element {
 func (p *Port) eachSlot(frontend *Frontend, yield func(Element) bool) bool {
 	key := frontendTuple(frontend.Frontend)
 	return !frontend.Class.isBalanced() || p.needsDedicatedMap() || p.affinity != nil ||
-		eachSlotOf(key, ClusterSlot, p.inside(frontend), yield) && eachSlotOf(key, LocalSlot, p.outside(frontend), yield)
+		eachSlotOf(key, ClusterSlot, p.insideEndpoints(frontend), yield) && eachSlotOf(key, LocalSlot, p.outsideEndpoints(frontend), yield)
 }
 
 func eachSlotOf(key Tuple, first uint32, endpoints []netip.AddrPort, yield func(Element) bool) bool {

@@ -16,11 +16,11 @@ import (
 
 // For tests only.
 
-// Resync returns the result of a FullSync with all Services at once.
-func Resync(config Config, wanted []Service, surroundings NodeState, found map[model.Family]Objects) (*Mirror, *Plan) {
-	complete := NewFullSync(config, found)
-	complete.Add(wanted)
-	return complete.Finish(surroundings)
+// PlanFullSync returns the result of a FullSync with all Services at once.
+func PlanFullSync(config Config, wanted []Service, nodeState NodeState, found map[model.Family]Objects) (*Mirror, *Plan) {
+	fullSync := NewFullSync(config, found)
+	fullSync.Add(wanted)
+	return fullSync.Finish(nodeState)
 }
 
 // FirstClass, LastClass and LastSlot bound the two ranges of numbers that a packet's priority carries.
@@ -42,13 +42,13 @@ func (c Class) Slots() int { return c.slots() }
 // LocalSlots returns the number of local slots of a class that is split.
 func (c Class) LocalSlots() int { return c.localSlots() }
 
-// DrawChain returns the chain that the dispatch map leads a class to.
-func DrawChain(family model.Family, config Config, class Class) Chain {
+// RandomSlotChain returns the chain that the dispatch map leads a class to.
+func RandomSlotChain(family model.Family, config Config, class Class) Chain {
 	return randomSlotChain(family, config, class)
 }
 
-// StandingSlots is the largest number of slots whose class every table has.
-const StandingSlots = preallocatedSlots
+// PreallocatedSlots is the largest number of slots whose class every table has.
+const PreallocatedSlots = preallocatedSlots
 
 // DispatchOf returns the verdict of a class in the dispatch map.
 func DispatchOf(class Class) Verdict { return dispatchOf(class) }
@@ -72,38 +72,38 @@ func (p *Port) Elements(set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) { p.each(set, yield) }
 }
 
-// Tiers returns how many endpoints a port can have in each size class.
-func Tiers() []int {
-	rooms := make([]int, len(tiers))
-	for i, tier := range tiers {
-		rooms[i] = tier.room()
+// SizeClasses returns how many endpoints a port can have in each size class.
+func SizeClasses() []int {
+	capacities := make([]int, len(sizeClasses))
+	for i, size := range sizeClasses {
+		capacities[i] = size.capacity()
 	}
-	return rooms
+	return capacities
 }
 
 // PortNumbers returns how many numbers for ports each size class has.
 func PortNumbers() []int {
-	numbers := make([]int, len(tiers))
-	for i, tier := range tiers {
-		numbers[i] = 1 << (24 - tier.bits)
+	numbers := make([]int, len(sizeClasses))
+	for i, size := range sizeClasses {
+		numbers[i] = 1 << (24 - size.bits)
 	}
 	return numbers
 }
 
 // Shards returns how many shards each size class has.
 func Shards() []int {
-	shards := make([]int, len(tiers))
-	for i, tier := range tiers {
-		shards[i] = int(tier.shards)
+	shards := make([]int, len(sizeClasses))
+	for i, size := range sizeClasses {
+		shards[i] = int(size.shards)
 	}
 	return shards
 }
 
 // NumberKind returns the kind of a number of session affinity: its size class, and whether it is a port's or an
 // endpoint's.
-func NumberKind(number uint32) (tier int, isEndpoint, ok bool) {
-	of := sizeClassOf(number)
-	return slices.Index(tiers, of), number&endpointFlag != 0, of != nil
+func NumberKind(number uint32) (size int, isEndpoint, ok bool) {
+	class := sizeClassOf(number)
+	return slices.Index(sizeClasses, class), number&endpointFlag != 0, class != nil
 }
 
 // PortOf returns the number of the port to which an endpoint's number belongs.
@@ -133,9 +133,9 @@ func StickyClass(timeout time.Duration, shard uint32, nodePorts bool) Class {
 
 // AffinityState is the session affinity of a Service port.
 type AffinityState struct {
-	Timeout     time.Duration
-	Tier, Shard int
-	Views       [2]Numbering // for all nodes, and for what a Local policy allows
+	Timeout          time.Duration
+	SizeClass, Shard int
+	Views            [2]Numbering // for all nodes, and for what a Local policy allows
 }
 
 // Numbering is the number of a port in one view, zero if it has no endpoints, and those of its endpoints.
@@ -149,14 +149,14 @@ func (p *Port) AffinityOf() *AffinityState {
 	if p.affinity == nil {
 		return nil
 	}
-	m := &AffinityState{Timeout: p.affinity.timeout, Tier: slices.Index(tiers, p.affinity.tier), Shard: int(p.affinity.shard)}
+	state := &AffinityState{Timeout: p.affinity.timeout, SizeClass: slices.Index(sizeClasses, p.affinity.sizeClass), Shard: int(p.affinity.shard)}
 	for view, numbering := range p.affinity.views {
-		m.Views[view] = Numbering{numbering.port, map[netip.AddrPort]uint32{}}
+		state.Views[view] = Numbering{numbering.port, map[netip.AddrPort]uint32{}}
 		for _, endpoint := range numbering.endpoints {
-			m.Views[view].Endpoints[endpoint.addr] = endpoint.number
+			state.Views[view].Endpoints[endpoint.addr] = endpoint.number
 		}
 	}
-	return m
+	return state
 }
 
 // Equal reports whether two mirrors hold the same, except for what depends on history: the order of slots, the numbers
@@ -164,8 +164,8 @@ func (p *Port) AffinityOf() *AffinityState {
 func (m *Mirror) Equal(other *Mirror) bool {
 	sameService := func(a, b Service) bool { return reflect.DeepEqual(a.withoutHistory(), b.withoutHistory()) }
 	return maps.EqualFunc(m.services, other.services, sameService) &&
-		slices.Equal(m.surroundings.NodePortAddrs, other.surroundings.NodePortAddrs) &&
-		slices.Equal(m.surroundings.ServiceCIDRs, other.surroundings.ServiceCIDRs) &&
+		slices.Equal(m.nodeState.NodePortAddrs, other.nodeState.NodePortAddrs) &&
+		slices.Equal(m.nodeState.ServiceCIDRs, other.nodeState.ServiceCIDRs) &&
 		reflect.DeepEqual(m.withoutHistory(), other.withoutHistory())
 }
 
@@ -176,10 +176,10 @@ func (m *Mirror) withoutHistory() any {
 		key Tuple
 	}
 	type timeless struct {
-		elements  map[elementKey]owned[Verdict]
-		chains    map[objectKey]owned[Chain]
-		sets      map[objectKey]owned[Set]
-		lists     map[listKey]owned[sourceList]
+		elements  map[elementKey]refCounted[Verdict]
+		chains    map[objectKey]refCounted[Chain]
+		sets      map[objectKey]refCounted[Set]
+		lists     map[listKey]refCounted[sourceList]
 		lengths   map[lengthKey]int
 		timeouts  map[time.Duration]int
 		late      map[late]Element
@@ -188,25 +188,25 @@ func (m *Mirror) withoutHistory() any {
 		numbers, sharing int
 	}
 	now := timeless{
-		map[elementKey]owned[Verdict]{}, map[objectKey]owned[Chain]{}, map[objectKey]owned[Set]{}, m.lists, m.lengths, m.timeouts,
+		map[elementKey]refCounted[Verdict]{}, map[objectKey]refCounted[Chain]{}, map[objectKey]refCounted[Set]{}, m.lists, m.lengths, m.timeouts,
 		map[late]Element{},
 		map[objectKey]int{}, len(m.numbers), 0,
 	}
 	for key, shared := range m.elements {
 		key.key.Number = withoutShard(key.key.Number)
-		shared.value.Chain = shardless(shared.value.Chain)
+		shared.value.Chain = withoutShardName(shared.value.Chain)
 		shared.owners += now.elements[key].owners
 		now.elements[key] = shared
 	}
 	for key, owned := range m.chains {
-		if anyShard := shardless(key.name); anyShard != key.name { // its rules contain the shard and the size class
+		if anyShard := withoutShardName(key.name); anyShard != key.name { // its rules contain the shard and the size class
 			key.name, owned.value = anyShard, Chain{}
 		}
 		owned.owners += now.chains[key].owners
 		now.chains[key] = owned
 	}
 	for key, owned := range m.sets {
-		key.name = shardless(key.name)
+		key.name = withoutShardName(key.name)
 		owned.value.Name = key.name
 		owned.owners += now.sets[key].owners
 		now.sets[key] = owned
@@ -215,13 +215,13 @@ func (m *Mirror) withoutHistory() any {
 		for key, element := range elements {
 			key.Number = withoutShard(key.Number)
 			element.Key.Number, element.Value.Number = key.Number, 0
-			element.Verdict.Chain = shardless(element.Verdict.Chain)
+			element.Verdict.Chain = withoutShardName(element.Verdict.Chain)
 			now.late[late{set, key}] = element
 		}
 	}
 	for _, leftovers := range []map[objectKey]bool{m.leftoverChains, m.leftoverSets, m.leftoverCounters} {
 		for key := range leftovers {
-			now.leftovers[objectKey{key.family, shardless(key.name)}]++
+			now.leftovers[objectKey{key.family, withoutShardName(key.name)}]++
 		}
 	}
 	for _, owners := range m.shards {
@@ -238,11 +238,11 @@ func withoutShard(number uint32) uint32 {
 	return number
 }
 
-// inShard matches names that end with a shard.
-var inShard = regexp.MustCompile(`^(affinity-|(nodeport-)?sticky-\d+-)\d+$`)
+// shardSuffix matches names that end with a shard.
+var shardSuffix = regexp.MustCompile(`^(affinity-|(nodeport-)?sticky-\d+-)\d+$`)
 
-// shardless removes the shard from the name of a chain or of a map.
-func shardless(name string) string { return inShard.ReplaceAllString(name, "$1") }
+// withoutShardName removes the shard from the name of a chain or of a map.
+func withoutShardName(name string) string { return shardSuffix.ReplaceAllString(name, "$1") }
 
 // withoutHistory returns a Service with its slots in order, and without numbers.
 func (s Service) withoutHistory() Service {
@@ -258,12 +258,12 @@ func (s Service) withoutHistory() Service {
 }
 
 // withoutNumbers keeps only the timeout, and the endpoints of each view.
-func (m *affinityState) withoutNumbers() *affinityState {
-	if m == nil {
+func (a *affinityState) withoutNumbers() *affinityState {
+	if a == nil {
 		return nil
 	}
-	bare := &affinityState{timeout: m.timeout}
-	for view, numbering := range m.views {
+	bare := &affinityState{timeout: a.timeout}
+	for view, numbering := range a.views {
 		for _, endpoint := range numbering.endpoints {
 			bare.views[view].endpoints = append(bare.views[view].endpoints, numberedEndpoint{addr: endpoint.addr})
 		}
@@ -276,8 +276,8 @@ func (m *Mirror) Names() []model.ObjectName {
 	return slices.SortedFunc(maps.Keys(m.services), model.ObjectName.Compare)
 }
 
-// Unsticky returns a Service as it would be without session affinity, with its slots as they are.
-func (s Service) Unsticky() Service {
+// WithoutAffinity returns a Service as it would be without session affinity, with its slots as they are.
+func (s Service) WithoutAffinity() Service {
 	ports := slices.Clone(s.Ports)
 	for i := range ports {
 		ports[i].Affinity, ports[i].affinity = 0, nil
@@ -286,8 +286,8 @@ func (s Service) Unsticky() Service {
 }
 
 // FirstPortNumber returns the number that a port has in a size class, a shard and a view if no other port has it.
-func FirstPortNumber(port Port, tier int, shard uint32, view int) uint32 {
-	return newMirror(Config{}).draft().freeNumber(&port, &affinityState{tier: tiers[tier], shard: shard}, viewKind(view))
+func FirstPortNumber(port Port, size int, shard uint32, view int) uint32 {
+	return newMirror(Config{}).newPlanBuilder().freeNumber(&port, &affinityState{sizeClass: sizeClasses[size], shard: shard}, viewKind(view))
 }
 
 // Sets returns the sets that the port needs in addition to the static ones.
@@ -302,11 +302,11 @@ func SetOf(name string) Set {
 	return setOf(name)
 }
 
-// IsLate reports whether an element waits for the cleanup, perhaps with the whole set.
-func (m *Mirror) IsLate(family model.Family, set string, key Tuple) bool {
-	of := objectKey{family, set}
-	_, late := m.deferredDeletes[of][key]
-	return late || m.leftoverSets[of]
+// IsDeletionDeferred reports whether an element waits for the cleanup, perhaps with the whole set.
+func (m *Mirror) IsDeletionDeferred(family model.Family, set string, key Tuple) bool {
+	setKey := objectKey{family, set}
+	_, deferred := m.deferredDeletes[setKey][key]
+	return deferred || m.leftoverSets[setKey]
 }
 
 // ListNumbers returns the numbers of lists of source ranges that no other list may have.

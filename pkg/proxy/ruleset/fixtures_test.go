@@ -12,7 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-func named(name string) model.ObjectName { return model.ObjectName{Namespace: "default", Name: name} }
+func serviceName(name string) model.ObjectName {
+	return model.ObjectName{Namespace: "default", Name: name}
+}
 
 // portOf returns a Service port as the tests change it: TCP port 80, called http, of the frontend's family, balanced
 // over endpoints that are all elsewhere; refused if there are none.
@@ -23,7 +25,7 @@ func portOf(service, clusterIP string, endpoints ...string) ruleset.Port {
 		frontend.Class = ruleset.BalanceClass(len(endpoints))
 	}
 	port := ruleset.Port{
-		ID:        model.PortID{Service: named(service), Port: "http", Protocol: model.TCP, Family: model.FamilyOf(addr)},
+		ID:        model.PortID{Service: serviceName(service), Port: "http", Protocol: model.TCP, Family: model.FamilyOf(addr)},
 		ClusterIP: addr,
 		Frontends: []ruleset.Frontend{frontend},
 	}
@@ -48,8 +50,8 @@ func serviceOf(ports ...ruleset.Port) ruleset.Service {
 	return ruleset.Service{Name: ports[0].ID.Service, Ports: ports}
 }
 
-// nothing is a Service that owns nothing.
-func nothing(name string) ruleset.Service { return ruleset.Service{Name: named(name)} }
+// emptyService is a Service that owns nothing.
+func emptyService(name string) ruleset.Service { return ruleset.Service{Name: serviceName(name)} }
 
 // operations returns a short form of a batch, a line for each operation: "+ set name", "- services key key", "0 chain
 // lb-2". Families are written only where they are IPv6. The elements of an operation are sorted, because their order is
@@ -61,12 +63,12 @@ func operations(batch ruleset.Batch) []string {
 		if op.Family == model.IPv6 {
 			line = "ip6 " + line
 		}
-		lines = append(lines, line+" "+objectInShort(op.Object))
+		lines = append(lines, line+" "+formatObject(op.Object))
 	}
 	return lines
 }
 
-func objectInShort(object ruleset.Object) string {
+func formatObject(object ruleset.Object) string {
 	switch object := object.(type) {
 	case ruleset.TableObject:
 		return "table"
@@ -79,19 +81,19 @@ func objectInShort(object ruleset.Object) string {
 	case ruleset.RulesObject:
 		return "rules of " + object.Chain.Name
 	case ruleset.ElementsObject:
-		return object.Set.Name + ": " + strings.Join(elementsInShort(object.Set, slices.Collect(object.Elements)), ", ")
+		return object.Set.Name + ": " + strings.Join(formatElements(object.Set, slices.Collect(object.Elements)), ", ")
 	}
 	panic(fmt.Sprintf("object %T has no short form", object))
 }
 
-func elementsInShort(set ruleset.Set, elements []ruleset.Element) []string {
+func formatElements(set ruleset.Set, elements []ruleset.Element) []string {
 	var texts []string
 	for _, element := range elements {
-		text := tupleInShort(set.Key, element.Key)
+		text := formatTuple(set.Key, element.Key)
 		if set.IsMap() && set.Value[0] == ruleset.TypeVerdict {
-			text += " => " + verdictInShort(element.Verdict)
+			text += " => " + formatVerdict(element.Verdict)
 		} else if set.IsMap() {
-			text += " => " + tupleInShort(set.Value, element.Value)
+			text += " => " + formatTuple(set.Value, element.Value)
 		}
 		texts = append(texts, text)
 	}
@@ -99,8 +101,8 @@ func elementsInShort(set ruleset.Set, elements []ruleset.Element) []string {
 	return texts
 }
 
-// tupleInShort omits the protocol if it is TCP.
-func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
+// formatTuple omits the protocol if it is TCP.
+func formatTuple(types []ruleset.Type, tuple ruleset.Tuple) string {
 	var texts []string
 	addrs := []netip.Addr{tuple.Addr, tuple.Source}
 	for _, fieldType := range types {
@@ -110,7 +112,7 @@ func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
 		case ruleset.TypePort:
 			texts = append(texts, fmt.Sprint(tuple.Port))
 		case ruleset.TypeClass:
-			texts = append(texts, numberInShort(tuple.Number))
+			texts = append(texts, formatNumber(tuple.Number))
 		case ruleset.TypeProto:
 			if tuple.Proto != model.TCP {
 				texts = append(texts, tuple.Proto.String())
@@ -122,8 +124,8 @@ func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
 	return strings.Join(texts, " ")
 }
 
-func numberInShort(number uint32) string {
-	tier, isEndpoint, isNumber := ruleset.NumberKind(number)
+func formatNumber(number uint32) string {
+	size, isEndpoint, isNumber := ruleset.NumberKind(number)
 	switch class := ruleset.Class(number); {
 	case number == 0 || number>>24 == 0xf5: // a port has the number of its list once it is planned
 		return "sources"
@@ -140,7 +142,7 @@ func numberInShort(number uint32) string {
 	case number>>24 == 0xfa:
 		return "dedicated"
 	case isNumber && isEndpoint:
-		return fmt.Sprintf("endpoint/%d", number&uint32(ruleset.Tiers()[tier]-1))
+		return fmt.Sprintf("endpoint/%d", number&uint32(ruleset.SizeClasses()[size]-1))
 	case isNumber:
 		return "port"
 	case number >= ruleset.ClusterSlot:
@@ -151,13 +153,13 @@ func numberInShort(number uint32) string {
 	return fmt.Sprintf("%#x", number)
 }
 
-// endpointInShort is the number of an endpoint of a port with few endpoints, none of which collides with it.
-func endpointInShort(endpoint string) string {
+// formatEndpoint is the number of an endpoint of a port with few endpoints, none of which collides with it.
+func formatEndpoint(endpoint string) string {
 	const port = 0xf0000000
-	return numberInShort(ruleset.NumberOf(port, netip.MustParseAddrPort(endpoint)))
+	return formatNumber(ruleset.NumberOf(port, netip.MustParseAddrPort(endpoint)))
 }
 
-func verdictInShort(verdict ruleset.Verdict) string {
+func formatVerdict(verdict ruleset.Verdict) string {
 	kind := map[ruleset.VerdictKind]string{ruleset.Drop: "drop", ruleset.Jump: "jump ", ruleset.Goto: "goto "}[verdict.Kind]
 	return kind + verdict.Chain
 }
@@ -179,29 +181,29 @@ var home = ruleset.NodeState{
 }
 
 // rig is a kernel in memory and the mirror of it.
-type running struct {
+type rig struct {
 	ruleset.Tables
-	mirror *ruleset.Mirror
-	around ruleset.NodeState
+	mirror    *ruleset.Mirror
+	nodeState ruleset.NodeState
 }
 
 // start runs a full sync of an empty kernel.
-func start(t testing.TB, services ...ruleset.Service) *running {
+func start(t testing.TB, services ...ruleset.Service) *rig {
 	t.Helper()
-	r := &running{around: home}
-	mirror, plan := ruleset.Resync(bothFamilies, services, home, nil)
+	r := &rig{nodeState: home}
+	mirror, plan := ruleset.PlanFullSync(bothFamilies, services, home, nil)
 	mustApply(t, &r.Tables, plan.Batch)
 	r.mirror = mirror
 	return r
 }
 
 // plan plans with the current node state.
-func (r *running) plan(services ...ruleset.Service) *ruleset.Plan {
-	return r.mirror.Plan(services, r.around)
+func (r *rig) plan(services ...ruleset.Service) *ruleset.Plan {
+	return r.mirror.Plan(services, r.nodeState)
 }
 
 // change plans, commits and accepts. It does not clean up.
-func (r *running) change(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
+func (r *rig) change(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
 	t.Helper()
 	plan := r.plan(services...)
 	mustApply(t, &r.Tables, plan.Prerequisites)
@@ -210,14 +212,14 @@ func (r *running) change(t testing.TB, services ...ruleset.Service) *ruleset.Pla
 	return plan
 }
 
-// surround changes the node state and nothing else.
-func (r *running) surround(t testing.TB, around ruleset.NodeState) *ruleset.Plan {
+// changeNodeState changes the node state and nothing else.
+func (r *rig) changeNodeState(t testing.TB, state ruleset.NodeState) *ruleset.Plan {
 	t.Helper()
-	r.around = around
+	r.nodeState = state
 	return r.change(t)
 }
 
-func (r *running) cleanUp(t testing.TB) []string {
+func (r *rig) cleanUp(t testing.TB) []string {
 	t.Helper()
 	return cleanUpAll(t, &r.Tables, r.mirror)
 }

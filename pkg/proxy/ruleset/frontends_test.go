@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// eachOf returns an element for each key.
-func eachOf(keys []string, value string) []string {
+// elementsFor returns an element for each key.
+func elementsFor(keys []string, value string) []string {
 	var elements []string
 	for _, key := range keys {
 		elements = append(elements, key+value)
@@ -22,13 +22,13 @@ func eachOf(keys []string, value string) []string {
 	return elements
 }
 
-// addressesOf are the frontends of the Service everyKind in a family, and its two pods, in short form.
-type addressesOf struct {
+// kindAddresses are the frontends of the Service everyKind in a family, and its two pods, in short form.
+type kindAddresses struct {
 	clusterIP, loadBalancerIP, externalIP string // with their port
-	local, there                          string // likewise
+	local, remote                         string // likewise
 }
 
-var everyKindIn = map[model.Family]addressesOf{
+var everyKindIn = map[model.Family]kindAddresses{
 	model.IPv4: {
 		"10.96.1.1 80", "203.0.113.1 80", "198.51.100.1 80", "10.244.9.1 8080", "10.244.9.2 8080",
 	},
@@ -45,72 +45,72 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 		"sticky/3600-0 => jump sticky-3600-0", "sticky/3600-0 => jump sticky-3600-0", "sticky/3600-0 => jump sticky-3600-0",
 		"nodeport-sticky/3600-0 => jump nodeport-sticky-3600-0",
 	}
-	toNumber := func(endpoint string) string { return " => " + endpointInShort(joined(endpoint)) }
-	numbered := func(endpoint string) string { return endpointInShort(joined(endpoint)) + " => " + endpoint }
+	toNumber := func(endpoint string) string { return " => " + formatEndpoint(joined(endpoint)) }
+	numbered := func(endpoint string) string { return formatEndpoint(joined(endpoint)) + " => " + endpoint }
 	for title, test := range map[string]struct {
 		change func(*model.Service)
-		want   func(addressesOf) map[string][]string
+		want   func(kindAddresses) map[string][]string
 	}{
-		"with externalTrafficPolicy: Cluster": {func(*model.Service) {}, func(a addressesOf) map[string][]string {
+		"with externalTrafficPolicy: Cluster": {func(*model.Service) {}, func(a kindAddresses) map[string][]string {
 			frontends := []string{a.clusterIP, a.externalIP, a.loadBalancerIP}
 			return map[string][]string{
-				"services":           eachOf(frontends, " => class/2"),
+				"services":           elementsFor(frontends, " => class/2"),
 				"nodeports":          {toNodePort + " => class/2"},
 				"dispatch":           slices.Repeat([]string{"class/2 => jump lb-2"}, 4),
-				"endpoints":          slices.Concat(eachOf(frontends, " slot/0 => "+a.local), eachOf(frontends, " slot/1 => "+a.there)),
-				"nodeport-endpoints": {toNodePort + " slot/0 => " + a.local, toNodePort + " slot/1 => " + a.there},
+				"endpoints":          slices.Concat(elementsFor(frontends, " slot/0 => "+a.local), elementsFor(frontends, " slot/1 => "+a.remote)),
+				"nodeport-endpoints": {toNodePort + " slot/0 => " + a.local, toNodePort + " slot/1 => " + a.remote},
 				"external-cluster":   {a.externalIP, a.loadBalancerIP},
 				"nodeport-cluster":   {toNodePort},
 			}
 		}},
 		"with externalTrafficPolicy: Local and session affinity": {func(s *model.Service) {
 			s.ExternalTrafficLocal, s.AffinityTimeout = true, time.Hour
-		}, func(a addressesOf) map[string][]string {
+		}, func(a kindAddresses) map[string][]string {
 			outside := []string{a.externalIP, a.loadBalancerIP}
 			all := append(slices.Clone(outside), a.clusterIP)
 			return map[string][]string{
-				"services":        eachOf(all, sticky),
+				"services":        elementsFor(all, sticky),
 				"nodeports":       {toNodePort + stickyNodePort},
 				"dispatch":        slices.Clone(stickyDispatch),
-				"sticky":          append(eachOf(outside, split), a.clusterIP+" => class/2"),
+				"sticky":          append(elementsFor(outside, split), a.clusterIP+" => class/2"),
 				"nodeport-sticky": {toNodePort + split},
 				"sticky-dispatch": append(slices.Repeat([]string{"class/2-local/1 => jump lb-2-local-1"}, 3), "class/2 => jump lb-2"),
 				"external-local":  outside,
 				"nodeport-local":  {toNodePort},
 
-				"sticky-ports":            eachOf(all, " => port"),
+				"sticky-ports":            elementsFor(all, " => port"),
 				"nodeport-sticky-ports":   {toNodePort + " => port"},
-				"sticky-outside":          eachOf(outside, " => port"),
+				"sticky-outside":          elementsFor(outside, " => port"),
 				"nodeport-sticky-outside": {toNodePort + " => port"},
-				"sticky-endpoints": slices.Concat(eachOf(outside, " local-slot/0"+toNumber(a.local)),
-					eachOf(all, " slot/0"+toNumber(a.local)), eachOf(all, " slot/1"+toNumber(a.there))),
+				"sticky-endpoints": slices.Concat(elementsFor(outside, " local-slot/0"+toNumber(a.local)),
+					elementsFor(all, " slot/0"+toNumber(a.local)), elementsFor(all, " slot/1"+toNumber(a.remote))),
 				"nodeport-sticky-endpoints": {
 					toNodePort + " local-slot/0" + toNumber(a.local),
-					toNodePort + " slot/0" + toNumber(a.local), toNodePort + " slot/1" + toNumber(a.there),
+					toNodePort + " slot/0" + toNumber(a.local), toNodePort + " slot/1" + toNumber(a.remote),
 				},
-				"numbered": {numbered(a.local), numbered(a.local), numbered(a.there)}, // in two views
+				"numbered": {numbered(a.local), numbered(a.local), numbered(a.remote)}, // in two views
 			}
 		}},
 		"with internalTrafficPolicy: Local and session affinity": {func(s *model.Service) {
 			s.InternalTrafficLocal, s.AffinityTimeout = true, time.Hour
-		}, func(a addressesOf) map[string][]string {
+		}, func(a kindAddresses) map[string][]string {
 			outside := []string{a.externalIP, a.loadBalancerIP}
 			return map[string][]string{
-				"services":         append(eachOf(outside, sticky), a.clusterIP+sticky),
+				"services":         append(elementsFor(outside, sticky), a.clusterIP+sticky),
 				"nodeports":        {toNodePort + stickyNodePort},
 				"dispatch":         slices.Clone(stickyDispatch),
-				"sticky":           append(eachOf(outside, " => class/2"), a.clusterIP+" => class/1"),
+				"sticky":           append(elementsFor(outside, " => class/2"), a.clusterIP+" => class/1"),
 				"nodeport-sticky":  {toNodePort + " => class/2"},
 				"sticky-dispatch":  append(slices.Repeat([]string{"class/2 => jump lb-2"}, 3), "class/1 => jump lb-1"),
 				"external-cluster": outside,
 				"nodeport-cluster": {toNodePort},
 
-				"sticky-ports":          append(eachOf(outside, " => port"), a.clusterIP+" => port"),
+				"sticky-ports":          append(elementsFor(outside, " => port"), a.clusterIP+" => port"),
 				"nodeport-sticky-ports": {toNodePort + " => port"},
 				"sticky-endpoints": slices.Concat([]string{a.clusterIP + " slot/0" + toNumber(a.local)},
-					eachOf(outside, " slot/0"+toNumber(a.local)), eachOf(outside, " slot/1"+toNumber(a.there))),
-				"nodeport-sticky-endpoints": {toNodePort + " slot/0" + toNumber(a.local), toNodePort + " slot/1" + toNumber(a.there)},
-				"numbered":                  {numbered(a.local), numbered(a.local), numbered(a.there)}, // in two views
+					elementsFor(outside, " slot/0"+toNumber(a.local)), elementsFor(outside, " slot/1"+toNumber(a.remote))),
+				"nodeport-sticky-endpoints": {toNodePort + " slot/0" + toNumber(a.local), toNodePort + " slot/1" + toNumber(a.remote)},
+				"numbered":                  {numbered(a.local), numbered(a.local), numbered(a.remote)}, // in two views
 			}
 		}},
 	} {
@@ -126,8 +126,8 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 				for _, elements := range want {
 					slices.Sort(elements)
 				}
-				ports := prepared(t, programmed(service, slices.Concat(on1(1), on2(2))...)).Ports
-				got := propertyOf(ports[family])
+				ports := withNumbers(t, desiredService(service, slices.Concat(on1(1), on2(2))...)).Ports
+				got := ownedBy(ports[family])
 				if diff := cmp.Diff(want, got.Elements); diff != "" {
 					t.Errorf("elements (-want +got):\n%s", diff)
 				}
@@ -138,7 +138,7 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 
 // TestAFrontendIsReadBackFromItsElement, so that a starting proxy can read what another one left.
 func TestAFrontendIsReadBackFromItsElement(t *testing.T) {
-	for _, port := range programmed(everyKind("web", 1), on1(1)...).Ports {
+	for _, port := range desiredService(everyKind("web", 1), on1(1)...).Ports {
 		var want, got []model.Frontend
 		for _, frontend := range port.Frontends {
 			want = append(want, frontend.Frontend)

@@ -12,9 +12,9 @@ import (
 // FullSync makes the plan that brings the kernel to exactly the given Services and node state, whatever it holds now.
 // Services are added in parts: by Add or by AddEarly, never by both.
 type FullSync struct {
-	mirror *Mirror
-	draft  *planBuilder
-	found  map[model.Family]Objects
+	mirror  *Mirror
+	builder *planBuilder
+	found   map[model.Family]Objects
 	// early is set once AddEarly has created the tables and the static sets.
 	early bool
 }
@@ -22,43 +22,43 @@ type FullSync struct {
 // NewFullSync returns a FullSync without Services. found is what the kernel has in each family.
 func NewFullSync(config Config, found map[model.Family]Objects) *FullSync {
 	mirror := newMirror(config)
-	draft := mirror.draft()
-	draft.restored = map[model.Family]*restored{}
+	builder := mirror.newPlanBuilder()
+	builder.restored = map[model.Family]*restoredNumbers{}
 	for family, objects := range found {
 		if !objects.NeedsRecreate {
-			draft.restored[family] = newRestored(objects)
+			builder.restored[family] = newRestored(objects)
 		}
 	}
-	draft.ownPreallocated()
-	return &FullSync{mirror: mirror, draft: draft, found: found}
+	builder.ownPreallocated()
+	return &FullSync{mirror: mirror, builder: builder, found: found}
 }
 
 // Add adds some Services. Each Service may be added once.
-func (c *FullSync) Add(wanted []Service) {
+func (f *FullSync) Add(wanted []Service) {
 	for _, want := range wanted {
-		c.draft.replaceOwner(Service{}, c.draft.withTableState(want, Service{}))
+		f.builder.replaceOwner(Service{}, f.builder.withTableState(want, Service{}))
 	}
 }
 
 // AddEarly does what Add does, and returns a batch with most of what these Services own, which the kernel must accept
 // before the plan. It is for a kernel without our table: no packet reaches the elements of these batches until the plan
 // adds the chains.
-func (c *FullSync) AddEarly(wanted []Service) Batch {
+func (f *FullSync) AddEarly(wanted []Service) Batch {
 	var batch Batch
-	if !c.early {
-		c.early = true
-		for _, family := range c.mirror.config.Families {
+	if !f.early {
+		f.early = true
+		for _, family := range f.mirror.config.Families {
 			batch.add(Add, family, TableObject{})
 			for _, set := range StaticSets {
 				batch.add(Add, family, SetObject{set})
 			}
 		}
 	}
-	before := len(c.draft.plan.services)
-	c.Add(wanted)
-	services := c.draft.plan.services[before:]
+	before := len(f.builder.plan.services)
+	f.Add(wanted)
+	services := f.builder.plan.services[before:]
 	batch.Weight = weightOf(services)
-	for _, family := range c.mirror.config.Families {
+	for _, family := range f.mirror.config.Families {
 		for _, set := range StaticSets {
 			if set.isEarly() {
 				batch.add(Add, family, countedElements(set, elementsOf(services, family, set)))
@@ -74,9 +74,9 @@ func (s Set) isEarly() bool { return s.static.ports != nil && !isShared(s) }
 
 // Rollback returns the batch that removes everything that the batches of AddEarly added, also if only some were
 // applied.
-func (c *FullSync) Rollback() Batch {
+func (f *FullSync) Rollback() Batch {
 	var batch Batch
-	for _, family := range c.mirror.config.Families {
+	for _, family := range f.mirror.config.Families {
 		batch.add(Add, family, TableObject{}) // if the first batch failed there would be no table to delete
 		batch.add(Delete, family, TableObject{})
 	}
@@ -86,20 +86,20 @@ func (c *FullSync) Rollback() Batch {
 // Finish returns a mirror that holds exactly the Services and the node state, and the plan that brings the kernel to it
 // in its one Batch: packets see the old rules or the new ones. Clients keep their affinity if the maps and the numbers
 // still exist. The mirror is valid only once the kernel accepted the plan's batch.
-func (c *FullSync) Finish(surroundings NodeState) (*Mirror, *Plan) {
-	plan := c.draft.plan
-	plan.surroundings = surroundings
+func (f *FullSync) Finish(nodeState NodeState) (*Mirror, *Plan) {
+	plan := f.builder.plan
+	plan.nodeState = nodeState
 	for key, list := range plan.lists {
-		c.draft.countLengths(key.family, list.value, +1)
+		f.builder.countLengths(key.family, list.value, +1)
 	}
-	c.mirror.adopt(plan)
-	if !c.early {
+	f.mirror.adopt(plan)
+	if !f.early {
 		plan.Batch.Weight = weightOf(plan.services)
 	}
-	for _, family := range c.mirror.config.Families {
-		c.refill(family)
+	for _, family := range f.mirror.config.Families {
+		f.refill(family)
 	}
-	return c.mirror, plan
+	return f.mirror, plan
 }
 
 func weightOf(services []Service) int {
@@ -111,53 +111,53 @@ func weightOf(services []Service) int {
 }
 
 // refill appends the operations that make one family's table match the mirror.
-func (c *FullSync) refill(family model.Family) {
-	batch, found := &c.draft.plan.Batch, c.found[family]
+func (f *FullSync) refill(family model.Family) {
+	batch, found := &f.builder.plan.Batch, f.found[family]
 	if found.Table && found.NeedsRecreate {
 		batch.add(Delete, family, TableObject{})
 		found = Objects{}
 	}
 	batch.add(Add, family, TableObject{})
-	counters := Counters(family, c.mirror.config)
+	counters := Counters(family, f.mirror.config)
 	for _, name := range counters {
 		batch.add(Add, family, CounterObject{name})
 	}
-	c.refillSets(family)
-	chains := c.mirror.refillChains(batch, family)
+	f.refillSets(family)
+	chains := f.mirror.refillChains(batch, family)
 	for _, set := range StaticSets {
-		if !c.early || !set.isEarly() {
-			batch.add(Add, family, countedElements(set, c.mirror.allElements(c.draft.plan, family, set)))
+		if !f.early || !set.isEarly() {
+			batch.add(Add, family, countedElements(set, f.mirror.allElements(f.builder.plan, family, set)))
 		}
 	}
-	c.mirror.recordLeftovers(family, found, chains)
+	f.mirror.recordLeftovers(family, found, chains)
 	for _, name := range found.Counters {
 		if !slices.Contains(counters, name) {
-			c.mirror.leftoverCounters[objectKey{family, name}] = true
+			f.mirror.leftoverCounters[objectKey{family, name}] = true
 		}
 	}
 }
 
 // refillSets declares every set and flushes the static ones, unless AddEarly created them.
-func (c *FullSync) refillSets(family model.Family) {
-	plan := c.draft.plan
+func (f *FullSync) refillSets(family model.Family) {
+	plan := f.builder.plan
 	for _, set := range StaticSets {
-		if !c.early {
+		if !f.early {
 			plan.Batch.add(Add, family, SetObject{set})
 			plan.Batch.add(Flush, family, SetObject{set})
 		}
 	}
-	for _, key := range sortedKeys(c.mirror.sets) {
+	for _, key := range sortedKeys(f.mirror.sets) {
 		if key.family != family {
 			continue
 		}
-		plan.Batch.add(Add, family, SetObject{c.mirror.sets[key].value})
+		plan.Batch.add(Add, family, SetObject{f.mirror.sets[key].value})
 	}
-	c.mirror.refillWide(plan, family)
+	f.mirror.refillDedicatedMaps(plan, family)
 }
 
 // refillChains declares every chain before it adds rules, which refer to other chains.
 func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
-	chains := append(StaticChains(family, m.config, m.surroundings), SourceRangesChain(lengthsOf(family, m.lengths)))
+	chains := append(StaticChains(family, m.config, m.nodeState), SourceRangesChain(lengthsOf(family, m.lengths)))
 	for _, key := range sortedKeys(m.chains) {
 		if key.family == family {
 			chains = append(chains, m.chains[key].value)
@@ -194,8 +194,8 @@ func (m *Mirror) recordLeftovers(family model.Family, found Objects, chains []Ch
 // allElements returns all elements that a set of a family should have. It walks the plan's Services rather than the
 // mirror's, because they are contiguous in memory.
 func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
-	if elements := set.static.surroundings; elements != nil {
-		return elements(m.surroundings, family)
+	if elements := set.static.nodeState; elements != nil {
+		return elements(m.nodeState, family)
 	}
 	if set.static.lists {
 		return m.allSources(family)
@@ -260,9 +260,9 @@ var restoredSets = []Set{StickyPorts, NodePortStickyPorts, StickyOutside, NodePo
 // RestoredSet returns the set of a name if its elements must be read before a full sync: clients' endpoints are stored
 // by the numbers of Service ports, and of endpoints whose hashes collide.
 func RestoredSet(name string) (set Set, ok bool) {
-	at := slices.IndexFunc(restoredSets, func(set Set) bool { return set.Name == name })
-	if at < 0 {
+	i := slices.IndexFunc(restoredSets, func(set Set) bool { return set.Name == name })
+	if i < 0 {
 		return Set{}, false
 	}
-	return restoredSets[at], true
+	return restoredSets[i], true
 }

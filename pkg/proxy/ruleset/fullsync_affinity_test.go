@@ -13,11 +13,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// clients is the map of the first Service port with affinity.
-var clients = ruleset.Affinity(0)
+// firstAffinityMap is the map of the first Service port with affinity.
+var firstAffinityMap = ruleset.Affinity(0)
 
 // addClient adds a client to a map, as a sticky chain does.
-func learnt(t testing.TB, r *running, id model.PortID, client, endpoint string) {
+func addClient(t testing.TB, r *rig, id model.PortID, client, endpoint string) {
 	t.Helper()
 	numbers := numbersOf(r.mirror)[id].Views[0]
 	element := ruleset.Element{
@@ -29,10 +29,10 @@ func learnt(t testing.TB, r *running, id model.PortID, client, endpoint string) 
 	}}}})
 }
 
-// remembered returns the endpoints of the clients in the first map, if they still exist.
-func remembered(t testing.TB, tables *ruleset.Tables) []string {
+// storedClients returns the endpoints of the clients in the first map, if they still exist.
+func storedClients(t testing.TB, tables *ruleset.Tables) []string {
 	t.Helper()
-	elements, err := tables.Elements(model.IPv4, clients)
+	elements, err := tables.Elements(model.IPv4, firstAffinityMap)
 	if err != nil {
 		return nil
 	}
@@ -47,7 +47,7 @@ func remembered(t testing.TB, tables *ruleset.Tables) []string {
 	return list
 }
 
-func TestResyncAndTheClientsThatAreRemembered(t *testing.T) {
+func TestFullSyncAndStoredClients(t *testing.T) {
 	web := func(endpoints ...string) ruleset.Service {
 		return serviceOf(sticky(portOf("web", "10.96.0.1", endpoints...), time.Hour))
 	}
@@ -78,9 +78,9 @@ func TestResyncAndTheClientsThatAreRemembered(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			r := start(t, serviceOf(withNodePort(web(first, second).Ports[0])))
-			learnt(t, r, web(first).Ports[0].ID, "192.0.2.7", first)
+			addClient(t, r, web(first).Ports[0].ID, "192.0.2.7", first)
 			r.restart(t, test.change, test.wanted...)
-			if diff := cmp.Diff(test.remembered, remembered(t, &r.Tables)); diff != "" {
+			if diff := cmp.Diff(test.remembered, storedClients(t, &r.Tables)); diff != "" {
 				t.Errorf("stored clients (-want +got):\n%s", diff)
 			}
 			checkNumbers(t, r)
@@ -103,20 +103,20 @@ func TestEachFamilyHasNumbersOfItsOwn(t *testing.T) {
 		r := start(t, web, db)
 		before := numbersOf(r.mirror)
 		found := map[model.Family]ruleset.Objects{kept: r.Objects(kept)}
-		mirror, _ := ruleset.Resync(bothFamilies, services(db, web), home, found) // in reverse order: shards change
-		for id, memory := range numbersOf(mirror) {
-			if same := memory.Views[0].Port == before[id].Views[0].Port; same != (id.Family == kept) {
+		mirror, _ := ruleset.PlanFullSync(bothFamilies, services(db, web), home, found) // in reverse order: shards change
+		for id, state := range numbersOf(mirror) {
+			if same := state.Views[0].Port == before[id].Views[0].Port; same != (id.Family == kept) {
 				t.Errorf("with only the %s table found, %v keeps its number: %v", kept, id, same)
 			}
 		}
 	}
 }
 
-func TestCleanupAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
-	old := many(ruleset.StandingSlots + 1)
+func TestCleanupAfterFullSyncDeletesExactlyTheLeftovers(t *testing.T) {
+	old := many(ruleset.PreallocatedSlots + 1)
 	r := start(t, serviceOf(sticky(portOf("old", "10.96.0.9", old...), time.Hour)), serviceOf(portOf("web", "10.96.0.1", first)))
 	found := map[model.Family]ruleset.Objects{model.IPv4: r.Objects(model.IPv4), model.IPv6: r.Objects(model.IPv6)}
-	mirror, plan := ruleset.Resync(bothFamilies, services(serviceOf(portOf("web", "10.96.0.1", third))), home, found)
+	mirror, plan := ruleset.PlanFullSync(bothFamilies, services(serviceOf(portOf("web", "10.96.0.1", third))), home, found)
 	mustApply(t, &r.Tables, plan.Batch)
 	flushed := []string{"0 chain lb-33", "0 chain sticky-3600-0"}
 	sets := append(slices.Clone(flushed), "- set affinity-0")
@@ -238,9 +238,9 @@ var damages = map[string]damage{
 	},
 }
 
-// TestAnyDamageIsMended: whatever other programs left in the sets from which numbers are restored, the tables accept
+// TestAnyDamageIsRepaired: whatever other programs left in the sets from which numbers are restored, the tables accept
 // the batch and are correct afterwards. Undamaged ports keep their clients.
-func TestAnyDamageIsMended(t *testing.T) {
+func TestAnyDamageIsRepaired(t *testing.T) {
 	pool := append(manySticky(60), stickyWeb(colliding(t, 5)...), stickyBroad())
 	pool = append(pool, serviceOf(sticky(portWith("large", endpoints(numbersUpTo(300)...)), time.Hour)))
 	pool[len(pool)-1].Ports[0].Frontends[0].Addr = netip.MustParseAddr("10.97.0.1")

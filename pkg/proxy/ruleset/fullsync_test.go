@@ -23,20 +23,20 @@ func someServices() []ruleset.Service {
 		serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1), portOf("db", "fd00:96::2")),
 		serviceOf(withClass(portOf("kept-local", "10.96.0.3"), ruleset.DropClass)),
 		serviceOf(withoutFrontends(portOf("robbed", "10.96.0.1", first))),
-		programmed(everyKind("open", 1), on2(1, 2)...),
-		programmed(keepingLocal(everyKind("kept", 2)), slices.Concat(on1(3), on2(4))...),
-		nothing("headless"),
+		desiredService(everyKind("open", 1), on2(1, 2)...),
+		desiredService(withAffinityAndLocalPolicy(everyKind("kept", 2)), slices.Concat(on1(3), on2(4))...),
+		emptyService("headless"),
 	)
 }
 
-// keepingLocal gives a Service session affinity and externalTrafficPolicy: Local.
-func keepingLocal(service model.Service) model.Service {
+// withAffinityAndLocalPolicy gives a Service session affinity and externalTrafficPolicy: Local.
+func withAffinityAndLocalPolicy(service model.Service) model.Service {
 	service.AffinityTimeout, service.ExternalTrafficLocal = time.Hour, true
 	return service
 }
 
-// resync runs a full sync of tables that are not empty, and cleans up.
-func resync(
+// fullSync runs a full sync of tables that are not empty, and cleans up.
+func fullSync(
 	t testing.TB, tables *ruleset.Tables, wanted []ruleset.Service, change func(*ruleset.Objects),
 ) (*ruleset.Mirror, *ruleset.Plan) {
 	t.Helper()
@@ -46,7 +46,7 @@ func resync(
 		change(&objects)
 		found[family] = objects
 	}
-	mirror, plan := ruleset.Resync(bothFamilies, wanted, home, found)
+	mirror, plan := ruleset.PlanFullSync(bothFamilies, wanted, home, found)
 	mustApply(t, tables, plan.Batch)
 	cleanUpAll(t, tables, mirror)
 	return mirror, plan
@@ -56,9 +56,9 @@ func asFound(*ruleset.Objects) {}
 
 func rebuild(objects *ruleset.Objects) { objects.NeedsRecreate = true }
 
-// TestResyncMakesAnyTablesTheSame as a start with empty tables would, if that restored the same numbers of session
+// TestFullSyncMakesAnyTablesTheSame as a start with empty tables would, if that restored the same numbers of session
 // affinity.
-func TestResyncMakesAnyTablesTheSame(t *testing.T) {
+func TestFullSyncMakesAnyTablesTheSame(t *testing.T) {
 	fresh := start(t, someServices()...)
 	// Nothing is left of other Services, or of earlier versions of these.
 	others := services(
@@ -77,7 +77,7 @@ func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, test.before...)
-			mirror, _ := resync(t, &r.Tables, someServices(), test.change)
+			mirror, _ := fullSync(t, &r.Tables, someServices(), test.change)
 			if diff := cmp.Diff(text(t, freshTables(t, &r.Tables, someServices())), text(t, &r.Tables)); diff != "" {
 				t.Errorf("tables (-from nothing +after):\n%s", diff)
 			}
@@ -114,12 +114,12 @@ func reversed(services []ruleset.Service) iter.Seq[ruleset.Service] {
 func freshTables(t testing.TB, with *ruleset.Tables, wanted []ruleset.Service) *ruleset.Tables {
 	t.Helper()
 	var fresh ruleset.Tables
-	_, plan := ruleset.Resync(bothFamilies, wanted, home, numbersInUse(with))
+	_, plan := ruleset.PlanFullSync(bothFamilies, wanted, home, numbersInUse(with))
 	mustApply(t, &fresh, plan.Batch)
 	return &fresh
 }
 
-func TestResyncRepairsWhatOthersDid(t *testing.T) {
+func TestFullSyncRepairsExternalModifications(t *testing.T) {
 	class := uint32(ruleset.BalanceClass(3))
 	dropping := func(chain string) ruleset.Chain {
 		return ruleset.Chain{Name: chain, Hook: ruleset.NoHook,
@@ -164,7 +164,7 @@ func TestResyncRepairsWhatOthersDid(t *testing.T) {
 			if text(t, &r.Tables) == want {
 				t.Fatal("the tables did not change, so nothing is tested")
 			}
-			resync(t, &r.Tables, someServices(), asFound)
+			fullSync(t, &r.Tables, someServices(), asFound)
 			if diff := cmp.Diff(want, text(t, &r.Tables)); diff != "" {
 				t.Errorf("tables (-before +after):\n%s", diff)
 			}
@@ -172,15 +172,15 @@ func TestResyncRepairsWhatOthersDid(t *testing.T) {
 	}
 }
 
-// TestPlansAndResyncLeadToTheSameMirror, whichever Services are first.
-func TestPlansAndResyncLeadToTheSameMirror(t *testing.T) {
+// TestPlansAndFullSyncLeadToTheSameMirror, whichever Services are first.
+func TestPlansAndFullSyncLeadToTheSameMirror(t *testing.T) {
 	atOnce := start(t, someServices()...)
 	oneByOne, together := start(t), start(t)
 	for _, service := range slices.Backward(someServices()) {
 		oneByOne.change(t, service)
 	}
 	together.change(t, someServices()...)
-	for name, r := range map[string]*running{"one Service after another": oneByOne, "all in one plan": together} {
+	for name, r := range map[string]*rig{"one Service after another": oneByOne, "all in one plan": together} {
 		if cleaned := r.cleanUp(t); cleaned != nil {
 			t.Errorf("%s: cleanup deletes %v, want nothing", name, cleaned)
 		}
@@ -196,12 +196,12 @@ func TestPlansAndResyncLeadToTheSameMirror(t *testing.T) {
 func TestMirrorsThatDifferAreNotEqual(t *testing.T) {
 	base := start(t, someServices()...).mirror
 	for name, change := range map[string]ruleset.Service{
-		"a missing Service":     nothing("db"),
+		"a missing Service":     emptyService("db"),
 		"an extra Service":      serviceOf(portOf("new", "10.96.0.8")),
 		"another endpoint":      serviceOf(local(portOf("db", "10.96.0.2", first, second, third), 1), portOf("db", "fd00:96::2")),
 		"an endpoint not local": serviceOf(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), portOf("db", "fd00:96::2")),
 		"a missing family":      serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1)),
-		"a leftover chain":      nothing("web"),
+		"a leftover chain":      emptyService("web"),
 		"another timeout":       someServicesWith(func(port *ruleset.Port) { port.Affinity *= 2 }),
 		"no affinity":           someServicesWith(func(port *ruleset.Port) { port.Affinity = 0 }),
 	} {

@@ -19,13 +19,13 @@ import (
 
 // history is a cluster that changes at random, and the tables that follow it.
 type history struct {
-	*running
+	*rig
 	cluster *model.Cluster
 	random  *rand.Rand
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
-	h := &history{running: start(t), cluster: model.NewCluster(node1.Name), random: rand.New(rand.NewPCG(seed, 0))}
+	h := &history{rig: start(t), cluster: model.NewCluster(node1.Name), random: rand.New(rand.NewPCG(seed, 0))}
 	h.cluster.Apply(model.Change{Nodes: map[string]*model.Node{node1.Name: &node1}})
 	return h
 }
@@ -94,7 +94,7 @@ func (h *history) randomService(number int) *model.Service {
 }
 
 func (h *history) randomSlice(service model.ObjectName, family model.Family) *model.EndpointSlice {
-	slice := &model.EndpointSlice{Name: named(service.Name + "-" + family.String()), Service: service, Family: family}
+	slice := &model.EndpointSlice{Name: serviceName(service.Name + "-" + family.String()), Service: service, Family: family}
 	slice.Ports = []model.SlicePort{
 		{Name: "http", Protocol: model.TCP, Port: uint16(8080 + h.random.IntN(2))}, {Name: "dns", Protocol: model.UDP, Port: 53},
 	}
@@ -104,9 +104,9 @@ func (h *history) randomSlice(service model.ObjectName, family model.Family) *mo
 	}
 	for number := range pods {
 		if h.oneIn(2) {
-			at := pod{[]string{node1.Name, "node-2"}[number%2], number}
+			endpoint := pod{[]string{node1.Name, "node-2"}[number%2], number}
 			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
-				Addr: at.addr(family), Endpoint: model.Endpoint{Node: at.node, Ready: true, Serving: true},
+				Addr: endpoint.addr(family), Endpoint: model.Endpoint{Node: endpoint.node, Ready: true, Serving: true},
 			})
 		}
 	}
@@ -118,7 +118,7 @@ func (h *history) randomSlice(service model.ObjectName, family model.Family) *mo
 func (h *history) step(t *testing.T) {
 	t.Helper()
 	number := 1 + h.random.IntN(4)
-	name := named(fmt.Sprint("service-", number))
+	name := serviceName(fmt.Sprint("service-", number))
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	switch h.random.IntN(8) {
 	case 0:
@@ -130,20 +130,20 @@ func (h *history) step(t *testing.T) {
 		change.Slices[slice.Name] = slice
 	case 7:
 		addrs := []string{fmt.Sprint("192.168.0.", number), fmt.Sprint("fd00:168::", number)}
-		h.around = surroundings(addrs, home.ServiceCIDRs[h.random.IntN(3):])
+		h.nodeState = nodeStateWith(addrs, home.ServiceCIDRs[h.random.IntN(3):])
 	}
 	wanted := h.servicesOf(h.cluster.Apply(change))
 	if h.oneIn(10) {
 		h.plan(wanted...)
 	}
-	before, numbers, wasSwept := cellsOf(t, &h.Tables), numbersOf(h.mirror), h.mirror.IsClean()
+	before, numbers, wasClean := entriesOf(t, &h.Tables), numbersOf(h.mirror), h.mirror.IsClean()
 	plan := h.change(t, wanted...)
 	checkKept(t, numbers, numbersOf(h.mirror))
 	if h.oneIn(4) {
-		checkNumbers(t, h.running)
+		checkNumbers(t, h.rig)
 	}
-	if wasSwept && len(wanted) < 2 { // frontends may move between two
-		checkWrites(t, before, cellsOf(t, &h.Tables), plan)
+	if wasClean && len(wanted) < 2 { // frontends may move between two
+		checkWrites(t, before, entriesOf(t, &h.Tables), plan)
 	}
 	if again := planned(h.plan(wanted...)); again != nil {
 		t.Errorf("a second plan is not empty: %v", again)
@@ -151,78 +151,78 @@ func (h *history) step(t *testing.T) {
 	if h.oneIn(3) {
 		for _, line := range h.cleanUp(t) {
 			set, _, isElements := strings.Cut(line, ":")
-			if isElements && !isLate(set) {
+			if isElements && !isDeferred(set) {
 				t.Errorf("an element is deleted only by the cleanup: %s", line)
 			}
 		}
 	}
 	if h.oneIn(12) {
-		h.startsAgain(t)
+		h.restart(t)
 	}
 }
 
-// isLate reports whether a packet in flight may look up an element of a set after its plan: then the cleanup deletes
+// isDeferred reports whether a packet in flight may look up an element of a set after its plan: then the cleanup deletes
 // it.
-func isLate(set string) bool {
+func isDeferred(set string) bool {
 	return strings.Contains(set, "endpoints") || strings.Contains(set, "dispatch") || strings.HasSuffix(set, " sources") || set == "sources"
 }
 
-// isAhead reports whether elements of other sets lead a packet to those of a set, which must exist before them.
-func isAhead(set string) bool {
+// isAddedFirst reports whether elements of other sets lead a packet to those of a set, which must exist before them.
+func isAddedFirst(set string) bool {
 	return strings.Contains(set, "dispatch") || strings.Contains(set, "numbered") || strings.Contains(set, "/") || set == "sources"
 }
 
-// cell is an element of a set; without one, a set or a chain in short.
-type cell struct {
+// entry is an element of a set; without one, a set or a chain in short.
+type entry struct {
 	family  model.Family
 	set     string
 	element ruleset.Element
 }
 
-func cellsOf(t *testing.T, tables *ruleset.Tables) map[cell]bool {
+func entriesOf(t *testing.T, tables *ruleset.Tables) map[entry]bool {
 	t.Helper()
-	cells := map[cell]bool{}
+	entries := map[entry]bool{}
 	for _, family := range model.Families {
 		objects := tables.Objects(family)
 		for _, chain := range objects.Chains {
-			cells[cell{family: family, set: "chain " + chain}] = true
+			entries[entry{family: family, set: "chain " + chain}] = true
 		}
 		for _, set := range objects.Sets {
-			cells[cell{family: family, set: "set " + set}] = true
+			entries[entry{family: family, set: "set " + set}] = true
 			elements, err := tables.Elements(family, ruleset.Set{Name: set})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, element := range elements {
-				cells[cell{family, set, element}] = true
+				entries[entry{family, set, element}] = true
 			}
 		}
 	}
-	return cells
+	return entries
 }
 
 // checkWrites checks that a plan adds only what did not exist, and deletes only what does not exist afterwards.
-func checkWrites(t *testing.T, before, after map[cell]bool, plan *ruleset.Plan) {
+func checkWrites(t *testing.T, before, after map[entry]bool, plan *ruleset.Plan) {
 	t.Helper()
 	for number, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
 		object, isElements := op.Object.(ruleset.ElementsObject)
-		if isPrepared := number < len(plan.Prerequisites.Ops); isElements && op.Verb == ruleset.Add && isAhead(object.Set.Name) != isPrepared {
+		if isPrepared := number < len(plan.Prerequisites.Ops); isElements && op.Verb == ruleset.Add && isAddedFirst(object.Set.Name) != isPrepared {
 			t.Errorf("elements of %s are in the prerequisites: %t", object.Set.Name, isPrepared)
 		}
 		if !isElements {
-			name := objectInShort(op.Object)
+			name := formatObject(op.Object)
 			isOnePorts := strings.Contains(name, "/") // such a chain changes with the number of slots
-			if op.Verb == ruleset.Add && !isOnePorts && before[cell{family: op.Family, set: name}] {
+			if op.Verb == ruleset.Add && !isOnePorts && before[entry{family: op.Family, set: name}] {
 				t.Errorf("%s existed before", name)
 			}
 			continue
 		}
 		for element := range object.Elements {
-			written := cell{op.Family, object.Set.Name, element}
+			written := entry{op.Family, object.Set.Name, element}
 			if isNeeded := before[written] != after[written] && after[written] == (op.Verb == ruleset.Add); !isNeeded {
 				t.Errorf("%s: existed before: %t, afterwards: %t", operations(ruleset.Batch{Ops: []ruleset.Op{op}}), before[written], after[written])
 			}
-			if isLate(object.Set.Name) && op.Verb == ruleset.Delete && !isReplaced(after, written) {
+			if isDeferred(object.Set.Name) && op.Verb == ruleset.Delete && !isReplaced(after, written) {
 				t.Errorf("%s is deleted before the cleanup", operations(ruleset.Batch{Ops: []ruleset.Op{op}}))
 			}
 		}
@@ -230,7 +230,7 @@ func checkWrites(t *testing.T, before, after map[cell]bool, plan *ruleset.Plan) 
 }
 
 // isReplaced reports whether an element was replaced by another one.
-func isReplaced(after map[cell]bool, old cell) bool {
+func isReplaced(after map[entry]bool, old entry) bool {
 	for now := range after {
 		if now.family == old.family && now.set == old.set && now.element.Key == old.element.Key {
 			return true
@@ -239,23 +239,23 @@ func isReplaced(after map[cell]bool, old cell) bool {
 	return false
 }
 
-// startsAgain restarts the proxy with the current tables. It has the same numbers as before.
-func (h *history) startsAgain(t *testing.T) {
+// restart restarts the proxy with the current tables. It has the same numbers as before.
+func (h *history) restart(t *testing.T) {
 	t.Helper()
 	before := numbersOf(h.mirror)
 	wanted := h.servicesOf(h.cluster.ServiceNames())
 	h.random.Shuffle(len(wanted), func(i, j int) { wanted[i], wanted[j] = wanted[j], wanted[i] })
-	h.restart(t, asFound, wanted...)
+	h.rig.restart(t, asFound, wanted...)
 	if diff := diffNumbers(before, numbersOf(h.mirror)); diff != "" {
 		t.Errorf("numbers (-before +after a restart):\n%s", diff)
 	}
 }
 
-// TestAnyHistoryEndsLikeAResync: what Services with frontends of every kind own does not depend on their history,
+// TestAnyHistoryEndsLikeAFullSync: what Services with frontends of every kind own does not depend on their history,
 // except for the numbers of session affinity, which are restored. It also checks that no batch is rejected, and that
 // the numbers are correct.
-func TestAnyHistoryEndsLikeAResync(t *testing.T) {
-	wide, sticky, collided := 0, 0, 0
+func TestAnyHistoryEndsLikeAFullSync(t *testing.T) {
+	dedicated, sticky, collided := 0, 0, 0
 	for seed := range uint64(10) {
 		h := newHistory(t, seed)
 		for range 60 {
@@ -267,7 +267,7 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 		}
 		h.cleanUp(t)
 		wanted := h.servicesOf(h.cluster.ServiceNames())
-		fresh, _ := ruleset.Resync(bothFamilies, wanted, h.around, nil)
+		fresh, _ := ruleset.PlanFullSync(bothFamilies, wanted, h.nodeState, nil)
 		if !h.mirror.Equal(fresh) {
 			t.Errorf("seed %d: the mirror differs from that of a full sync", seed)
 		}
@@ -275,21 +275,21 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 		for _, service := range wanted {
 			sameSlots = append(sameSlots, h.mirror.Service(service.Name))
 		}
-		for _, name := range wideMapsIn(&h.Tables) {
-			wide++
+		for _, name := range dedicatedMapsIn(&h.Tables) {
+			dedicated++
 			if strings.HasPrefix(name, "sticky-") {
 				sticky++
 			}
 		}
 		var tables ruleset.Tables
-		_, plan := ruleset.Resync(bothFamilies, sameSlots, h.around, numbersInUse(&h.Tables))
+		_, plan := ruleset.PlanFullSync(bothFamilies, sameSlots, h.nodeState, numbersInUse(&h.Tables))
 		mustApply(t, &tables, plan.Batch)
 		if diff := cmp.Diff(text(t, &tables), text(t, &h.Tables)); diff != "" {
 			t.Fatalf("seed %d: tables (-full sync +history):\n%s", seed, diff)
 		}
 	}
-	if wide == sticky || sticky == 0 || collided == 0 {
+	if dedicated == sticky || sticky == 0 || collided == 0 {
 		t.Errorf("the histories had %d dedicated maps, %d of them with affinity, and %d collided numbers; want some of each",
-			wide, sticky, collided)
+			dedicated, sticky, collided)
 	}
 }

@@ -13,7 +13,7 @@ const (
 	nodePortsChain    = "nodeports"
 	refuseChain       = "refuse"
 	stickyPortChain   = "sticky-port"
-	stickyDrawChain   = "sticky-draw"
+	stickyPickChain   = "sticky-draw"
 	numberedChain     = "numbered"
 	masqueradeChain   = "masquerading"
 	fromNodeChain     = "masquerade-node"
@@ -65,8 +65,8 @@ var (
 //	nat-postrouting               an untranslated address in a ServiceCIDR that is not this node's: drop
 //	nat-postrouting               clear the priority that carried the slot
 //	nat-postrouting               masquerading of connections translated here
-func StaticChains(family model.Family, config Config, surroundings NodeState) []Chain {
-	outside := config.outside(family)
+func StaticChains(family model.Family, config Config, nodeState NodeState) []Chain {
+	outside := config.matchOutside(family)
 	chains := []Chain{
 		{Name: refuseChain, Hook: NoHook, Rules: refuseRules()},
 		{Name: servicesChain, Hook: NoHook, Rules: serviceRules(family, config)},
@@ -75,8 +75,8 @@ func StaticChains(family model.Family, config Config, surroundings NodeState) []
 		{Name: stickyPortChain, Hook: NoHook, Rules: stickyPortRules(origTuple, outside, StickyPorts, StickyOutside)},
 		{Name: nodePortPrefix + stickyPortChain, Hook: NoHook, Rules: stickyPortRules(
 			dialledNodePort, outside, NodePortStickyPorts, NodePortStickyOutside)},
-		{Name: stickyDrawChain, Hook: NoHook, Rules: stickyDrawRules(origTuple, Sticky, StickyEndpoints)},
-		{Name: nodePortPrefix + stickyDrawChain, Hook: NoHook, Rules: stickyDrawRules(
+		{Name: stickyPickChain, Hook: NoHook, Rules: stickyPickRules(origTuple, Sticky, StickyEndpoints)},
+		{Name: nodePortPrefix + stickyPickChain, Hook: NoHook, Rules: stickyPickRules(
 			dialledNodePort, NodePortSticky, NodePortStickyEndpoints)},
 		{Name: numberedChain, Hook: NoHook, Rules: []Rule{
 			{DNAT{Key: []Field{L4Proto, Priority}, Map: Numbered}}, {DNAT{Key: []Field{L4Proto, Priority}, Map: NumberedCollided}}}},
@@ -84,7 +84,7 @@ func StaticChains(family model.Family, config Config, surroundings NodeState) []
 		{Name: fromNodeChain, Hook: NoHook, Rules: []Rule{{IsLocal{Field: SourceAddr}, Masquerade{}}}},
 		{Name: EntryChain, Hook: Prerouting, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-output", Hook: Output, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
-		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, surroundings.ServiceCIDRs),
+		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, nodeState.ServiceCIDRs),
 			Rule{ownPriorities, WritePriority{}},
 			Rule{HasLabel{TranslatedLabel}, HasDestinationNAT{}, VerdictStatement{Verdict{Kind: Jump, Chain: masqueradeChain}}})},
 	}
@@ -125,9 +125,9 @@ func RejectedOnLocalhost(family model.Family, config Config) []model.Protocol {
 	if !config.NodePorts.Localhost {
 		return nil
 	}
-	_, isServed := config.NodePorts.Loopback(family)
+	_, servesTCP := config.NodePorts.Loopback(family)
 	return slices.DeleteFunc(slices.Clone(model.Protocols), func(protocol model.Protocol) bool {
-		return isServed && protocol == model.TCP
+		return servesTCP && protocol == model.TCP
 	})
 }
 
@@ -214,13 +214,13 @@ func jump(chain string) Rule { return Rule{VerdictStatement{Verdict{Kind: Jump, 
 func masqueradeRules(family model.Family, config Config) []Rule {
 	clusterIP := InSet{Key: []Field{OriginalDestinationAddr}, Set: ClusterIPs}
 	rules := []Rule{{InSet{Key: []Field{SourceAddr, DestinationAddr, L4Proto, DestinationPort}, Set: Hairpin}, Masquerade{}}}
-	notFromPods := config.LocalTraffic.notFromPods(family, OriginalSourceAddr)
+	notFromPods := config.LocalTraffic.matchNotFromPods(family, OriginalSourceAddr)
 	switch {
 	case config.MasqueradeAll:
 		rules = append(rules, Rule{clusterIP, Masquerade{}})
 	case len(notFromPods) > 0:
 		rules = append(rules, append(append(Rule{clusterIP}, notFromPods...), Masquerade{}))
-		if config.LocalTraffic.byInterface() { // the node's own packets have no input interface
+		if config.LocalTraffic.detectsByInterface() { // the node's own packets have no input interface
 			rules = append(rules, Rule{clusterIP, IsLocal{Field: SourceAddr}, Masquerade{}})
 		}
 	}

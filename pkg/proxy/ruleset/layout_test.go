@@ -57,7 +57,7 @@ func TestTheStaticChainsOfEveryConfiguration(t *testing.T) {
 			for _, family := range model.Families {
 				got += "# " + family.String() + "\n"
 				chains := ruleset.StaticChains(family, test.config, ruleset.NodeState{ServiceCIDRs: test.serviceCIDRs})
-				for _, chain := range append(chains, ruleset.DrawChain(family, test.config, ruleset.SplitClass(2, 3))) {
+				for _, chain := range append(chains, ruleset.RandomSlotChain(family, test.config, ruleset.SplitClass(2, 3))) {
 					got += chain.Text(family)
 				}
 			}
@@ -71,7 +71,7 @@ func TestAConfigurationWithOneFamilyMakesOneTable(t *testing.T) {
 	for _, family := range model.Families {
 		config := bothFamilies
 		config.Families = []model.Family{family}
-		mirror, plan := ruleset.Resync(config, services(programmed(everyKind("web", 1), on1(1)...)), home, nil)
+		mirror, plan := ruleset.PlanFullSync(config, services(desiredService(everyKind("web", 1), on1(1)...)), home, nil)
 		var tables ruleset.Tables
 		mustApply(t, &tables, plan.Batch)
 		for _, other := range model.Families {
@@ -85,8 +85,8 @@ func TestAConfigurationWithOneFamilyMakesOneTable(t *testing.T) {
 	}
 }
 
-// TestSurroundingsOfANode covers the addresses on which node ports are served, unless all of them serve.
-func TestSurroundingsOfANode(t *testing.T) {
+// TestNewNodeState covers the addresses on which node ports are served, unless all of them serve.
+func TestNewNodeState(t *testing.T) {
 	var present []netip.Addr
 	for _, addr := range []string{"fd00:168::1", "192.168.0.2", "192.168.0.1", "127.0.0.1", "10.0.0.1", "192.168.0.1"} {
 		present = append(present, netip.MustParseAddr(addr))
@@ -109,7 +109,7 @@ func TestSurroundingsOfANode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := ruleset.Config{Families: test.families, NodePorts: test.nodePorts}
-			got := ruleset.NewSurroundings(config, node, present, home.ServiceCIDRs)
+			got := ruleset.NewNodeState(config, node, present, home.ServiceCIDRs)
 			want := ruleset.NodeState{NodePortAddrs: test.want, ServiceCIDRs: home.ServiceCIDRs}
 			if diff := cmp.Diff(want, got, comparePorts); diff != "" {
 				t.Errorf("node state (-want +got):\n%s", diff)

@@ -43,7 +43,7 @@ func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
 			config.Families = model.Families
 			var tables ruleset.Tables
 			plain := broad(200, 40).Ports[0]
-			plain.ID.Service = named("plain")
+			plain.ID.Service = serviceName("plain")
 			for i := range plain.Frontends {
 				plain.Frontends[i].Port = 81
 			}
@@ -53,7 +53,7 @@ func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
 				port.Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 97, 0, byte(at)})
 				services = append(services, serviceOf(port))
 			}
-			_, plan := ruleset.Resync(config, services, ruleset.NodeState{ServiceCIDRs: test.serviceCIDRs}, nil)
+			_, plan := ruleset.PlanFullSync(config, services, ruleset.NodeState{ServiceCIDRs: test.serviceCIDRs}, nil)
 			mustApply(t, &tables, plan.Batch)
 			namespace := netns.New(t)
 			namespace.Load(text(t, &tables))
@@ -129,14 +129,14 @@ var portAfterMap = regexp.MustCompile(`(map @\S+) : (\d+)`)
 func normalizeBlock(block string) string {
 	before, elements, found := strings.Cut(block, "elements = {")
 	if !found {
-		return portAfterMap.ReplaceAllString(spellings.Replace(sentenceOf(block)), "$1:$2")
+		return portAfterMap.ReplaceAllString(spellings.Replace(joinFields(block)), "$1:$2")
 	}
 	list := strings.Split(strings.TrimSuffix(strings.TrimSpace(elements), "}"), ",")
 	for i := range list {
-		list[i] = sentenceOf(list[i])
+		list[i] = joinFields(list[i])
 	}
 	slices.Sort(list)
-	return spellings.Replace(sentenceOf(before)) + "\n" + strings.Join(list, "\n")
+	return spellings.Replace(joinFields(before)) + "\n" + strings.Join(list, "\n")
 }
 
-func sentenceOf(text string) string { return strings.Join(strings.Fields(text), " ") }
+func joinFields(text string) string { return strings.Join(strings.Fields(text), " ") }

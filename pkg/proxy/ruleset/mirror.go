@@ -33,15 +33,15 @@ type Mirror struct {
 // tableState is the content of the tables apart from what each Service owns. A Mirror has all of it, and a Plan the
 // entries that it changes, with their new values.
 type tableState struct {
-	surroundings NodeState
+	nodeState NodeState
 	// elements are those of the shared sets. Their only value is a verdict, which the key determines.
-	elements map[elementKey]owned[Verdict]
-	chains   map[objectKey]owned[Chain]
+	elements map[elementKey]refCounted[Verdict]
+	chains   map[objectKey]refCounted[Chain]
 	// sets are those that ports need in addition to the static ones.
-	sets map[objectKey]owned[Set]
+	sets map[objectKey]refCounted[Set]
 	// lists are the lists of source ranges; lengths are the lengths of their prefixes, each with the number of lists that
 	// have it.
-	lists   map[listKey]owned[sourceList]
+	lists   map[listKey]refCounted[sourceList]
 	lengths map[lengthKey]int
 	// numbers, shards and timeouts are those of the ports with affinity, each with the number of ports that have it.
 	numbers  map[numberKey]int
@@ -53,10 +53,10 @@ type tableState struct {
 
 func newTableState() tableState {
 	return tableState{
-		elements:        map[elementKey]owned[Verdict]{},
-		chains:          map[objectKey]owned[Chain]{},
-		sets:            map[objectKey]owned[Set]{},
-		lists:           map[listKey]owned[sourceList]{},
+		elements:        map[elementKey]refCounted[Verdict]{},
+		chains:          map[objectKey]refCounted[Chain]{},
+		sets:            map[objectKey]refCounted[Set]{},
+		lists:           map[listKey]refCounted[sourceList]{},
 		lengths:         map[lengthKey]int{},
 		numbers:         map[numberKey]int{},
 		shards:          map[shardKey]int{},
@@ -82,14 +82,14 @@ type objectKey struct {
 	name   string
 }
 
-// owned is an object that exists as long as it has an owner.
-type owned[V any] struct {
+// refCounted is an object that exists as long as it has an owner.
+type refCounted[V any] struct {
 	value  V
 	owners int
 }
 
 // addOwner changes the number of owners in a plan, which starts with the mirror's. A new owner sets the value.
-func addOwner[K comparable, V any](plan, mirror map[K]owned[V], key K, value V, delta int) {
+func addOwner[K comparable, V any](plan, mirror map[K]refCounted[V], key K, value V, delta int) {
 	now := planned(plan, mirror, key)
 	if delta > 0 {
 		now.value = value
@@ -122,12 +122,12 @@ func (m *Mirror) Service(name model.ObjectName) Service {
 	return service
 }
 
-// Surroundings returns the node state that the tables hold.
-func (m *Mirror) Surroundings() NodeState { return m.surroundings }
+// NodeState returns the node state that the tables hold.
+func (m *Mirror) NodeState() NodeState { return m.nodeState }
 
 // Accept applies a plan to the mirror, after the kernel accepted its batch.
 func (m *Mirror) Accept(plan *Plan) {
-	m.surroundings = plan.surroundings
+	m.nodeState = plan.nodeState
 	for _, service := range plan.services {
 		m.countPorts(m.services[service.Name], -1)
 		m.countPorts(service, +1)
@@ -150,19 +150,19 @@ func (m *Mirror) Accept(plan *Plan) {
 	for _, key := range plan.recreated {
 		delete(m.deferredDeletes, key)
 	}
-	for key, late := range plan.deferredDeletes {
+	for key, deletes := range plan.deferredDeletes {
 		if m.deferredDeletes[key] == nil {
-			m.deferredDeletes[key] = late
+			m.deferredDeletes[key] = deletes
 			continue
 		}
-		maps.Copy(m.deferredDeletes[key], late)
+		maps.Copy(m.deferredDeletes[key], deletes)
 	}
 	acceptObjects(m.chains, plan.chains, m.leftoverChains)
 	acceptObjects(m.sets, plan.sets, m.leftoverSets)
 	m.acceptLists(plan)
-	commitCounts(m.numbers, plan.numbers)
-	commitCounts(m.shards, plan.shards)
-	commitCounts(m.timeouts, plan.timeouts)
+	acceptCounts(m.numbers, plan.numbers)
+	acceptCounts(m.shards, plan.shards)
+	acceptCounts(m.timeouts, plan.timeouts)
 }
 
 // adopt is Accept for an empty mirror and a plan that is not used again: it takes the plan's maps without copying them.
@@ -184,14 +184,14 @@ func (m *Mirror) countPorts(service Service, delta int) {
 }
 
 // acceptObjects takes over chains or sets. One that lost its last owner is a leftover until the cleanup.
-func acceptObjects[V any](have, planned map[objectKey]owned[V], leftover map[objectKey]bool) {
+func acceptObjects[V any](have, planned map[objectKey]refCounted[V], leftover map[objectKey]bool) {
 	for key, now := range planned {
 		if now.owners > 0 {
 			have[key] = now
 			delete(leftover, key)
 			continue
 		}
-		if _, had := have[key]; had {
+		if _, existed := have[key]; existed {
 			delete(have, key)
 			leftover[key] = true
 		}
@@ -244,17 +244,17 @@ func (m *Mirror) cleanUpElements(batch *Batch, limit int) bool {
 			cmp.Compare(a.family, b.family), cmp.Compare(uint(staticRank(a.name)), uint(staticRank(b.name))), cmp.Compare(a.name, b.name))
 	})
 	for _, key := range keys {
-		var late []Element
+		var elements []Element
 		for _, element := range m.deferredDeletes[key] {
 			if len(m.cleaning.elements) == limit {
 				break
 			}
-			late = append(late, element)
+			elements = append(elements, element)
 			m.cleaning.elements = append(m.cleaning.elements, elementKey{key.family, key.name, element.Key})
 		}
-		sortElements(late)
-		batch.addElements(Delete, key.family, setOf(key.name), late)
-		if len(late) < len(m.deferredDeletes[key]) {
+		sortElements(elements)
+		batch.addElements(Delete, key.family, setOf(key.name), elements)
+		if len(elements) < len(m.deferredDeletes[key]) {
 			return false
 		}
 	}
@@ -280,7 +280,7 @@ func (m *Mirror) cancelDeferredDelete(element elementKey) {
 	if delete(m.deferredDeletes[set], element.key); len(m.deferredDeletes[set]) == 0 {
 		delete(m.deferredDeletes, set) // otherwise the cleanup would never reach the chains
 		if element.set == Sources.Name {
-			m.forgetLists(element.family)
+			m.freeLists(element.family)
 		}
 	}
 }

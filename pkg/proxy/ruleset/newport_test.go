@@ -20,14 +20,14 @@ func external(clusterIP, others string) classes { return classes{clusterIP, othe
 
 func classesOf(service *model.Service, port ruleset.Port) classes {
 	var got classes
-	of := map[model.FrontendKind]*string{
+	byKind := map[model.FrontendKind]*string{
 		model.ClusterIP: &got.clusterIP, model.LoadBalancerIP: &got.loadBalancerIP,
 		model.ExternalIP: &got.externalIP, model.NodePort: &got.nodePort,
 	}
 	for _, wanted := range service.Frontends(service.Ports[0], port.ID.Family) {
 		for _, frontend := range port.Frontends {
 			if frontend.Frontend == wanted.Frontend {
-				*of[wanted.Kind] = numberInShort(uint32(frontend.Class))
+				*byKind[wanted.Kind] = formatNumber(uint32(frontend.Class))
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func TestTheClassOfEveryFrontend(t *testing.T) {
 			service := everyKind("web", 1)
 			service.InternalTrafficLocal, service.ExternalTrafficLocal = test.internalLocal, test.externalLocal
 			service.Topology.Keys = test.keys
-			for _, port := range programmed(service, test.pods...).Ports {
+			for _, port := range desiredService(service, test.pods...).Ports {
 				if diff := cmp.Diff(test.want, classesOf(&service, port), cmp.AllowUnexported(classes{})); diff != "" {
 					t.Errorf("classes in %s (-want +got):\n%s", port.ID.Family, diff)
 				}
@@ -86,7 +86,7 @@ func TestAnExternalPolicyMeansNothingToAServiceWithoutExternalFrontends(t *testi
 	service := everyKind("web", 1)
 	service.LoadBalancerIPs, service.ExternalIPs, service.ExternalTrafficLocal = nil, nil, true
 	service.Ports[0].NodePort = 0
-	for _, port := range programmed(service, slices.Concat(on1(1), on2(2))...).Ports {
+	for _, port := range desiredService(service, slices.Concat(on1(1), on2(2))...).Ports {
 		if diff := cmp.Diff(classes{clusterIP: "class/2"}, classesOf(&service, port), cmp.AllowUnexported(classes{})); diff != "" {
 			t.Errorf("classes in %s (-want +got):\n%s", port.ID.Family, diff)
 		}
@@ -96,8 +96,8 @@ func TestAnExternalPolicyMeansNothingToAServiceWithoutExternalFrontends(t *testi
 	}
 }
 
-// TestWhichEndpointsAPortRemembersAsLocal, for hairpin and for Local policies.
-func TestWhichEndpointsAPortRemembersAsLocal(t *testing.T) {
+// TestLocalEndpointsOfAPort, for hairpin and for Local policies.
+func TestLocalEndpointsOfAPort(t *testing.T) {
 	for name, test := range map[string]struct {
 		change                 func(*model.Service)
 		cluster, local, onNode []int // numbers of pods
@@ -116,7 +116,7 @@ func TestWhichEndpointsAPortRemembersAsLocal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			service := everyKind("web", 1)
 			test.change(&service)
-			for _, port := range programmed(service, slices.Concat(on1(1, 2), on2(3))...).Ports {
+			for _, port := range desiredService(service, slices.Concat(on1(1, 2), on2(3))...).Ports {
 				want := [][]netip.AddrPort{addrsOf(port, test.cluster), addrsOf(port, test.local), addrsOf(port, test.onNode)}
 				if diff := cmp.Diff(want, [][]netip.AddrPort{port.Cluster, port.Local, port.OnNode}, comparePorts); diff != "" {
 					t.Errorf("endpoints of all nodes, kept local, and on this node in %s (-want +got):\n%s", port.ID.Family, diff)
@@ -128,8 +128,8 @@ func TestWhichEndpointsAPortRemembersAsLocal(t *testing.T) {
 
 // TestAnEndpointOwnsASlotForEachTimeItIsChosen, and is still one endpoint on this node.
 func TestAnEndpointOwnsASlotForEachTimeItIsChosen(t *testing.T) {
-	service := keepingLocal(everyKind("web", 1))
-	for _, decision := range decided(service, slices.Concat(on1(1, 2), on2(3))...) {
+	service := withAffinityAndLocalPolicy(everyKind("web", 1))
+	for _, decision := range decisionsFor(service, slices.Concat(on1(1, 2), on2(3))...) {
 		here, alsoHere, there := decision.Endpoints[0], decision.Endpoints[1], decision.Endpoints[2]
 		decision.Selection.Cluster.Endpoints = []model.PortEndpoint{alsoHere, alsoHere, there, there, alsoHere}
 		decision.Selection.Local.Endpoints = []model.PortEndpoint{here, here, alsoHere}
@@ -166,7 +166,7 @@ func TestMoreEndpointsThanSlotsAreSkipped(t *testing.T) {
 		}
 		pods = append(pods, pod{node, number})
 	}
-	port := programmed(service, pods...).Ports[0]
+	port := desiredService(service, pods...).Ports[0]
 	if len(port.Cluster) != model.MaxPortEndpoints || len(port.Local) != ruleset.MaxLocalSlots {
 		t.Errorf("%d slots and %d local ones, want %d and %d", len(port.Cluster), len(port.Local), model.MaxPortEndpoints, ruleset.MaxLocalSlots)
 	}
@@ -176,8 +176,8 @@ func TestMoreEndpointsThanSlotsAreSkipped(t *testing.T) {
 	}
 }
 
-// TestWhoMayDialALoadBalancersAddress: source ranges restrict no other frontend, and no other family.
-func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
+// TestSourceRangesOfALoadBalancerAddress: source ranges restrict no other frontend, and no other family.
+func TestSourceRangesOfALoadBalancerAddress(t *testing.T) {
 	ranges := []string{"192.0.2.0/25", "192.0.2.200/32"}
 	at := func(addr string) model.Node {
 		return model.Node{Name: node1.Name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}
@@ -206,7 +206,7 @@ func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			service := everyKind("web", 1)
 			test.change(&service)
-			decision := decided(service)[0]
+			decision := decisionsFor(service)[0]
 			decision.Sources = service.AllowedSources(decision.Family, test.node)
 			port := ruleset.NewPort(decision)
 			var restricted, sources []string

@@ -9,15 +9,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// surround plans the change of the node state.
-func (d *planBuilder) surround(surroundings NodeState) {
-	d.plan.surroundings = surroundings
-	if slices.Equal(d.mirror.surroundings.NodePortAddrs, surroundings.NodePortAddrs) {
+// setNodeState plans the change of the node state.
+func (b *planBuilder) setNodeState(nodeState NodeState) {
+	b.plan.nodeState = nodeState
+	if slices.Equal(b.mirror.nodeState.NodePortAddrs, nodeState.NodePortAddrs) {
 		return
 	}
-	for _, family := range d.mirror.config.Families {
+	for _, family := range b.mirror.config.Families {
 		key := elementsKey{family, staticRank(NodePortIPs.Name)}
-		d.deletes[key], d.adds[key] = difference(d.mirror.surroundings.elements(family), surroundings.elements(family))
+		b.deletes[key], b.adds[key] = difference(b.mirror.nodeState.elements(family), nodeState.elements(family))
 	}
 }
 
@@ -33,14 +33,14 @@ func (s NodeState) elements(family model.Family) iter.Seq[Element] {
 }
 
 // replaceStaticChains rewrites the static chains whose rules change with the node state.
-func (d *planBuilder) replaceStaticChains(batch *Batch) {
-	if slices.Equal(d.mirror.surroundings.ServiceCIDRs, d.plan.surroundings.ServiceCIDRs) {
+func (b *planBuilder) replaceStaticChains(batch *Batch) {
+	if slices.Equal(b.mirror.nodeState.ServiceCIDRs, b.plan.nodeState.ServiceCIDRs) {
 		return
 	}
-	config := d.mirror.config
+	config := b.mirror.config
 	for _, family := range config.Families {
-		have := StaticChains(family, config, d.mirror.surroundings)
-		for i, want := range StaticChains(family, config, d.plan.surroundings) {
+		have := StaticChains(family, config, b.mirror.nodeState)
+		for i, want := range StaticChains(family, config, b.plan.nodeState) {
 			if !reflect.DeepEqual(want, have[i]) {
 				batch.rewrite(family, want)
 			}
@@ -54,13 +54,13 @@ func (b *Batch) rewrite(family model.Family, chain Chain) {
 	b.add(Add, family, RulesObject{chain})
 }
 
-// NewSurroundings returns the state of a node whose interfaces have the addresses present.
-func NewSurroundings(config Config, node model.Node, present []netip.Addr, serviceCIDRs []netip.Prefix) NodeState {
-	surroundings := NodeState{ServiceCIDRs: serviceCIDRs}
+// NewNodeState returns the state of a node whose interfaces have the addresses present.
+func NewNodeState(config Config, node model.Node, present []netip.Addr, serviceCIDRs []netip.Prefix) NodeState {
+	state := NodeState{ServiceCIDRs: serviceCIDRs}
 	for _, family := range config.Families {
 		if !config.NodePorts.All(family) {
-			surroundings.NodePortAddrs = append(surroundings.NodePortAddrs, config.NodePorts.Choose(family, node, present)...)
+			state.NodePortAddrs = append(state.NodePortAddrs, config.NodePorts.Choose(family, node, present)...)
 		}
 	}
-	return surroundings
+	return state
 }

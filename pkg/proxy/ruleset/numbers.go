@@ -29,7 +29,7 @@ type numberedEndpoint struct {
 	collided bool // the number does not follow from the address
 }
 
-func (n numbering) find(endpoint netip.AddrPort) (place int, found bool) {
+func (n numbering) find(endpoint netip.AddrPort) (index int, found bool) {
 	return slices.BinarySearchFunc(n.endpoints, endpoint, func(one numberedEndpoint, addr netip.AddrPort) int {
 		return one.addr.Compare(addr)
 	})
@@ -39,11 +39,11 @@ func (n numbering) find(endpoint netip.AddrPort) (place int, found bool) {
 func (n numbering) eachSlot(key Tuple, first uint32, slots []netip.AddrPort, yield func(Element) bool) bool {
 	element := Element{Key: key}
 	for slot, endpoint := range slots {
-		place := slot // correct while slots are in the order of addresses, as initially
-		if place >= len(n.endpoints) || n.endpoints[place].addr != endpoint {
-			place, _ = n.find(endpoint)
+		index := slot // correct while slots are in the order of addresses, as initially
+		if index >= len(n.endpoints) || n.endpoints[index].addr != endpoint {
+			index, _ = n.find(endpoint)
 		}
-		element.Key.Number, element.Value.Number = first+uint32(slot), n.endpoints[place].number
+		element.Key.Number, element.Value.Number = first+uint32(slot), n.endpoints[index].number
 		if !yield(element) {
 			return false
 		}
@@ -57,28 +57,28 @@ func (n numbering) renumbered(t *sizeClass, endpoints []netip.AddrPort) []number
 	numbered := make([]numberedEndpoint, len(endpoints))
 	var small [256]bool // on the stack, enough for nearly all ports
 	taken := small[:]
-	if t.room() > len(small) {
-		taken = make([]bool, t.room())
+	if t.capacity() > len(small) {
+		taken = make([]bool, t.capacity())
 	}
-	number := func(i int, within uint32, collided bool) {
-		taken[within] = true
-		numbered[i] = numberedEndpoint{endpoints[i], n.port | endpointFlag | within, collided}
+	number := func(i int, offset uint32, collided bool) {
+		taken[offset] = true
+		numbered[i] = numberedEndpoint{endpoints[i], n.port | endpointFlag | offset, collided}
 	}
 	for _, old := range n.endpoints {
 		taken[t.endpointOf(old.number)] = true
 	}
-	var left []int
+	var unassigned []int
 	for i, endpoint := range endpoints {
-		if place, found := n.find(endpoint); found {
-			numbered[i] = n.endpoints[place]
-		} else if within := t.firstChoice(endpoint); !taken[within] {
-			number(i, within, false)
+		if index, found := n.find(endpoint); found {
+			numbered[i] = n.endpoints[index]
+		} else if offset := t.firstChoice(endpoint); !taken[offset] {
+			number(i, offset, false)
 		} else {
-			left = append(left, i)
+			unassigned = append(unassigned, i)
 		}
 	}
 	free := uint32(0) // a single scan for all, whatever the addresses are
-	for _, i := range left {
+	for _, i := range unassigned {
 		for taken[free] {
 			free++
 		}
@@ -92,8 +92,8 @@ func hashOf(endpoint netip.AddrPort) uint32 {
 	return hash ^ hash>>16
 }
 
-// usedViews returns the endpoints of each view that the port's frontends use, sorted, each once.
-func (p *Port) usedViews() (endpoints [2][]netip.AddrPort) {
+// endpointsByView returns the endpoints of each view that the port's frontends use, sorted, each once.
+func (p *Port) endpointsByView() (endpoints [2][]netip.AddrPort) {
 	var used [2]bool
 	for i := range p.Frontends {
 		if frontend := &p.Frontends[i]; frontend.Class.isBalanced() {
@@ -101,8 +101,8 @@ func (p *Port) usedViews() (endpoints [2][]netip.AddrPort) {
 			used[inside], used[outside] = true, true
 		}
 	}
-	remembered := [][]netip.AddrPort{clusterView: slices.Concat(p.Cluster, p.StickyOnly), localView: slices.Clone(p.Local)}
-	for view, slots := range remembered {
+	candidates := [][]netip.AddrPort{clusterView: slices.Concat(p.Cluster, p.StickyOnly), localView: slices.Clone(p.Local)}
+	for view, slots := range candidates {
 		if used[view] {
 			endpoints[view] = slots
 			slices.SortFunc(endpoints[view], netip.AddrPort.Compare)
@@ -124,25 +124,25 @@ type shardKey struct {
 	shard  uint32
 }
 
-// number assigns a port with affinity its numbers.
-func (d *planBuilder) number(port, had *Port) {
+// assignNumbers assigns a port with affinity its numbers.
+func (b *planBuilder) assignNumbers(port, before *Port) {
 	port.affinity = nil // the Service may have been planned before
-	endpoints := port.usedViews()
+	endpoints := port.endpointsByView()
 	if port.Affinity == 0 || len(endpoints[clusterView])+len(endpoints[localView]) == 0 {
 		return
 	}
 	var old affinityState
-	if had != nil && had.affinity != nil {
-		old = *had.affinity
-	} else if restored := d.restored[port.ID.Family]; restored != nil {
-		old = restored.affinityOf(port, func(number uint32) bool { return d.plan.numbers[numberKey{port.ID.Family, number}] == 0 })
+	if before != nil && before.affinity != nil {
+		old = *before.affinity
+	} else if restored := b.restored[port.ID.Family]; restored != nil {
+		old = restored.affinityOf(port, func(number uint32) bool { return b.plan.numbers[numberKey{port.ID.Family, number}] == 0 })
 	}
-	port.affinity = d.affinityOf(port, endpoints, old)
+	port.affinity = b.affinityOf(port, endpoints, old)
 	if port.affinity == nil {
-		d.plan.WithoutAffinity = append(d.plan.WithoutAffinity, port.ID)
+		b.plan.WithoutAffinity = append(b.plan.WithoutAffinity, port.ID)
 		return
 	}
-	d.claim(port, +1)
+	b.addAffinityOwner(port, +1)
 }
 
 // LacksAffinity reports whether a port should have session affinity, but no numbers are left for it.
@@ -151,29 +151,29 @@ func (s Service) LacksAffinity() bool {
 		if port.Affinity == 0 || port.affinity != nil {
 			return false
 		}
-		endpoints := port.usedViews()
+		endpoints := port.endpointsByView()
 		return len(endpoints[clusterView])+len(endpoints[localView]) > 0
 	})
 }
 
 // affinityOf returns a port's new session affinity; nil if no numbers are left for it.
-func (d *planBuilder) affinityOf(port *Port, endpoints [2][]netip.AddrPort, old affinityState) *affinityState {
-	tier, fits := old.sizeClassFor(endpoints)
-	if tier != old.tier || !fits {
-		old = affinityState{shard: d.leastUsedShard(port.ID.Family, tier)}
+func (b *planBuilder) affinityOf(port *Port, endpoints [2][]netip.AddrPort, old affinityState) *affinityState {
+	size, fits := old.sizeClassFor(endpoints)
+	if size != old.sizeClass || !fits {
+		old = affinityState{shard: b.leastUsedShard(port.ID.Family, size)}
 	}
-	now := &affinityState{timeout: d.timeoutFor(port.Affinity), tier: tier, shard: old.shard}
+	now := &affinityState{timeout: b.timeoutFor(port.Affinity), sizeClass: size, shard: old.shard}
 	for view := range now.views {
 		if len(endpoints[view]) == 0 {
 			continue
 		}
 		numbering := old.views[view]
 		if numbering.port == 0 {
-			if numbering.port = d.freeNumber(port, now, viewKind(view)); numbering.port == 0 {
+			if numbering.port = b.freeNumber(port, now, viewKind(view)); numbering.port == 0 {
 				return nil
 			}
 		}
-		numbering.endpoints = numbering.renumbered(now.tier, endpoints[view])
+		numbering.endpoints = numbering.renumbered(now.sizeClass, endpoints[view])
 		now.views[view] = numbering
 	}
 	return now
@@ -182,12 +182,12 @@ func (d *planBuilder) affinityOf(port *Port, endpoints [2][]netip.AddrPort, old 
 // sizeClassFor returns the smallest size class with room for all endpoints, including removed ones, but never one below
 // the port's present class. It also reports whether there is room: the largest class may lack it while all endpoints
 // are replaced.
-func (m *affinityState) sizeClassFor(endpoints [2][]netip.AddrPort) (t *sizeClass, fits bool) {
-	for _, t = range tiers[max(0, slices.Index(tiers, m.tier)):] {
+func (a *affinityState) sizeClassFor(endpoints [2][]netip.AddrPort) (t *sizeClass, fits bool) {
+	for _, t = range sizeClasses[max(0, slices.Index(sizeClasses, a.sizeClass)):] {
 		fits = true
-		for view := range m.views {
-			old := &m.views[view]
-			room := t.room() - len(old.endpoints)
+		for view := range a.views {
+			old := &a.views[view]
+			room := t.capacity() - len(old.endpoints)
 			for _, endpoint := range endpoints[view] {
 				if _, stays := old.find(endpoint); !stays {
 					room--
@@ -203,10 +203,10 @@ func (m *affinityState) sizeClassFor(endpoints [2][]netip.AddrPort) (t *sizeClas
 }
 
 // leastUsedShard returns the shard whose map the fewest ports share.
-func (d *planBuilder) leastUsedShard(family model.Family, t *sizeClass) uint32 {
+func (b *planBuilder) leastUsedShard(family model.Family, t *sizeClass) uint32 {
 	fewest, owners := t.firstShard, -1
 	for shard := t.firstShard; shard < t.firstShard+t.shards; shard++ {
-		sharing := planned(d.plan.shards, d.mirror.shards, shardKey{family, shard})
+		sharing := planned(b.plan.shards, b.mirror.shards, shardKey{family, shard})
 		if owners < 0 || sharing < owners {
 			fewest, owners = shard, sharing
 		}
@@ -216,36 +216,36 @@ func (d *planBuilder) leastUsedShard(family model.Family, t *sizeClass) uint32 {
 
 // freeNumber returns a number that no other port has; zero if none is left. The port's name determines the start and
 // the step of the search.
-func (d *planBuilder) freeNumber(port *Port, m *affinityState, view viewKind) uint32 {
+func (b *planBuilder) freeNumber(port *Port, state *affinityState, view viewKind) uint32 {
 	hash := sha256.Sum256([]byte(port.objectName("") + []string{clusterView: "", localView: localSuffix}[view]))
 	start, step := binary.BigEndian.Uint32(hash[:]), binary.BigEndian.Uint32(hash[4:])|1
-	inShard := uint32(1) << (24 - m.tier.bits) / m.tier.shards // powers of two: the search visits each number once
+	inShard := uint32(1) << (24 - state.sizeClass.bits) / state.sizeClass.shards // powers of two: the search visits each number once
 	for try := range inShard {
-		index := (start+try*step)%inShard*m.tier.shards + m.shard - m.tier.firstShard
-		number := m.tier.prefix | index<<m.tier.bits
-		if number != m.views[1-view].port && !d.isTaken(numberKey{port.ID.Family, number}) {
+		index := (start+try*step)%inShard*state.sizeClass.shards + state.shard - state.sizeClass.firstShard
+		number := state.sizeClass.prefix | index<<state.sizeClass.bits
+		if number != state.views[1-view].port && !b.isTaken(numberKey{port.ID.Family, number}) {
 			return number
 		}
 	}
 	return 0
 }
 
-func (d *planBuilder) isTaken(key numberKey) bool {
-	if d.plan.numbers[key] > 0 || d.mirror.numbers[key] > 0 {
+func (b *planBuilder) isTaken(key numberKey) bool {
+	if b.plan.numbers[key] > 0 || b.mirror.numbers[key] > 0 {
 		return true
 	}
-	restored := d.restored[key.family]
+	restored := b.restored[key.family]
 	return restored != nil && restored.used[key.number]
 }
 
 // timeoutFor returns the timeout that a port gets: the one that its Service sets, or the next longer one in use if too
 // many different ones are in use already.
-func (d *planBuilder) timeoutFor(want time.Duration) time.Duration {
+func (b *planBuilder) timeoutFor(want time.Duration) time.Duration {
 	if slices.Contains(reservedTimeouts, want) {
 		return want
 	}
 	used, others := map[time.Duration]bool{}, 0
-	for _, timeouts := range []map[time.Duration]int{d.mirror.timeouts, d.plan.timeouts} {
+	for _, timeouts := range []map[time.Duration]int{b.mirror.timeouts, b.plan.timeouts} {
 		for timeout, owners := range timeouts {
 			if owners > 0 && !used[timeout] && !slices.Contains(reservedTimeouts, timeout) {
 				used[timeout] = true
@@ -265,16 +265,16 @@ func (d *planBuilder) timeoutFor(want time.Duration) time.Duration {
 	return longer
 }
 
-// claim records that a port gains or loses its numbers, its shard and its timeout.
-func (d *planBuilder) claim(port *Port, delta int) {
+// addAffinityOwner records that a port gains or loses its numbers, its shard and its timeout.
+func (b *planBuilder) addAffinityOwner(port *Port, delta int) {
 	if port.affinity == nil {
 		return
 	}
-	addTo(d.plan.timeouts, d.mirror.timeouts, port.affinity.timeout, delta)
-	addTo(d.plan.shards, d.mirror.shards, shardKey{port.ID.Family, port.affinity.shard}, delta)
+	addTo(b.plan.timeouts, b.mirror.timeouts, port.affinity.timeout, delta)
+	addTo(b.plan.shards, b.mirror.shards, shardKey{port.ID.Family, port.affinity.shard}, delta)
 	for _, view := range port.affinity.views {
 		if view.port != 0 {
-			addTo(d.plan.numbers, d.mirror.numbers, numberKey{port.ID.Family, view.port}, delta)
+			addTo(b.plan.numbers, b.mirror.numbers, numberKey{port.ID.Family, view.port}, delta)
 		}
 	}
 }
@@ -284,8 +284,8 @@ func addTo[K comparable](counts, before map[K]int, key K, delta int) {
 	counts[key] = planned(counts, before, key) + delta
 }
 
-// commitCounts copies the counts of a plan to the mirror's.
-func commitCounts[K comparable](counts, planned map[K]int) {
+// acceptCounts copies the counts of a plan to the mirror's.
+func acceptCounts[K comparable](counts, planned map[K]int) {
 	for key, count := range planned {
 		if counts[key] = count; count == 0 {
 			delete(counts, key)
@@ -293,8 +293,8 @@ func commitCounts[K comparable](counts, planned map[K]int) {
 	}
 }
 
-// restored is the numbers that an earlier proxy process left in a family's table.
-type restored struct {
+// restoredNumbers is the numbers that an earlier proxy process left in a family's table.
+type restoredNumbers struct {
 	inside, outside map[Tuple]uint32 // ports by frontend
 	used            map[uint32]bool
 	endpoints       map[protocolNumber][]numberedEndpoint // by port, only those that collided
@@ -305,18 +305,18 @@ type protocolNumber struct {
 	number   uint32
 }
 
-func newRestored(found Objects) *restored {
-	r := &restored{used: map[uint32]bool{}, endpoints: map[protocolNumber][]numberedEndpoint{}}
+func newRestored(found Objects) *restoredNumbers {
+	r := &restoredNumbers{used: map[uint32]bool{}, endpoints: map[protocolNumber][]numberedEndpoint{}}
 	r.inside = r.portsIn(found, StickyPorts, NodePortStickyPorts)
 	r.outside = r.portsIn(found, StickyOutside, NodePortStickyOutside)
 	seen := map[protocolNumber]bool{} // a dump during a change may return a key twice
 	for _, element := range found.Contents[NumberedCollided.Name] {
-		tier, number := sizeClassOf(element.Key.Number), protocolNumber{element.Key.Proto, element.Key.Number}
-		if tier == nil || number.number&endpointFlag == 0 || seen[number] {
+		size, number := sizeClassOf(element.Key.Number), protocolNumber{element.Key.Proto, element.Key.Number}
+		if size == nil || number.number&endpointFlag == 0 || seen[number] {
 			continue
 		}
 		seen[number] = true
-		port := protocolNumber{number.protocol, tier.portOf(number.number)}
+		port := protocolNumber{number.protocol, size.portOf(number.number)}
 		addr := netip.AddrPortFrom(element.Value.Addr, element.Value.Port)
 		r.endpoints[port] = append(r.endpoints[port], numberedEndpoint{addr, number.number, true})
 	}
@@ -324,7 +324,7 @@ func newRestored(found Objects) *restored {
 }
 
 // portsIn returns the numbers of ports by frontend. Keys of node ports and of other frontends never coincide.
-func (r *restored) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
+func (r *restoredNumbers) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
 	ports := map[Tuple]uint32{}
 	for _, set := range sets {
 		for _, element := range found.Contents[set.Name] {
@@ -337,7 +337,7 @@ func (r *restored) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
 
 // affinityOf returns the numbers that an earlier proxy process left for a port, but no number that another port has,
 // and no numbers that do not belong together.
-func (r *restored) affinityOf(port *Port, isFree func(number uint32) bool) (m affinityState) {
+func (r *restoredNumbers) affinityOf(port *Port, isFree func(number uint32) bool) (state affinityState) {
 	for i := range port.Frontends {
 		frontend := &port.Frontends[i]
 		if !frontend.Class.isBalanced() {
@@ -345,26 +345,26 @@ func (r *restored) affinityOf(port *Port, isFree func(number uint32) bool) (m af
 		}
 		key := frontendTuple(frontend.Frontend)
 		inside, outside := frontend.views()
-		r.restore(&m, inside, port.ID.Protocol, r.inside[key], isFree)
+		r.restoreView(&state, inside, port.ID.Protocol, r.inside[key], isFree)
 		if frontend.Class.isSplit() {
-			r.restore(&m, outside, port.ID.Protocol, r.outside[key], isFree)
+			r.restoreView(&state, outside, port.ID.Protocol, r.outside[key], isFree)
 		}
 	}
-	return m
+	return state
 }
 
-func (r *restored) restore(m *affinityState, view viewKind, protocol model.Protocol, number uint32, isFree func(uint32) bool) {
-	tier := sizeClassOf(number)
-	if m.views[view].port != 0 || m.views[1-view].port == number || tier == nil || tier.portOf(number) != number || !isFree(number) {
+func (r *restoredNumbers) restoreView(state *affinityState, view viewKind, protocol model.Protocol, number uint32, isFree func(uint32) bool) {
+	size := sizeClassOf(number)
+	if state.views[view].port != 0 || state.views[1-view].port == number || size == nil || size.portOf(number) != number || !isFree(number) {
 		return
 	}
-	shard := tier.shardOf(number)
-	if m.tier == nil {
-		m.tier, m.shard = tier, shard
+	shard := size.shardOf(number)
+	if state.sizeClass == nil {
+		state.sizeClass, state.shard = size, shard
 	}
-	if m.tier == tier && m.shard == shard {
+	if state.sizeClass == size && state.shard == shard {
 		endpoints := r.endpoints[protocolNumber{protocol, number}]
 		slices.SortFunc(endpoints, func(a, b numberedEndpoint) int { return a.addr.Compare(b.addr) })
-		m.views[view] = numbering{number, endpoints}
+		state.views[view] = numbering{number, endpoints}
 	}
 }

@@ -21,11 +21,11 @@ import (
 func numbersInUse(tables *ruleset.Tables) map[model.Family]ruleset.Objects {
 	found := map[model.Family]ruleset.Objects{}
 	for _, family := range model.Families {
-		var left ruleset.Objects
+		var contents ruleset.Objects
 		for name, elements := range tables.Objects(family).Contents {
-			left.Add(name, elements)
+			contents.Add(name, elements)
 		}
-		found[family] = left
+		found[family] = contents
 	}
 	return found
 }
@@ -35,8 +35,8 @@ func numbersOf(mirror *ruleset.Mirror) map[model.PortID]*ruleset.AffinityState {
 	numbers := map[model.PortID]*ruleset.AffinityState{}
 	for _, name := range mirror.Names() {
 		for _, port := range mirror.Service(name).Ports {
-			if memory := port.AffinityOf(); memory != nil {
-				numbers[port.ID] = memory
+			if state := port.AffinityOf(); state != nil {
+				numbers[port.ID] = state
 			}
 		}
 	}
@@ -56,36 +56,36 @@ func diffNumbers(before, after map[model.PortID]*ruleset.AffinityState) string {
 func checkKept(t testing.TB, before, after map[model.PortID]*ruleset.AffinityState) {
 	t.Helper()
 	for id, now := range after {
-		had := before[id]
-		if had == nil || had.Tier != now.Tier {
-			if had != nil && had.Tier > now.Tier {
-				t.Errorf("%v moves down from size class %d to %d", id, had.Tier, now.Tier)
+		old := before[id]
+		if old == nil || old.SizeClass != now.SizeClass {
+			if old != nil && old.SizeClass > now.SizeClass {
+				t.Errorf("%v moves down from size class %d to %d", id, old.SizeClass, now.SizeClass)
 			}
 			continue
 		}
-		if had.Shard != now.Shard {
-			t.Errorf("%v moves from shard %d to %d", id, had.Shard, now.Shard)
+		if old.Shard != now.Shard {
+			t.Errorf("%v moves from shard %d to %d", id, old.Shard, now.Shard)
 		}
-		for view := range had.Views {
-			checkViewKept(t, id, had.Views[view], now.Views[view])
+		for view := range old.Views {
+			checkViewKept(t, id, old.Views[view], now.Views[view])
 		}
 	}
 }
 
-func checkViewKept(t testing.TB, id model.PortID, had, now ruleset.Numbering) {
+func checkViewKept(t testing.TB, id model.PortID, old, now ruleset.Numbering) {
 	t.Helper()
-	if had.Port == 0 || now.Port == 0 {
+	if old.Port == 0 || now.Port == 0 {
 		return
 	}
-	if had.Port != now.Port {
-		t.Errorf("%v had the number %x and now has %x", id, had.Port, now.Port)
+	if old.Port != now.Port {
+		t.Errorf("%v had the number %x and now has %x", id, old.Port, now.Port)
 	}
 	taken := map[uint32]netip.AddrPort{}
-	for endpoint, number := range had.Endpoints {
+	for endpoint, number := range old.Endpoints {
 		taken[number] = endpoint
 	}
 	for endpoint, number := range now.Endpoints {
-		if before, stays := had.Endpoints[endpoint]; stays && before != number {
+		if before, stays := old.Endpoints[endpoint]; stays && before != number {
 			t.Errorf("%v: %s had the number %x and now has %x", id, endpoint, before, number)
 		}
 		if other, isTaken := taken[number]; isTaken && other != endpoint {
@@ -94,8 +94,8 @@ func checkViewKept(t testing.TB, id model.PortID, had, now ruleset.Numbering) {
 	}
 }
 
-// numbered changes Services and checks the numbers before and after.
-func (r *running) numbered(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
+// changeAndCheckNumbers changes Services and checks the numbers before and after.
+func (r *rig) changeAndCheckNumbers(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
 	t.Helper()
 	before := numbersOf(r.mirror)
 	plan := r.change(t, services...)
@@ -105,7 +105,7 @@ func (r *running) numbered(t testing.TB, services ...ruleset.Service) *ruleset.P
 }
 
 // restart runs a full sync as a proxy that finds the tables.
-func (r *running) restart(t testing.TB, change func(*ruleset.Objects), services ...ruleset.Service) *ruleset.Plan {
+func (r *rig) restart(t testing.TB, change func(*ruleset.Objects), services ...ruleset.Service) *ruleset.Plan {
 	t.Helper()
 	found := map[model.Family]ruleset.Objects{}
 	for _, family := range model.Families {
@@ -113,7 +113,7 @@ func (r *running) restart(t testing.TB, change func(*ruleset.Objects), services 
 		change(&objects)
 		found[family] = objects
 	}
-	mirror, plan := ruleset.Resync(bothFamilies, services, r.around, found)
+	mirror, plan := ruleset.PlanFullSync(bothFamilies, services, r.nodeState, found)
 	mustApply(t, &r.Tables, plan.Batch)
 	r.mirror = mirror
 	cleanUpAll(t, &r.Tables, r.mirror)
@@ -157,11 +157,11 @@ func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
 				want = append(want, slices.Repeat([]netip.AddrPort{endpoint}, 1+random.IntN(2))...)
 			}
 		}
-		r.numbered(t, stickyWeb(want...))
+		r.changeAndCheckNumbers(t, stickyWeb(want...))
 		collided += len(mapsIn(t, &r.Tables, model.IPv4).collided)
 		if random.IntN(4) == 0 {
 			before := numbersOf(r.mirror)
-			r.restart(t, asFound, r.mirror.Service(named("web")))
+			r.restart(t, asFound, r.mirror.Service(serviceName("web")))
 			if diff := diffNumbers(before, numbersOf(r.mirror)); diff != "" {
 				t.Fatalf("numbers (-before +after a restart):\n%s", diff)
 			}
@@ -179,16 +179,16 @@ func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
 // same number.
 func TestTheReplacementOfAnEndpointHasAnotherNumber(t *testing.T) {
 	same := colliding(t, 2)
-	number := func(r *running, endpoint netip.AddrPort) uint32 {
-		return r.mirror.Service(named("web")).Ports[0].AffinityOf().Views[0].Endpoints[endpoint]
+	number := func(r *rig, endpoint netip.AddrPort) uint32 {
+		return r.mirror.Service(serviceName("web")).Ports[0].AffinityOf().Views[0].Endpoints[endpoint]
 	}
 	r := start(t, stickyWeb(same[0]))
 	before := number(r, same[0])
-	r.numbered(t, stickyWeb(same[1]))
+	r.changeAndCheckNumbers(t, stickyWeb(same[1]))
 	if after := number(r, same[1]); after == before || after == 0 {
 		t.Errorf("%s has the number %x; %s had %x before", same[1], after, same[0], before)
 	}
-	r.numbered(t, stickyWeb(same...))
+	r.changeAndCheckNumbers(t, stickyWeb(same...))
 	if again := number(r, same[0]); again != before {
 		t.Errorf("%s is added again with the number %x, and had %x", same[0], again, before)
 	}
@@ -201,7 +201,7 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 	r := start(t, services...)
 	for range 200 { // some are removed and others added
 		number := random.IntN(len(services))
-		r.change(t, nothing(services[number].Name.Name))
+		r.change(t, emptyService(services[number].Name.Name))
 		r.change(t, services[number])
 	}
 	r.cleanUp(t)
@@ -210,9 +210,9 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 	ports, collided := 0, len(mapsIn(t, &r.Tables, model.IPv4).collided)
 	for _, service := range services {
 		for _, port := range service.Ports {
-			memory := before[port.ID]
-			for view, numbering := range memory.Views {
-				if numbering.Port != 0 && numbering.Port != ruleset.FirstPortNumber(port, memory.Tier, uint32(memory.Shard), view) {
+			state := before[port.ID]
+			for view, numbering := range state.Views {
+				if numbering.Port != 0 && numbering.Port != ruleset.FirstPortNumber(port, state.SizeClass, uint32(state.Shard), view) {
 					ports++
 				}
 			}
@@ -247,20 +247,20 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldHasNoNumbersWithoutFrontends: an earlier version stays applied, except for the frontends that another
+// TestAKeptVersionHasNoNumbersWithoutFrontends: an earlier version stays applied, except for the frontends that another
 // Service has by now.
-func TestWhatIsHeldHasNoNumbersWithoutFrontends(t *testing.T) {
+func TestAKeptVersionHasNoNumbersWithoutFrontends(t *testing.T) {
 	r := start(t, serviceOf(withNodePort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour))))
-	held := r.mirror.Service(named("web"))
+	held := r.mirror.Service(serviceName("web"))
 	held.Ports = slices.Clone(held.Ports)
 	held.Ports[0] = withoutFirst(held.Ports[0])
 	before := numbersOf(r.mirror)
-	r.numbered(t, held)
+	r.changeAndCheckNumbers(t, held)
 	if diff := diffNumbers(before, numbersOf(r.mirror)); diff != "" {
 		t.Errorf("numbers (-before +with only a node port):\n%s", diff)
 	}
 	held.Ports[0] = withoutFrontends(held.Ports[0])
-	r.numbered(t, held)
+	r.changeAndCheckNumbers(t, held)
 	if numbers := numbersOf(r.mirror); len(numbers) > 0 {
 		t.Errorf("the port without frontends has the numbers %+v", numbers)
 	}
@@ -306,19 +306,19 @@ func TestFewMapsAndChainsServeAnyNumberOfServices(t *testing.T) {
 	if small := ruleset.Shards()[0]; maps != small || chains > 2*small*(ruleset.MaxTimeouts+2) {
 		t.Errorf("there are %d maps and %d chains, want %d and %d at most", maps, chains, small, 2*small*(ruleset.MaxTimeouts+2))
 	}
-	for _, memory := range numbersOf(r.mirror) {
-		shards[memory.Shard]++
+	for _, state := range numbersOf(r.mirror) {
+		shards[state.Shard]++
 	}
 	for shard, ports := range shards {
 		if ports > len(services)/len(shards)+1 {
 			t.Errorf("%d of %d ports have shard %d of %d", ports, len(services), shard, len(shards))
 		}
 	}
-	wide, wider := prepared(t, stickyWeb(endpoints(numbersUpTo(300)...)...)), prepared(t, stickyWeb(endpoints(numbersUpTo(5000)...)...))
-	all, of, ofWider := ruleset.Shards(), wide.Ports[0].AffinityOf().Shard, wider.Ports[0].AffinityOf().Shard
-	if all[0]+all[1]+all[2] > 18 || of != all[0] || ofWider != all[0]+all[1] {
+	medium, large := withNumbers(t, stickyWeb(endpoints(numbersUpTo(300)...)...)), withNumbers(t, stickyWeb(endpoints(numbersUpTo(5000)...)...))
+	all, mediumShard, largeShard := ruleset.Shards(), medium.Ports[0].AffinityOf().Shard, large.Ports[0].AffinityOf().Shard
+	if all[0]+all[1]+all[2] > 18 || mediumShard != all[0] || largeShard != all[0]+all[1] {
 		t.Errorf("there are %v shards, want 18 at most; ports with many endpoints have the shards %d and %d",
-			all, wide.Ports[0].AffinityOf().Shard, wider.Ports[0].AffinityOf().Shard)
+			all, medium.Ports[0].AffinityOf().Shard, large.Ports[0].AffinityOf().Shard)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestFewMapsAndChainsServeAnyNumberOfServices(t *testing.T) {
 // families.
 func TestTheFirstPortsShareNoMap(t *testing.T) {
 	shards := ruleset.Shards()[0]
-	atOnce, together := manySticky(shards), ruleset.Service{Name: named("sticky-0")}
+	atOnce, together := manySticky(shards), ruleset.Service{Name: serviceName("sticky-0")}
 	for i, service := range atOnce {
 		port := service.Ports[0]
 		port.ID.Service, port.ID.Port = together.Name, fmt.Sprint("port-", i)
@@ -337,22 +337,22 @@ func TestTheFirstPortsShareNoMap(t *testing.T) {
 	}
 	oneByOne := start(t)
 	for _, service := range atOnce {
-		oneByOne.numbered(t, service)
+		oneByOne.changeAndCheckNumbers(t, service)
 	}
 	inOnePlan := start(t)
-	inOnePlan.numbered(t, atOnce...)
+	inOnePlan.changeAndCheckNumbers(t, atOnce...)
 	grown := start(t, ruleset.Service{Name: together.Name, Ports: together.Ports[:10]})
-	grown.numbered(t, together)
-	for name, r := range map[string]*running{
+	grown.changeAndCheckNumbers(t, together)
+	for name, r := range map[string]*rig{
 		"Services at the start": start(t, atOnce...), "Services in one plan": inOnePlan, "one Service after another": oneByOne,
 		"ports of one Service": start(t, together), "ports that a Service gets later": grown,
 	} {
 		taken := map[model.Family]map[int]model.PortID{model.IPv4: {}, model.IPv6: {}}
-		for id, memory := range numbersOf(r.mirror) {
-			if other, isTaken := taken[id.Family][memory.Shard]; isTaken {
-				t.Errorf("%s: both %v and %v have shard %d", name, id, other, memory.Shard)
+		for id, state := range numbersOf(r.mirror) {
+			if other, isTaken := taken[id.Family][state.Shard]; isTaken {
+				t.Errorf("%s: both %v and %v have shard %d", name, id, other, state.Shard)
 			}
-			taken[id.Family][memory.Shard] = id
+			taken[id.Family][state.Shard] = id
 		}
 		if len(taken[model.IPv4]) != shards {
 			t.Errorf("%s: %d shards are used, want all %d", name, len(taken[model.IPv4]), shards)
@@ -360,9 +360,9 @@ func TestTheFirstPortsShareNoMap(t *testing.T) {
 	}
 }
 
-// TestAPortWithManyEndpointsMovesToALargerTier, and keeps that size class as long as the port exists.
-func TestAPortWithManyEndpointsMovesToALargerTier(t *testing.T) {
-	rooms := ruleset.Tiers()
+// TestAPortWithManyEndpointsMovesToALargerSizeClass, and keeps that size class as long as the port exists.
+func TestAPortWithManyEndpointsMovesToALargerSizeClass(t *testing.T) {
+	rooms := ruleset.SizeClasses()
 	if want := []int{256, 4096, 65536}; !slices.Equal(rooms, want) {
 		t.Fatalf("the size classes have room for %v endpoints, want %v", rooms, want)
 	}
@@ -370,25 +370,25 @@ func TestAPortWithManyEndpointsMovesToALargerTier(t *testing.T) {
 	for _, step := range []struct{ endpoints, tier int }{
 		{256, 0}, {257, 1}, {256, 1}, {1, 1}, {4096, 1}, {4097, 2}, {4096, 2}, {1, 2},
 	} {
-		r.numbered(t, stickyWeb(endpoints(numbersUpTo(step.endpoints)...)...))
-		if got := r.mirror.Service(named("web")).Ports[0].AffinityOf(); got.Tier != step.tier || len(got.Views[0].Endpoints) != step.endpoints {
+		r.changeAndCheckNumbers(t, stickyWeb(endpoints(numbersUpTo(step.endpoints)...)...))
+		if got := r.mirror.Service(serviceName("web")).Ports[0].AffinityOf(); got.SizeClass != step.tier || len(got.Views[0].Endpoints) != step.endpoints {
 			t.Errorf("%d of %d endpoints have numbers of size class %d, want all of size class %d",
-				len(got.Views[0].Endpoints), step.endpoints, got.Tier, step.tier)
+				len(got.Views[0].Endpoints), step.endpoints, got.SizeClass, step.tier)
 		}
 		before := numbersOf(r.mirror)
-		r.restart(t, asFound, r.mirror.Service(named("web")))
+		r.restart(t, asFound, r.mirror.Service(serviceName("web")))
 		if diff := diffNumbers(before, numbersOf(r.mirror)); diff != "" {
 			t.Errorf("with %d endpoints: numbers (-before +after a restart):\n%s", step.endpoints, diff)
 		}
 	}
 	for _, count := range rooms[:2] {
-		if got := prepared(t, stickyWeb(endpoints(numbersUpTo(count)...)...)).Ports[0].AffinityOf(); ruleset.Tiers()[got.Tier] != count {
-			t.Errorf("%d endpoints have numbers of size class %d, which has room for %d", count, got.Tier, rooms[got.Tier])
+		if got := withNumbers(t, stickyWeb(endpoints(numbersUpTo(count)...)...)).Ports[0].AffinityOf(); ruleset.SizeClasses()[got.SizeClass] != count {
+			t.Errorf("%d endpoints have numbers of size class %d, which has room for %d", count, got.SizeClass, rooms[got.SizeClass])
 		}
 	}
-	r.change(t, nothing("web"))
-	r.numbered(t, stickyWeb(endpoints(1)...))
-	if got := r.mirror.Service(named("web")).Ports[0].AffinityOf().Tier; got != 0 {
+	r.change(t, emptyService("web"))
+	r.changeAndCheckNumbers(t, stickyWeb(endpoints(1)...))
+	if got := r.mirror.Service(serviceName("web")).Ports[0].AffinityOf().SizeClass; got != 0 {
 		t.Errorf("a Service that is added again has numbers of size class %d, want 0", got)
 	}
 }
@@ -414,29 +414,29 @@ func TestRemovedEndpointsNeedRoomNextToAddedOnes(t *testing.T) {
 	} {
 		r := start(t, stickyWeb(test.have...))
 		before := numbersOf(r.mirror)
-		r.numberedOnce(t, stickyWeb(test.want...))
+		r.changeAndCheckEndpoints(t, stickyWeb(test.want...))
 		id := stickyWeb(all[0]).Ports[0].ID
 		had, now := before[id], numbersOf(r.mirror)[id]
-		if same := had.Views[0].Port == now.Views[0].Port; now.Tier != test.tier || same != test.same {
+		if same := had.Views[0].Port == now.Views[0].Port; now.SizeClass != test.tier || same != test.same {
 			t.Errorf("%d endpoints that replace %d have numbers of size class %d, want %d; the port keeps its number: %v, want %v",
-				len(test.want), len(test.have), now.Tier, test.tier, same, test.same)
+				len(test.want), len(test.have), now.SizeClass, test.tier, same, test.same)
 		}
 	}
 }
 
-// numberedOnce is changeAndCheckNumbers for a port that may get another number.
-func (r *running) numberedOnce(t testing.TB, service ruleset.Service) {
+// changeAndCheckEndpoints is changeAndCheckNumbers for a port that may get another number.
+func (r *rig) changeAndCheckEndpoints(t testing.TB, service ruleset.Service) {
 	t.Helper()
-	had := map[uint32]netip.AddrPort{}
-	for _, memory := range numbersOf(r.mirror) {
-		for endpoint, number := range memory.Views[0].Endpoints {
-			had[number] = endpoint
+	before := map[uint32]netip.AddrPort{}
+	for _, state := range numbersOf(r.mirror) {
+		for endpoint, number := range state.Views[0].Endpoints {
+			before[number] = endpoint
 		}
 	}
 	r.change(t, service)
-	for _, memory := range numbersOf(r.mirror) {
-		for endpoint, number := range memory.Views[0].Endpoints {
-			if other, taken := had[number]; taken && other != endpoint {
+	for _, state := range numbersOf(r.mirror) {
+		for endpoint, number := range state.Views[0].Endpoints {
+			if other, taken := before[number]; taken && other != endpoint {
 				t.Errorf("%s has the number %x, which %s had before", endpoint, number, other)
 			}
 		}
@@ -445,9 +445,9 @@ func (r *running) numberedOnce(t testing.TB, service ruleset.Service) {
 }
 
 // nearlyFull returns Services whose ports use all numbers of the largest size class but some.
-func nearlyFull(left int) (services []ruleset.Service) {
+func nearlyFull(free int) (services []ruleset.Service) {
 	addrs := endpoints(numbersUpTo(4097)...)
-	for i := range ruleset.PortNumbers()[2] - left {
+	for i := range ruleset.PortNumbers()[2] - free {
 		services = append(services, serviceOf(sticky(portWith(fmt.Sprint("crowded-", i), addrs), time.Hour)))
 		services[i].Ports[0].Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 96, 1, byte(i)})
 	}
@@ -469,9 +469,9 @@ func TestAPortWithoutANumberBalances(t *testing.T) {
 		"two views, and one number is left": {two, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			late, another := serviceOf(test.port), nothing("crowded-0")
+			late, another := serviceOf(test.port), emptyService("crowded-0")
 			all := append(nearlyFull(test.left), late, serviceOf(sticky(portWith("small", few), time.Hour)))
-			mirror, plan := ruleset.Resync(bothFamilies, all, home, nil)
+			mirror, plan := ruleset.PlanFullSync(bothFamilies, all, home, nil)
 			expectWithoutAffinity(t, mirror, plan, test.port)
 			// In one plan it would inherit the clients of the removed one.
 			if got := mirror.Plan(services(late, another), home).WithoutAffinity; len(got) != 1 || got[0] != test.port.ID {
@@ -483,9 +483,9 @@ func TestAPortWithoutANumberBalances(t *testing.T) {
 				t.Errorf("after another was removed, %v still lack affinity", plan.WithoutAffinity)
 			}
 			mirror.Accept(plan)
-			memory := numbersOf(mirror)[test.port.ID]
-			if memory == nil || len(memory.Views[0].Endpoints) != len(one.Cluster) || (memory.Views[1].Port != 0) != (test.left > 0) {
-				t.Errorf("after another was removed, it has the numbers %+v", memory)
+			state := numbersOf(mirror)[test.port.ID]
+			if state == nil || len(state.Views[0].Endpoints) != len(one.Cluster) || (state.Views[1].Port != 0) != (test.left > 0) {
+				t.Errorf("after another was removed, it has the numbers %+v", state)
 			}
 			checkDistinct(t, mirror)
 		})
@@ -496,8 +496,8 @@ func TestAPortWithoutANumberBalances(t *testing.T) {
 func checkDistinct(t *testing.T, mirror *ruleset.Mirror) {
 	t.Helper()
 	owner := map[uint32]model.PortID{}
-	for id, memory := range numbersOf(mirror) {
-		for _, numbering := range memory.Views {
+	for id, state := range numbersOf(mirror) {
+		for _, numbering := range state.Views {
 			if other, taken := owner[numbering.Port]; taken && numbering.Port != 0 {
 				t.Errorf("%v and %v have the number %x", id, other, numbering.Port)
 			}
@@ -522,7 +522,7 @@ func expectWithoutAffinity(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.P
 	checkDistinct(t, mirror)
 	plain := port
 	plain.Affinity = 0
-	if diff := cmp.Diff(propertyOf(plain), propertyOf(planned)); diff != "" {
+	if diff := cmp.Diff(ownedBy(plain), ownedBy(planned)); diff != "" {
 		t.Errorf("owned objects (-without affinity +without a number):\n%s", diff)
 	}
 }
@@ -531,7 +531,7 @@ func expectWithoutAffinity(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.P
 func timeoutsOf(mirror *ruleset.Mirror, names ...string) []int {
 	var seconds []int
 	for _, name := range names {
-		seconds = append(seconds, int(mirror.Service(named(name)).Ports[0].AffinityOf().Timeout/time.Second))
+		seconds = append(seconds, int(mirror.Service(serviceName(name)).Ports[0].AffinityOf().Timeout/time.Second))
 	}
 	return seconds
 }
@@ -555,16 +555,16 @@ func TestTheNextTimeoutIsTheNextLonger(t *testing.T) {
 		{9, 101, 200}, {1, 77, 77}, // and now one is left
 		{18, 78, 200},
 	} {
-		r.numbered(t, ofTimeout(step.number, step.wanted))
+		r.changeAndCheckNumbers(t, ofTimeout(step.number, step.wanted))
 		if got := timeoutsOf(r.mirror, fmt.Sprint("of-", step.number)); got[0] != step.got {
 			t.Errorf("a Service with %d seconds gets %d, want %d", step.wanted, got[0], step.got)
 		}
 		used := map[time.Duration]bool{}
-		for _, memory := range numbersOf(r.mirror) {
-			used[memory.Timeout] = true
+		for _, state := range numbersOf(r.mirror) {
+			used[state.Timeout] = true
 		}
-		if most := ruleset.MaxTimeouts + 2; len(used) > most {
-			t.Errorf("%d timeouts are in use, want %d at most", len(used), most)
+		if limit := ruleset.MaxTimeouts + 2; len(used) > limit {
+			t.Errorf("%d timeouts are in use, want %d at most", len(used), limit)
 		}
 	}
 }
@@ -578,13 +578,13 @@ func TestAnotherTimeoutKeepsTheNumbers(t *testing.T) {
 		services[i].Ports[0].Affinity = time.Minute
 	}
 	for name, change := range map[string]func(){
-		"a change":  func() { r.numbered(t, services...) },
+		"a change":  func() { r.changeAndCheckNumbers(t, services...) },
 		"a restart": func() { r.restart(t, asFound, manySticky(20)...) },
 	} {
 		change()
 		after := numbersOf(r.mirror)
-		for id, memory := range maps.Clone(after) {
-			memory.Timeout = before[id].Timeout
+		for id, state := range maps.Clone(after) {
+			state.Timeout = before[id].Timeout
 		}
 		if diff := diffNumbers(before, after); diff != "" {
 			t.Errorf("numbers (-before +after %s with another timeout):\n%s", name, diff)

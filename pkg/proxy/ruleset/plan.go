@@ -36,26 +36,26 @@ func (p *Plan) Services() int { return len(p.services) }
 // Plan returns the change that makes the given Services own what they should, and the tables match the node state. A
 // Service without ports owns nothing. Each may be given once. The cost is proportional to what these Services own,
 // never to what exists.
-func (m *Mirror) Plan(wanted []Service, surroundings NodeState) *Plan {
-	draft := m.draft()
+func (m *Mirror) Plan(wanted []Service, nodeState NodeState) *Plan {
+	builder := m.newPlanBuilder()
 	for _, want := range wanted {
-		draft.replace(m.services[want.Name], want)
+		builder.replace(m.services[want.Name], want)
 	}
-	draft.resolveLists()
-	draft.resolveShared()
-	draft.surround(surroundings)
-	return draft.finish()
+	builder.resolveLists()
+	builder.resolveShared()
+	builder.setNodeState(nodeState)
+	return builder.finish()
 }
 
-func (m *Mirror) draft() *planBuilder {
-	d := &planBuilder{
+func (m *Mirror) newPlanBuilder() *planBuilder {
+	b := &planBuilder{
 		mirror:  m,
 		plan:    &Plan{config: m.config, tableState: newTableState()},
 		deletes: map[elementsKey][]Element{},
 		adds:    map[elementsKey][]Element{},
 	}
-	d.counting.addOne = d.countOne
-	return d
+	b.counting.addOne = b.countOne
+	return b
 }
 
 // planBuilder builds a plan.
@@ -63,11 +63,11 @@ type planBuilder struct {
 	mirror        *Mirror
 	plan          *Plan
 	deletes, adds map[elementsKey][]Element
-	fill          []dedicatedMap
+	fills         []dedicatedMapFill
 	// ids are those of the lists of source ranges that are in use, by their address in memory.
 	ids map[*netip.Prefix]string
 	// restored are the numbers that an earlier proxy process left, for a full sync.
-	restored map[model.Family]*restored
+	restored map[model.Family]*restoredNumbers
 	// counting is the state of count. addOne is created once, because a first sync counts through six sets of each of many
 	// Services.
 	counting struct {
@@ -84,9 +84,9 @@ type elementsKey struct {
 }
 
 // replace plans the change of a Service from have to want.
-func (d *planBuilder) replace(have, want Service) {
-	want = d.withTableState(want.withStableSlots(have), have)
-	d.replaceOwner(have, want)
+func (b *planBuilder) replace(have, want Service) {
+	want = b.withTableState(want.withStableSlots(have), have)
+	b.replaceOwner(have, want)
 	for _, family := range model.Families {
 		if !have.isIn(family) && !want.isIn(family) {
 			continue
@@ -98,31 +98,31 @@ func (d *planBuilder) replace(have, want Service) {
 			key := elementsKey{family, index}
 			deleted, added := difference(have.elements(family, set), want.elements(family, set))
 			if len(deleted) > 0 {
-				d.deletes[key] = append(d.deletes[key], deleted...)
+				b.deletes[key] = append(b.deletes[key], deleted...)
 			}
 			if len(added) > 0 {
-				d.adds[key] = append(d.adds[key], added...)
+				b.adds[key] = append(b.adds[key], added...)
 			}
 		}
 	}
-	d.replaceWide(have, want)
+	b.replaceDedicatedMaps(have, want)
 }
 
 // withTableState returns a Service with what the tables assign to it: lists of source ranges, numbers, classes. What
 // another plan assigned is ignored.
-func (d *planBuilder) withTableState(want, have Service) Service {
+func (b *planBuilder) withTableState(want, have Service) Service {
 	if slices.ContainsFunc(want.Ports, func(port Port) bool { return port.Affinity > 0 || port.isRestricted() || port.needsDedicatedMap() }) {
 		want.Ports = slices.Clone(want.Ports)
 		before := have.byID()
 		for i := range want.Ports {
 			port := &want.Ports[i]
-			d.restrict(port)
-			d.number(port, before[port.ID])
-			d.assignDedicatedMap(port) // last: its chains have another name with affinity
+			b.assignList(port)
+			b.assignNumbers(port, before[port.ID])
+			b.assignDedicatedMap(port) // last: its chains have another name with affinity
 		}
 	}
 	for i := range have.Ports {
-		d.claim(&have.Ports[i], -1)
+		b.addAffinityOwner(&have.Ports[i], -1)
 	}
 	return want
 }
@@ -136,64 +136,64 @@ func planned[K comparable, V any](plan, mirror map[K]V, key K) V {
 }
 
 // replaceOwner plans the mirror's state for a Service that owns want instead of have, and the owners of shared objects.
-func (d *planBuilder) replaceOwner(have, want Service) {
+func (b *planBuilder) replaceOwner(have, want Service) {
 	for _, family := range model.Families {
 		for _, set := range StaticSets {
 			if isShared(set) && !set.static.lists {
-				d.count(family, set, have, -1)
-				d.count(family, set, want, +1)
+				b.count(family, set, have, -1)
+				b.count(family, set, want, +1)
 			}
 		}
 	}
-	d.addObjectOwners(have, -1)
-	d.addObjectOwners(want, +1)
-	d.plan.services = append(d.plan.services, want)
+	b.addObjectOwners(have, -1)
+	b.addObjectOwners(want, +1)
+	b.plan.services = append(b.plan.services, want)
 }
 
 // count adds to the number of owners of each shared element.
-func (d *planBuilder) count(family model.Family, set Set, service Service, delta int) {
-	d.counting.family, d.counting.set, d.counting.delta = family, set.Name, delta
-	service.each(family, set, d.counting.addOne)
+func (b *planBuilder) count(family model.Family, set Set, service Service, delta int) {
+	b.counting.family, b.counting.set, b.counting.delta = family, set.Name, delta
+	service.each(family, set, b.counting.addOne)
 }
 
-func (d *planBuilder) countOne(element Element) bool {
-	key := elementKey{family: d.counting.family, set: d.counting.set, key: element.Key}
-	addOwner(d.plan.elements, d.mirror.elements, key, element.Verdict, d.counting.delta)
+func (b *planBuilder) countOne(element Element) bool {
+	key := elementKey{family: b.counting.family, set: b.counting.set, key: element.Key}
+	addOwner(b.plan.elements, b.mirror.elements, key, element.Verdict, b.counting.delta)
 	return true
 }
 
 // addObjectOwners records that chains, sets and lists gain or lose a Service as an owner.
-func (d *planBuilder) addObjectOwners(service Service, delta int) {
+func (b *planBuilder) addObjectOwners(service Service, delta int) {
 	for i := range service.Ports {
 		port := &service.Ports[i]
-		for _, chain := range port.Chains(d.mirror.config) {
-			d.ownChain(port.ID.Family, chain, delta)
+		for _, chain := range port.Chains(b.mirror.config) {
+			b.ownChain(port.ID.Family, chain, delta)
 		}
 		for _, set := range port.sets() {
-			addOwner(d.plan.sets, d.mirror.sets, objectKey{port.ID.Family, set.Name}, set, delta)
+			addOwner(b.plan.sets, b.mirror.sets, objectKey{port.ID.Family, set.Name}, set, delta)
 		}
-		d.addListOwner(port, delta)
+		b.addListOwner(port, delta)
 	}
 }
 
-func (d *planBuilder) ownChain(family model.Family, chain Chain, delta int) {
-	addOwner(d.plan.chains, d.mirror.chains, objectKey{family, chain.Name}, chain, delta)
+func (b *planBuilder) ownChain(family model.Family, chain Chain, delta int) {
+	addOwner(b.plan.chains, b.mirror.chains, objectKey{family, chain.Name}, chain, delta)
 }
 
 // resolveShared turns the counts of owners into elements to add and to delete.
-func (d *planBuilder) resolveShared() {
-	for key, shared := range d.plan.elements {
-		where, element := elementsKey{key.family, staticRank(key.set)}, Element{Key: key.key, Verdict: shared.value}
-		switch had := d.mirror.elements[key].owners > 0; {
-		case had && shared.owners == 0:
-			d.deletes[where] = append(d.deletes[where], element)
-		case !had && shared.owners > 0:
-			d.adds[where] = append(d.adds[where], element)
+func (b *planBuilder) resolveShared() {
+	for key, shared := range b.plan.elements {
+		setKey, element := elementsKey{key.family, staticRank(key.set)}, Element{Key: key.key, Verdict: shared.value}
+		switch existed := b.mirror.elements[key].owners > 0; {
+		case existed && shared.owners == 0:
+			b.deletes[setKey] = append(b.deletes[setKey], element)
+		case !existed && shared.owners > 0:
+			b.adds[setKey] = append(b.adds[setKey], element)
 		}
 	}
-	for _, elements := range []map[elementsKey][]Element{d.deletes, d.adds} {
-		for where, list := range elements {
-			if static := StaticSets[where.set].static; static.shared && !static.lists {
+	for _, elements := range []map[elementsKey][]Element{b.deletes, b.adds} {
+		for setKey, list := range elements {
+			if static := StaticSets[setKey.set].static; static.shared && !static.lists {
 				sortElements(list) // they come from a map, but batches are deterministic
 			}
 		}
@@ -222,7 +222,7 @@ func difference(have, want iter.Seq[Element]) (deleted, added []Element) {
 		return nil, added
 	}
 	for element := range have {
-		if _, gone := before[element.Key]; gone {
+		if _, isDeleted := before[element.Key]; isDeleted {
 			deleted = append(deleted, element)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// TestANumberIsThereBeforeAnythingLeadsToIt: a packet in flight while a plan is committed picks no number without an
+// TestNumbersExistBeforeAnythingLeadsToThem: a packet in flight while a plan is committed picks no number without an
 // endpoint, and none that had another endpoint a moment before.
-func TestANumberIsThereBeforeAnythingLeadsToIt(t *testing.T) {
+func TestNumbersExistBeforeAnythingLeadsToThem(t *testing.T) {
 	r := start(t, stickyWeb(endpoints(1, 2, 3)...))
 	for _, service := range []ruleset.Service{
 		stickyWeb(endpoints(1, 2, 3, 4, 5)...), stickyWeb(endpoints(2, 6, 7)...), stickyWeb(colliding(t, 4)...), stickyWeb(endpoints(1)...),
@@ -43,7 +43,7 @@ func TestANumberIsThereBeforeAnythingLeadsToIt(t *testing.T) {
 // stickyBroadly returns a Service with affinity, a dedicated map and another name than broad.
 func stickyBroadly(slots int) ruleset.Service {
 	port := broad(200, slots).Ports[0]
-	port.ID.Service, port.Affinity = named("web"), time.Hour
+	port.ID.Service, port.Affinity = serviceName("web"), time.Hour
 	return serviceOf(port)
 }
 
@@ -74,7 +74,7 @@ func TestARemovedEndpointIsOneDeletion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, test.have...)
-			plan := r.numbered(t, test.want...)
+			plan := r.changeAndCheckNumbers(t, test.want...)
 			deleted := 0
 			for _, op := range slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops) {
 				object, isElements := op.Object.(ruleset.ElementsObject)
@@ -109,8 +109,8 @@ func TestASlotThatComesBackBeforeTheCleanupIsReplaced(t *testing.T) {
 	}
 }
 
-// TestALeftoverIsTakenUpAgain after a flush: a map that is added again before the cleanup must not have old clients.
-func TestALeftoverIsTakenUpAgain(t *testing.T) {
+// TestALeftoverIsReused after a flush: a map that is added again before the cleanup must not have old clients.
+func TestALeftoverIsReused(t *testing.T) {
 	plain := portOf("web", "10.96.0.1", first)
 	r := start(t, serviceOf(sticky(plain, time.Hour)))
 	r.change(t, serviceOf(portOf("web", "10.96.0.1")))
@@ -129,10 +129,10 @@ func TestASlotThatComesBackWithAnotherNumberIsReplaced(t *testing.T) {
 		return serviceOf(sticky(portOf("web", "10.96.0.1", endpoints...), time.Hour))
 	}
 	r := start(t, web(first, second))
-	r.numbered(t, web(first))
-	plan := r.numbered(t, web(first, third))
+	r.changeAndCheckNumbers(t, web(first))
+	plan := r.changeAndCheckNumbers(t, web(first, third))
 	const slot = "sticky-endpoints: 10.96.0.1 80 slot/1 => "
-	for _, want := range []string{"- " + slot + endpointInShort(second), "+ " + slot + endpointInShort(third)} {
+	for _, want := range []string{"- " + slot + formatEndpoint(second), "+ " + slot + formatEndpoint(third)} {
 		if !slices.Contains(planned(plan), want) {
 			t.Errorf("the plan lacks %q: %q", want, planned(plan))
 		}

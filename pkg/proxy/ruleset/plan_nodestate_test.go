@@ -10,59 +10,59 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// surroundings returns a node state with the given addresses and ServiceCIDRs.
-func surroundings(addrs []string, serviceCIDRs []netip.Prefix) ruleset.NodeState {
-	around := ruleset.NodeState{ServiceCIDRs: serviceCIDRs}
+// nodeStateWith returns a node state with the given addresses and ServiceCIDRs.
+func nodeStateWith(addrs []string, serviceCIDRs []netip.Prefix) ruleset.NodeState {
+	state := ruleset.NodeState{ServiceCIDRs: serviceCIDRs}
 	for _, addr := range addrs {
-		around.NodePortAddrs = append(around.NodePortAddrs, netip.MustParseAddr(addr))
+		state.NodePortAddrs = append(state.NodePortAddrs, netip.MustParseAddr(addr))
 	}
-	return around
+	return state
 }
 
-func TestPlansOfSurroundings(t *testing.T) {
+func TestPlansOfNodeState(t *testing.T) {
 	atHome := []string{"192.168.0.1", "fd00:168::1"}
 	wider := append(home.ServiceCIDRs[:2:2], prefixes("fd00:97::/112")...)
 	for name, test := range map[string]struct {
 		around ruleset.NodeState
 		plan   []string
 	}{
-		"nothing changes": {surroundings(atHome, home.ServiceCIDRs), nil},
+		"nothing changes": {nodeStateWith(atHome, home.ServiceCIDRs), nil},
 		"an address is added: its element": {
-			surroundings([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, home.ServiceCIDRs), []string{"+ nodeport-ips: 192.168.0.2"},
+			nodeStateWith([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, home.ServiceCIDRs), []string{"+ nodeport-ips: 192.168.0.2"},
 		},
 		"an address is removed: its element": {
-			surroundings(atHome[:1], home.ServiceCIDRs), []string{"ip6 - nodeport-ips: fd00:168::1"},
+			nodeStateWith(atHome[:1], home.ServiceCIDRs), []string{"ip6 - nodeport-ips: fd00:168::1"},
 		},
-		"addresses change in both families": {surroundings([]string{"192.168.0.9", "fd00:168::9"}, home.ServiceCIDRs), []string{
+		"addresses change in both families": {nodeStateWith([]string{"192.168.0.9", "fd00:168::9"}, home.ServiceCIDRs), []string{
 			"- nodeport-ips: 192.168.0.1", "ip6 - nodeport-ips: fd00:168::1", "+ nodeport-ips: 192.168.0.9", "ip6 + nodeport-ips: fd00:168::9",
 		}},
-		"all addresses are removed": {surroundings(nil, home.ServiceCIDRs), []string{
+		"all addresses are removed": {nodeStateWith(nil, home.ServiceCIDRs), []string{
 			"- nodeport-ips: 192.168.0.1", "ip6 - nodeport-ips: fd00:168::1",
 		}},
 		"a ServiceCIDR is added: one chain of its family": {
-			surroundings(atHome, wider), []string{"ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting"},
+			nodeStateWith(atHome, wider), []string{"ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting"},
 		},
-		"the ServiceCIDRs are removed: that chain in both families": {surroundings(atHome, nil), []string{
+		"the ServiceCIDRs are removed: that chain in both families": {nodeStateWith(atHome, nil), []string{
 			"0 chain nat-postrouting", "+ rules of nat-postrouting", "ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting",
 		}},
-		"addresses and ServiceCIDRs change": {surroundings(atHome[1:], home.ServiceCIDRs[1:]), []string{
+		"addresses and ServiceCIDRs change": {nodeStateWith(atHome[1:], home.ServiceCIDRs[1:]), []string{
 			"- nodeport-ips: 192.168.0.1", "0 chain nat-postrouting", "+ rules of nat-postrouting",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, someServices()...)
-			plan := r.surround(t, test.around)
+			plan := r.changeNodeState(t, test.around)
 			if diff := cmp.Diff(test.plan, planned(plan)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.around, r.mirror.Surroundings(), comparePorts); diff != "" {
+			if diff := cmp.Diff(test.around, r.mirror.NodeState(), comparePorts); diff != "" {
 				t.Errorf("the mirror's node state (-want +got):\n%s", diff)
 			}
 			if again := planned(r.plan()); again != nil {
 				t.Errorf("a second plan is not empty: %v", again)
 			}
 			var fresh ruleset.Tables
-			_, resynced := ruleset.Resync(bothFamilies, someServices(), test.around, nil)
+			_, resynced := ruleset.PlanFullSync(bothFamilies, someServices(), test.around, nil)
 			mustApply(t, &fresh, resynced.Batch)
 			if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
 				t.Errorf("tables (-full sync +plan):\n%s", diff)
@@ -71,29 +71,29 @@ func TestPlansOfSurroundings(t *testing.T) {
 	}
 }
 
-// TestSurroundingsOfAPlanThatIsNotAccepted: it is planned again.
-func TestSurroundingsOfAPlanThatIsNotAccepted(t *testing.T) {
+// TestNodeStateOfAPlanThatIsNotAccepted: it is planned again.
+func TestNodeStateOfAPlanThatIsNotAccepted(t *testing.T) {
 	r := start(t)
-	elsewhere := surroundings([]string{"192.168.0.9"}, prefixes("10.97.0.0/16"))
+	elsewhere := nodeStateWith([]string{"192.168.0.9"}, prefixes("10.97.0.0/16"))
 	once := planned(r.mirror.Plan(nil, elsewhere))
 	if again := planned(r.mirror.Plan(nil, elsewhere)); len(once) == 0 || cmp.Diff(once, again) != "" {
 		t.Errorf("first plan %v, second plan %v", once, again)
 	}
-	if diff := cmp.Diff(home, r.mirror.Surroundings(), comparePorts); diff != "" {
+	if diff := cmp.Diff(home, r.mirror.NodeState(), comparePorts); diff != "" {
 		t.Errorf("the mirror's node state (-want +got):\n%s", diff)
 	}
 }
 
-// TestAServiceAndItsSurroundingsChangeInOnePlan: neither waits for the other.
-func TestAServiceAndItsSurroundingsChangeInOnePlan(t *testing.T) {
+// TestAServiceAndTheNodeStateChangeInOnePlan: neither waits for the other.
+func TestAServiceAndTheNodeStateChangeInOnePlan(t *testing.T) {
 	r := start(t)
-	r.around = surroundings([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, home.ServiceCIDRs)
+	r.nodeState = nodeStateWith([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, home.ServiceCIDRs)
 	plan := r.change(t, everyKindWith(on2(1))...)
 	added := map[string][]string{}
 	for _, op := range plan.Batch.Ops {
 		if object, ok := op.Object.(ruleset.ElementsObject); ok && op.Family == model.IPv4 && op.Verb == ruleset.Add {
 			for element := range object.Elements {
-				added[object.Set.Name] = append(added[object.Set.Name], elementsInShort(object.Set, []ruleset.Element{element})...)
+				added[object.Set.Name] = append(added[object.Set.Name], formatElements(object.Set, []ruleset.Element{element})...)
 			}
 		}
 	}

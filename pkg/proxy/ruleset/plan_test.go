@@ -39,8 +39,8 @@ func checkPlans(t *testing.T, tests map[string]planCase) {
 
 func services(list ...ruleset.Service) []ruleset.Service { return list }
 
-// called gives a port a name.
-func called(port ruleset.Port, name string) ruleset.Port {
+// withPortName gives a port a name.
+func withPortName(port ruleset.Port, name string) ruleset.Port {
 	port.ID.Port = name
 	return port
 }
@@ -54,19 +54,19 @@ func many(count int) []string {
 	return addrs
 }
 
-// addrInShort is an endpoint as operations write it.
-func addrInShort(endpoint string) string { return strings.ReplaceAll(endpoint, ":", " ") }
+// formatAddr is an endpoint as operations write it.
+func formatAddr(endpoint string) string { return strings.ReplaceAll(endpoint, ":", " ") }
 
 func TestPlansOfEndpoints(t *testing.T) {
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }
 	db := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("db", "10.96.0.2", endpoints...)) }
 	const dialled, other = "10.96.0.1 80", "10.96.0.2 80"
-	const most = ruleset.StandingSlots // that add nothing of their own
+	const preallocated = ruleset.PreallocatedSlots // that add nothing of their own
 	slot := func(number int) string {
-		return fmt.Sprintf("%s slot/%d => %s", dialled, number, addrInShort(many(number + 1)[number]))
+		return fmt.Sprintf("%s slot/%d => %s", dialled, number, formatAddr(many(number + 1)[number]))
 	}
 	var slots []string
-	for number := range most + 1 {
+	for number := range preallocated + 1 {
 		slots = append(slots, slot(number))
 	}
 	checkPlans(t, map[string]planCase{
@@ -77,7 +77,7 @@ func TestPlansOfEndpoints(t *testing.T) {
 			"+ cluster-ips: 10.96.0.1",
 		}},
 		"a new Service of a new size: its chain before its dispatch entry": {
-			want: services(web(many(most + 1)...)), plan: []string{
+			want: services(web(many(preallocated + 1)...)), plan: []string{
 				"+ chain lb-33", "0 chain lb-33", "+ rules of lb-33",
 				"+ dispatch: class/33 => jump lb-33",
 				"+ services: " + dialled + " => class/33",
@@ -86,7 +86,7 @@ func TestPlansOfEndpoints(t *testing.T) {
 			},
 		},
 		"a new Service of an existing size: neither chain nor dispatch entry": {
-			have: services(db(many(most + 1)...)), want: services(web(many(most + 1)...)), plan: []string{
+			have: services(db(many(preallocated + 1)...)), want: services(web(many(preallocated + 1)...)), plan: []string{
 				"+ services: " + dialled + " => class/33",
 				"+ endpoints: " + strings.Join(sorted(slots...), ", "),
 				"+ cluster-ips: 10.96.0.1",
@@ -97,7 +97,7 @@ func TestPlansOfEndpoints(t *testing.T) {
 			"+ endpoints: " + dialled + " slot/0 => 10.244.3.3 9090",
 		}},
 		"the port has another name: only its comment": {
-			have: services(web(first)), want: services(serviceOf(called(portOf("web", "10.96.0.1", first), "https"))), plan: []string{
+			have: services(web(first)), want: services(serviceOf(withPortName(portOf("web", "10.96.0.1", first), "https"))), plan: []string{
 				"- services: " + dialled + " => class/1", "+ services: " + dialled + " => class/1",
 			},
 		},
@@ -110,31 +110,31 @@ func TestPlansOfEndpoints(t *testing.T) {
 			},
 		},
 		"one endpoint more than preallocated: a new class": {
-			have: services(web(many(most)...)), want: services(web(many(most + 1)...)), plan: []string{
+			have: services(web(many(preallocated)...)), want: services(web(many(preallocated + 1)...)), plan: []string{
 				"+ chain lb-33", "0 chain lb-33", "+ rules of lb-33",
 				"+ dispatch: class/33 => jump lb-33",
 				"- services: " + dialled + " => class/32",
 				"+ services: " + dialled + " => class/33",
-				"+ endpoints: " + slot(most),
+				"+ endpoints: " + slot(preallocated),
 			},
 		},
 		"another endpoint more: the cleanup deletes the unused chain": {
-			have: services(web(many(most + 1)...)), want: services(web(many(most + 2)...)), plan: []string{
+			have: services(web(many(preallocated + 1)...)), want: services(web(many(preallocated + 2)...)), plan: []string{
 				"+ chain lb-34", "0 chain lb-34", "+ rules of lb-34",
 				"+ dispatch: class/34 => jump lb-34",
 				"- services: " + dialled + " => class/33",
 				"+ services: " + dialled + " => class/34",
-				"+ endpoints: " + slot(most+1),
+				"+ endpoints: " + slot(preallocated+1),
 			},
 			cleanup: []string{"- dispatch: class/33 => jump lb-33", "0 chain lb-33", "- chain lb-33"},
 		},
 		"another endpoint more, while another Service uses the old chain": {
-			have: services(web(many(most+1)...), db(many(most+1)...)), want: services(web(many(most + 2)...)), plan: []string{
+			have: services(web(many(preallocated+1)...), db(many(preallocated+1)...)), want: services(web(many(preallocated + 2)...)), plan: []string{
 				"+ chain lb-34", "0 chain lb-34", "+ rules of lb-34",
 				"+ dispatch: class/34 => jump lb-34",
 				"- services: " + dialled + " => class/33",
 				"+ services: " + dialled + " => class/34",
-				"+ endpoints: " + slot(most+1),
+				"+ endpoints: " + slot(preallocated+1),
 			},
 		},
 		"two Services swap classes in one plan": {
@@ -150,13 +150,13 @@ func TestPlansOfEndpoints(t *testing.T) {
 			"- services: " + dialled + " => class/1",
 			"+ services: " + dialled + " => refuse",
 		}, cleanup: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
-		"the Service is deleted: everything that it owns": {have: services(web(first), db()), want: services(nothing("web")), plan: []string{
+		"the Service is deleted: everything that it owns": {have: services(web(first), db()), want: services(emptyService("web")), plan: []string{
 			"- services: " + dialled + " => class/1",
 			"- cluster-ips: 10.96.0.1",
 		}, cleanup: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
-		"an unknown Service is deleted": {have: services(web(first)), want: services(nothing("ghost"))},
+		"an unknown Service is deleted": {have: services(web(first)), want: services(emptyService("ghost"))},
 		"both families, IPv4 first": {have: services(serviceOf(portOf("web", "10.96.0.1"), portOf("web", "fd00:96::1"))),
-			want: services(nothing("web")), plan: []string{
+			want: services(emptyService("web")), plan: []string{
 				"- services: " + dialled + " => refuse", "- cluster-ips: 10.96.0.1",
 				"ip6 - services: fd00:96::1 80 => refuse", "ip6 - cluster-ips: fd00:96::1",
 			},
@@ -170,7 +170,7 @@ func TestAPlanThatIsNotAcceptedChangesNothing(t *testing.T) {
 		serviceOf(portOf("db", "10.96.0.2", third)),
 	)
 	for name, want := range map[string][]ruleset.Service{
-		"Services are deleted": services(nothing("web"), nothing("db")),
+		"Services are deleted": services(emptyService("web"), emptyService("db")),
 		"endpoints, affinity and families": services(
 			serviceOf(portOf("web", "10.96.0.1", second)), serviceOf(portOf("db", "fd00:96::2", "[fd00:244::3]:9090"))),
 		"Services swap frontends": services(
@@ -202,7 +202,7 @@ func TestAPlanWritesToNothingItWasGiven(t *testing.T) {
 	if diff := cmp.Diff(given(), wanted, comparePorts); diff != "" {
 		t.Errorf("the argument changed (-before +after):\n%s", diff)
 	}
-	if got := r.mirror.Service(named("web")).Ports[0].Cluster; got[0].String() != first || plan.Services() != 1 {
+	if got := r.mirror.Service(serviceName("web")).Ports[0].Cluster; got[0].String() != first || plan.Services() != 1 {
 		t.Errorf("a plan of %d Services assigned the slots %v, want one Service whose first slot stays", plan.Services(), got)
 	}
 }
@@ -220,18 +220,18 @@ func TestTheMirrorCountsWhatIsApplied(t *testing.T) {
 	check("at the start", 2, 2, 1)
 	r.change(t, serviceOf(portOf("web", "10.96.0.1")))
 	check("after a port was removed", 2, 2, 0)
-	r.change(t, nothing("db"))
+	r.change(t, emptyService("db"))
 	check("after a Service was deleted", 1, 1, 0)
-	if got := r.mirror.Service(named("db")); len(got.Ports) > 0 {
+	if got := r.mirror.Service(serviceName("db")); len(got.Ports) > 0 {
 		t.Errorf("the deleted Service owns %+v", got)
 	}
-	if got := r.mirror.Service(named("web")); len(got.Ports) != 1 || got.Ports[0].Frontends[0].Class != ruleset.RefuseClass {
+	if got := r.mirror.Service(serviceName("web")); len(got.Ports) != 1 || got.Ports[0].Frontends[0].Class != ruleset.RefuseClass {
 		t.Errorf("the changed Service owns %+v", got)
 	}
 }
 
-// TestNothingThatComesBackIsLeftToTheCleanup: the mirror is that of a fresh start.
-func TestNothingThatComesBackIsLeftToTheCleanup(t *testing.T) {
+// TestElementsAddedAgainAreNotCleanedUp: the mirror is that of a fresh start.
+func TestElementsAddedAgainAreNotCleanedUp(t *testing.T) {
 	const third = "10.244.3.3:8080"
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }
 	r := start(t, web(first, second, third))

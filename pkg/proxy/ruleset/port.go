@@ -33,7 +33,7 @@ type Port struct {
 	// Set by the mirror, like the order of slots: the number of the list of Sources, the classes of a port with a
 	// dedicated map, and the session affinity, which is nil if there is none.
 	list      Class
-	dedicated [wideKinds]Class
+	dedicated [numDedicatedKinds]Class
 	affinity  *affinityState
 }
 
@@ -75,17 +75,17 @@ func NewPort(decision selection.Decision) Port {
 }
 
 // slotsOf returns the endpoints of a choice, each once for every slot that it gets.
-func slotsOf(choice selection.Choice, atMost int) []netip.AddrPort {
+func slotsOf(choice selection.Choice, limit int) []netip.AddrPort {
 	if choice.Slots == nil {
-		return addrsOf(choice.Endpoints[:min(len(choice.Endpoints), atMost)])
+		return addrsOf(choice.Endpoints[:min(len(choice.Endpoints), limit)])
 	}
 	sum := 0
 	for _, count := range choice.Slots {
 		sum += count
 	}
-	slots := make([]netip.AddrPort, 0, min(sum, atMost))
+	slots := make([]netip.AddrPort, 0, min(sum, limit))
 	for i, count := range choice.Slots {
-		for range min(count, atMost-len(slots)) {
+		for range min(count, limit-len(slots)) {
 			slots = append(slots, choice.Endpoints[i].Addr)
 		}
 	}
@@ -141,7 +141,7 @@ func (p *Port) classOf(frontend *Frontend, selected selection.Selection) Class {
 		return DropClass
 	case selection.Balance:
 	}
-	return BalanceClass(len(p.inside(frontend)))
+	return BalanceClass(len(p.insideEndpoints(frontend)))
 }
 
 // viewKind selects which of a port's endpoints a frontend uses: those of all nodes, or those that a Local policy
@@ -164,16 +164,16 @@ func (f *Frontend) views() (inside, outside viewKind) {
 	return clusterView, clusterView
 }
 
-// inside returns the endpoints of a frontend for the pods and the node itself.
-func (p *Port) inside(frontend *Frontend) []netip.AddrPort {
+// insideEndpoints returns the endpoints of a frontend for the pods and the node itself.
+func (p *Port) insideEndpoints(frontend *Frontend) []netip.AddrPort {
 	if view, _ := frontend.views(); view == localView {
 		return p.Local
 	}
 	return p.Cluster
 }
 
-// outside returns the endpoints of a frontend for all other clients, if they differ.
-func (p *Port) outside(frontend *Frontend) []netip.AddrPort {
+// outsideEndpoints returns the endpoints of a frontend for all other clients, if they differ.
+func (p *Port) outsideEndpoints(frontend *Frontend) []netip.AddrPort {
 	if frontend.Class.isSplit() {
 		return p.Local
 	}
@@ -182,12 +182,12 @@ func (p *Port) outside(frontend *Frontend) []netip.AddrPort {
 
 // Chains returns the chains that the port needs. Frontends of the same class share their chain.
 func (p *Port) Chains(config Config) []Chain {
-	return append(p.drawChains(config), p.affinityChains()...)
+	return append(p.balanceChains(config), p.affinityChains()...)
 }
 
-func (p *Port) drawChains(config Config) []Chain {
+func (p *Port) balanceChains(config Config) []Chain {
 	if p.needsDedicatedMap() {
-		return p.wideChains(config)
+		return p.dedicatedChains(config)
 	}
 	var chains []Chain
 	seen := map[Class]bool{}
@@ -209,7 +209,7 @@ func (p *Port) isRestricted() bool {
 func (p *Port) sets() []Set {
 	var sets []Set
 	if p.needsDedicatedMap() {
-		sets = append(sets, p.wideSlots())
+		sets = append(sets, p.dedicatedMap())
 	}
 	if p.affinity != nil {
 		sets = append(sets, p.affinity.affinityMap())

@@ -13,22 +13,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// property is what a port owns: its elements by set, its chains and its sets in addition to those of every table.
-type property struct {
+// ownedObjects is what a port owns: its elements by set, its chains and its sets in addition to those of every table.
+type ownedObjects struct {
 	Elements map[string][]string
 	Chains   []string
 	Sets     []string
 }
 
-func propertyOf(port ruleset.Port) property {
-	owned := property{Elements: map[string][]string{}}
+func ownedBy(port ruleset.Port) ownedObjects {
+	owned := ownedObjects{Elements: map[string][]string{}}
 	for _, set := range ruleset.StaticSets {
 		var elements []ruleset.Element
 		for element := range port.Elements(set) {
 			elements = append(elements, element)
 		}
 		if len(elements) > 0 {
-			owned.Elements[set.Name] = elementsInShort(set, elements)
+			owned.Elements[set.Name] = formatElements(set, elements)
 		}
 	}
 	for _, chain := range port.Chains(bothFamilies) {
@@ -63,9 +63,9 @@ func TestWhatAPortOwns(t *testing.T) {
 	clusterIP, dialled := []string{"10.96.0.1"}, "10.96.0.1 80"
 	tests := map[string]struct {
 		port ruleset.Port
-		want property
+		want ownedObjects
 	}{
-		"a port that balances": {portOf("web", "10.96.0.1", first, third), property{
+		"a port that balances": {portOf("web", "10.96.0.1", first, third), ownedObjects{
 			Elements: map[string][]string{
 				"services":    {dialled + " => class/2"},
 				"dispatch":    {"class/2 => jump lb-2"},
@@ -74,16 +74,16 @@ func TestWhatAPortOwns(t *testing.T) {
 			},
 			Chains: []string{"lb-2"},
 		}},
-		"a port that refuses": {portOf("web", "10.96.0.1"), property{
+		"a port that refuses": {portOf("web", "10.96.0.1"), ownedObjects{
 			Elements: map[string][]string{
 				"services": {dialled + " => refuse"}, "dispatch": {"refuse => goto refuse"}, "cluster-ips": clusterIP,
 			},
 		}},
-		"a port that drops": {withClass(portOf("web", "10.96.0.1"), ruleset.DropClass), property{
+		"a port that drops": {withClass(portOf("web", "10.96.0.1"), ruleset.DropClass), ownedObjects{
 			Elements: map[string][]string{"services": {dialled + " => drop"}, "dispatch": {"drop => drop"}, "cluster-ips": clusterIP},
 		}},
 		"a sticky port": {
-			sticky(portOf("web", "10.96.0.1", third, first, second), time.Hour), property{
+			sticky(portOf("web", "10.96.0.1", third, first, second), time.Hour), ownedObjects{
 				Elements: map[string][]string{
 					"services":        {dialled + " => sticky/3600-0"},
 					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
@@ -91,19 +91,19 @@ func TestWhatAPortOwns(t *testing.T) {
 					"sticky-dispatch": {"class/3 => jump lb-3"},
 					"sticky-ports":    {dialled + " => port"},
 					"sticky-endpoints": {
-						dialled + " slot/0 => " + endpointInShort(third), dialled + " slot/1 => " + endpointInShort(first),
-						dialled + " slot/2 => " + endpointInShort(second),
+						dialled + " slot/0 => " + formatEndpoint(third), dialled + " slot/1 => " + formatEndpoint(first),
+						dialled + " slot/2 => " + formatEndpoint(second),
 					},
 					"numbered": sorted(
-						endpointInShort(first)+" => 10.244.1.1 8080", endpointInShort(second)+" => 10.244.2.2 8080",
-						endpointInShort(third)+" => 10.244.3.3 9090"),
+						formatEndpoint(first)+" => 10.244.1.1 8080", formatEndpoint(second)+" => 10.244.2.2 8080",
+						formatEndpoint(third)+" => 10.244.3.3 9090"),
 					"cluster-ips": clusterIP,
 				},
 				Chains: []string{"lb-3", "sticky-3600-0"},
 				Sets:   []string{"affinity-0"},
 			},
 		},
-		"only endpoints on this node may dial themselves": {local(portOf("web", "10.96.0.1", first, second), 1), property{
+		"only endpoints on this node may dial themselves": {local(portOf("web", "10.96.0.1", first, second), 1), ownedObjects{
 			Elements: map[string][]string{
 				"services":    {dialled + " => class/2"},
 				"dispatch":    {"class/2 => jump lb-2"},
@@ -114,7 +114,7 @@ func TestWhatAPortOwns(t *testing.T) {
 			Chains: []string{"lb-2"},
 		}},
 		"a sticky port with an endpoint in three slots: one number": {
-			sticky(portOf("web", "10.96.0.1", second, first, second, second), time.Hour), property{
+			sticky(portOf("web", "10.96.0.1", second, first, second, second), time.Hour), ownedObjects{
 				Elements: map[string][]string{
 					"services":        {dialled + " => sticky/3600-0"},
 					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
@@ -122,23 +122,23 @@ func TestWhatAPortOwns(t *testing.T) {
 					"sticky-dispatch": {"class/4 => jump lb-4"},
 					"sticky-ports":    {dialled + " => port"},
 					"sticky-endpoints": {
-						dialled + " slot/0 => " + endpointInShort(second), dialled + " slot/1 => " + endpointInShort(first),
-						dialled + " slot/2 => " + endpointInShort(second), dialled + " slot/3 => " + endpointInShort(second),
+						dialled + " slot/0 => " + formatEndpoint(second), dialled + " slot/1 => " + formatEndpoint(first),
+						dialled + " slot/2 => " + formatEndpoint(second), dialled + " slot/3 => " + formatEndpoint(second),
 					},
-					"numbered":    sorted(endpointInShort(first)+" => 10.244.1.1 8080", endpointInShort(second)+" => 10.244.2.2 8080"),
+					"numbered":    sorted(formatEndpoint(first)+" => 10.244.1.1 8080", formatEndpoint(second)+" => 10.244.2.2 8080"),
 					"cluster-ips": clusterIP,
 				},
 				Chains: []string{"lb-4", "sticky-3600-0"},
 				Sets:   []string{"affinity-0"},
 			},
 		},
-		"a sticky port that refuses": {sticky(portOf("web", "10.96.0.1"), time.Hour), property{
+		"a sticky port that refuses": {sticky(portOf("web", "10.96.0.1"), time.Hour), ownedObjects{
 			Elements: map[string][]string{
 				"services": {dialled + " => refuse"}, "dispatch": {"refuse => goto refuse"}, "cluster-ips": clusterIP,
 			},
 		}},
 		"a sticky port with externalTrafficPolicy Local: numbers of two views": {
-			splitPort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour)), property{
+			splitPort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour)), ownedObjects{
 				Elements: map[string][]string{
 					"services":        {dialled + " => sticky/3600-0"},
 					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
@@ -147,11 +147,11 @@ func TestWhatAPortOwns(t *testing.T) {
 					"sticky-ports":    {dialled + " => port"},
 					"sticky-outside":  {dialled + " => port"},
 					"sticky-endpoints": {
-						dialled + " local-slot/0 => " + endpointInShort(first),
-						dialled + " slot/0 => " + endpointInShort(first), dialled + " slot/1 => " + endpointInShort(second),
+						dialled + " local-slot/0 => " + formatEndpoint(first),
+						dialled + " slot/0 => " + formatEndpoint(first), dialled + " slot/1 => " + formatEndpoint(second),
 					},
-					"numbered": sorted(endpointInShort(first)+" => 10.244.1.1 8080", endpointInShort(first)+" => 10.244.1.1 8080",
-						endpointInShort(second)+" => 10.244.2.2 8080"),
+					"numbered": sorted(formatEndpoint(first)+" => 10.244.1.1 8080", formatEndpoint(first)+" => 10.244.1.1 8080",
+						formatEndpoint(second)+" => 10.244.2.2 8080"),
 					"external-local": {dialled},
 					"cluster-ips":    clusterIP,
 				},
@@ -160,7 +160,7 @@ func TestWhatAPortOwns(t *testing.T) {
 			},
 		},
 		"a sticky port with two endpoints that collide": {
-			collidingPort(t), property{
+			collidingPort(t), ownedObjects{
 				Elements: map[string][]string{
 					"services":        {dialled + " => sticky/3600-0"},
 					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
@@ -168,9 +168,9 @@ func TestWhatAPortOwns(t *testing.T) {
 					"sticky-dispatch": {"class/2 => jump lb-2"},
 					"sticky-ports":    {dialled + " => port"},
 					"sticky-endpoints": {
-						dialled + " slot/0 => " + endpointInShort(collidingPort(t).Cluster[0].String()), dialled + " slot/1 => endpoint/0",
+						dialled + " slot/0 => " + formatEndpoint(collidingPort(t).Cluster[0].String()), dialled + " slot/1 => endpoint/0",
 					},
-					"numbered": {endpointInShort(collidingPort(t).Cluster[0].String()) + " => " +
+					"numbered": {formatEndpoint(collidingPort(t).Cluster[0].String()) + " => " +
 						strings.Replace(collidingPort(t).Cluster[0].String(), ":", " ", 1)},
 					"numbered-collided": {"endpoint/0 => " + strings.Replace(collidingPort(t).Cluster[1].String(), ":", " ", 1)},
 					"cluster-ips":       clusterIP,
@@ -181,12 +181,12 @@ func TestWhatAPortOwns(t *testing.T) {
 		},
 		"a port without frontends has only its ClusterIP": {
 			withoutFrontends(sticky(portOf("web", "10.96.0.1", first), time.Hour)),
-			property{Elements: map[string][]string{"cluster-ips": clusterIP}},
+			ownedObjects{Elements: map[string][]string{"cluster-ips": clusterIP}},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, propertyOf(prepared(t, serviceOf(test.port)).Ports[0])); diff != "" {
+			if diff := cmp.Diff(test.want, ownedBy(withNumbers(t, serviceOf(test.port)).Ports[0])); diff != "" {
 				t.Errorf("the port owns (-want +got):\n%s", diff)
 			}
 		})
@@ -215,7 +215,7 @@ func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
 	external.Addr = netip.MustParseAddr("192.0.2.1")
 	port.Frontends = append(port.Frontends, external)
 	counts := map[string]int{}
-	for set, elements := range propertyOf(prepared(t, serviceOf(port)).Ports[0]).Elements {
+	for set, elements := range ownedBy(withNumbers(t, serviceOf(port)).Ports[0]).Elements {
 		counts[set] = len(elements)
 	}
 	// Each frontend counts among the owners of its class's dispatch entry. The endpoints have their numbers once.
@@ -232,22 +232,22 @@ func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
 func TestWalkingAPortsElementsCanEnd(t *testing.T) {
 	everything := everyKind("web", 1)
 	everything.AffinityTimeout = time.Hour
-	owned := prepared(t, programmed(everything, on1(1, 2)...)).Ports[0]
+	owned := withNumbers(t, desiredService(everything, on1(1, 2)...)).Ports[0]
 	everything.ExternalTrafficLocal = true
-	ownedLocal := prepared(t, programmed(everything, on1(1, 2)...)).Ports[0]
+	ownedLocal := withNumbers(t, desiredService(everything, on1(1, 2)...)).Ports[0]
 	everything.AffinityTimeout = 0
-	forgetful := prepared(t, programmed(everything, on1(1, 2)...)).Ports[0]
+	plain := withNumbers(t, desiredService(everything, on1(1, 2)...)).Ports[0]
 	for _, set := range ruleset.StaticSets {
 		t.Run(set.Name, func(t *testing.T) {
-			given := 0
-			for _, port := range []ruleset.Port{owned, ownedLocal, forgetful, prepared(t, serviceOf(collidingPort(t))).Ports[0]} {
+			yielded := 0
+			for _, port := range []ruleset.Port{owned, ownedLocal, plain, withNumbers(t, serviceOf(collidingPort(t))).Ports[0]} {
 				for range port.Elements(set) {
-					given++
+					yielded++
 					break
 				}
 			}
-			if (given == 0) != (set.Name == ruleset.NodePortIPs.Name) || given > 4 {
-				t.Errorf("%d elements of four ports were yielded, want one for each port that has some", given)
+			if (yielded == 0) != (set.Name == ruleset.NodePortIPs.Name) || yielded > 4 {
+				t.Errorf("%d elements of four ports were yielded, want one for each port that has some", yielded)
 			}
 		})
 	}
@@ -272,7 +272,7 @@ func TestNamesOfKernelObjectsFitAndDiffer(t *testing.T) {
 			port := stickyBroad().Ports[0] // a port with a dedicated map, whose objects have its name
 			port.ID, port.Affinity = id, timeout
 			change(&port.ID)
-			for _, name := range namesOf(prepared(t, serviceOf(port)).Ports[0]) {
+			for _, name := range namesOf(withNumbers(t, serviceOf(port)).Ports[0]) {
 				if other, taken := names[name]; taken {
 					t.Errorf("the port %s and the port %s share %s", title, other, name)
 				}

@@ -22,14 +22,14 @@ const goldenFile = "testdata/both-families.nft"
 func goldenTables(t testing.TB) *ruleset.Tables {
 	t.Helper()
 	collided := collidingPort(t)
-	collided.ID.Service, collided.ClusterIP = named("collided"), netip.MustParseAddr("10.96.0.5")
+	collided.ID.Service, collided.ClusterIP = serviceName("collided"), netip.MustParseAddr("10.96.0.5")
 	collided.Frontends[0].Addr = collided.ClusterIP
 	r := start(t, append(someServices(), serviceOf(collided))...)
-	learnt(t, r, someServices()[0].Ports[0].ID, "192.0.2.7", first)
+	addClient(t, r, someServices()[0].Ports[0].ID, "192.0.2.7", first)
 	return &r.Tables
 }
 
-func TestPrintWritesWhatTheFileShows(t *testing.T) {
+func TestPrintMatchesTheGoldenFile(t *testing.T) {
 	golden.File(t, goldenFile, text(t, goldenTables(t)))
 }
 
@@ -47,7 +47,7 @@ func TestPrintDoesNotDependOnHistory(t *testing.T) {
 
 // TestTheOrderOfWhatIsPrinted is one for human readers.
 func TestTheOrderOfWhatIsPrinted(t *testing.T) {
-	r := start(t, serviceOf(sticky(portOf("web", "10.96.0.1", many(ruleset.StandingSlots+1)...), time.Hour)))
+	r := start(t, serviceOf(sticky(portOf("web", "10.96.0.1", many(ruleset.PreallocatedSlots+1)...), time.Hour)))
 	var names []string
 	for line := range strings.Lines(text(t, &r.Tables)) {
 		words := strings.Fields(line)
@@ -65,7 +65,7 @@ func TestTheOrderOfWhatIsPrinted(t *testing.T) {
 		"affinity-0 " +
 		"nat-prerouting nat-output nat-postrouting masquerade-node masquerading nodeport-sticky-draw nodeport-sticky-port " +
 		"nodeports numbered refuse services source-ranges sticky-3600-0 sticky-draw sticky-port")
-	for slots := range ruleset.StandingSlots + 1 {
+	for slots := range ruleset.PreallocatedSlots + 1 {
 		want = append(want, fmt.Sprintf("lb-%d", slots+1))
 	}
 	if diff := cmp.Diff(want, names); diff != "" {

@@ -125,7 +125,7 @@ func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(reje
 			if !sets[objectKey{port.ID.Family, set.Name}] {
 				continue
 			}
-			for element := range port.eachWideSlot() {
+			for element := range port.eachDedicatedSlot() {
 				yield(rejectedKey{port.ID.Family, set.Name, element.Key})
 			}
 		}

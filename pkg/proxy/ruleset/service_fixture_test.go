@@ -18,7 +18,7 @@ func everyKind(name string, number int) model.Service {
 		return []netip.Addr{netip.MustParseAddr(fmt.Sprint(ipv4, number)), netip.MustParseAddr(fmt.Sprint(ipv6, number))}
 	}
 	return model.Service{
-		Name:            named(name),
+		Name:            serviceName(name),
 		ClusterIPs:      both("10.96.1.", "fd00:96::1:"),
 		LoadBalancerIPs: both("203.0.113.", "2001:db8:1::"),
 		ExternalIPs:     both("198.51.100.", "2001:db8:2::"),
@@ -53,15 +53,15 @@ func (p pod) addr(family model.Family) netip.Addr {
 	return netip.AddrFrom16([16]byte{0xfd, 0, 0x02, 0x44, 14: byte(p.number >> 8), 15: byte(p.number)})
 }
 
-// decided returns the decisions about a Service on node-1, with a slice of ready pods in each family: IPv4 first.
-func decided(service model.Service, pods ...pod) []selection.Decision {
+// decisionsFor returns the decisions about a Service on node-1, with a slice of ready pods in each family: IPv4 first.
+func decisionsFor(service model.Service, pods ...pod) []selection.Decision {
 	change := model.Change{
 		Nodes:    map[string]*model.Node{node1.Name: &node1},
 		Services: map[model.ObjectName]*model.Service{service.Name: &service},
 		Slices:   map[model.ObjectName]*model.EndpointSlice{},
 	}
 	for _, family := range model.Families {
-		slice := &model.EndpointSlice{Name: named(service.Name.String() + family.String()), Service: service.Name, Family: family}
+		slice := &model.EndpointSlice{Name: serviceName(service.Name.String() + family.String()), Service: service.Name, Family: family}
 		for _, port := range service.Ports {
 			slice.Ports = append(slice.Ports, model.SlicePort{Name: port.Name, Protocol: port.Protocol, Port: 8080})
 		}
@@ -77,10 +77,10 @@ func decided(service model.Service, pods ...pod) []selection.Decision {
 	return selection.NewPlanner(cluster).Decide(service.Name, model.Families)
 }
 
-// programmed returns what a Service owns on node-1.
-func programmed(service model.Service, pods ...pod) ruleset.Service {
+// desiredService returns what a Service owns on node-1.
+func desiredService(service model.Service, pods ...pod) ruleset.Service {
 	owned := ruleset.Service{Name: service.Name}
-	for _, decision := range decided(service, pods...) {
+	for _, decision := range decisionsFor(service, pods...) {
 		owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
 	}
 	return owned
@@ -94,7 +94,7 @@ func everyKindWith(pods []pod, changes ...func(*model.Service)) []ruleset.Servic
 	for _, change := range changes {
 		change(&service)
 	}
-	return services(programmed(service, pods...))
+	return services(desiredService(service, pods...))
 }
 
 func withoutNodePort(s *model.Service) { s.Ports[0].NodePort = 0 }

@@ -25,7 +25,7 @@ func endpoints(numbers ...int) []netip.AddrPort {
 
 var compareAddrPorts = cmpopts.EquateComparable(netip.AddrPort{})
 
-func TestReslot(t *testing.T) {
+func TestStableSlots(t *testing.T) {
 	for name, tt := range map[string]struct{ have, want, slots []int }{
 		"a new Service takes its endpoints in order":              {nil, []int{1, 2, 3}, []int{1, 2, 3}},
 		"an added endpoint takes a slot at the end":               {[]int{2, 3}, []int{1, 2, 3}, []int{2, 3, 1}},
@@ -80,7 +80,7 @@ func countEach(list []netip.AddrPort) map[netip.AddrPort]int {
 	return counts
 }
 
-func changes(have, got []netip.AddrPort) int {
+func countChanges(have, got []netip.AddrPort) int {
 	count := 0
 	for slot, endpoint := range got {
 		if slot >= len(have) || have[slot] != endpoint {
@@ -90,8 +90,8 @@ func changes(have, got []netip.AddrPort) int {
 	return count
 }
 
-// TestReslotChangesAsLittleAsPossible, in long histories of endpoints that own any number of slots.
-func TestReslotChangesAsLittleAsPossible(t *testing.T) {
+// TestStableSlotsChangeAsLittleAsPossible, in long histories of endpoints that own any number of slots.
+func TestStableSlotsChangeAsLittleAsPossible(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	have := endpoints()
 	for range 5000 {
@@ -100,8 +100,8 @@ func TestReslotChangesAsLittleAsPossible(t *testing.T) {
 		if !maps.Equal(countEach(want), countEach(got)) {
 			t.Fatalf("%v became %v, want exactly the endpoints %v", have, got, want)
 		}
-		if least := fewestChanges(have, want); changes(have, got) != least {
-			t.Fatalf("%v became %v: %d slots changed, want %d", have, got, changes(have, got), least)
+		if least := fewestChanges(have, want); countChanges(have, got) != least {
+			t.Fatalf("%v became %v: %d slots changed, want %d", have, got, countChanges(have, got), least)
 		}
 		shuffled := func(list []netip.AddrPort) []netip.AddrPort {
 			list = slices.Clone(list)
@@ -126,7 +126,7 @@ func TestNoArrangementChangesFewerSlots(t *testing.T) {
 		want = want[:min(len(want), 6)]
 		least := len(want)
 		for order := range permutations(want) {
-			least = min(least, changes(have, order))
+			least = min(least, countChanges(have, order))
 		}
 		if got := fewestChanges(have, want); got != least {
 			t.Fatalf("from %v to %v: the minimum is %d changes, but %d suffice", have, want, got, least)

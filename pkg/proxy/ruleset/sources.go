@@ -122,80 +122,80 @@ func lengthsOf(family model.Family, counts ...map[lengthKey]int) []int {
 	return lengths
 }
 
-// restrict gives the list of a port its number: the one that its content determines, so that it is the same after a
+// assignList gives the list of a port its number: the one that its content determines, so that it is the same after a
 // restart, or the next one that no other list has.
-func (d *planBuilder) restrict(port *Port) {
+func (b *planBuilder) assignList(port *Port) {
 	if !port.isRestricted() {
 		return
 	}
-	id := d.listID(port.Sources)
+	id := b.listID(port.Sources)
 	port.list = numberedClass(sourcesClass, id, func(class Class) string {
-		return planned(d.plan.lists, d.mirror.lists, listKey{port.ID.Family, class}).value.id
+		return planned(b.plan.lists, b.mirror.lists, listKey{port.ID.Family, class}).value.id
 	})
 }
 
 // listID returns the id of a list. It is cached, because many ports of a Service have the same list.
-func (d *planBuilder) listID(prefixes []netip.Prefix) string {
-	if d.ids == nil {
-		d.ids = map[*netip.Prefix]string{}
+func (b *planBuilder) listID(prefixes []netip.Prefix) string {
+	if b.ids == nil {
+		b.ids = map[*netip.Prefix]string{}
 	}
-	id, known := d.ids[&prefixes[0]]
+	id, known := b.ids[&prefixes[0]]
 	if !known {
 		id = listID(prefixes)
-		d.ids[&prefixes[0]] = id
+		b.ids[&prefixes[0]] = id
 	}
 	return id
 }
 
 // addListOwner records that a port gains or loses its list.
-func (d *planBuilder) addListOwner(port *Port, delta int) {
+func (b *planBuilder) addListOwner(port *Port, delta int) {
 	if !port.isRestricted() {
 		return
 	}
 	var list sourceList
 	if delta > 0 {
-		list = sourceList{d.listID(port.Sources), port.Sources}
+		list = sourceList{b.listID(port.Sources), port.Sources}
 	}
-	addOwner(d.plan.lists, d.mirror.lists, listKey{port.ID.Family, port.list}, list, delta)
+	addOwner(b.plan.lists, b.mirror.lists, listKey{port.ID.Family, port.list}, list, delta)
 }
 
 // resolveLists turns the counts of owners into elements to add and to delete.
-func (d *planBuilder) resolveLists() {
-	for _, key := range slices.SortedFunc(maps.Keys(d.plan.lists), listKey.compare) { // batches are deterministic
-		list, where := d.plan.lists[key], elementsKey{key.family, staticRank(Sources.Name)}
-		switch had := d.mirror.lists[key].owners > 0; {
-		case had && list.owners == 0:
-			d.countLengths(key.family, list.value, -1)
-			d.deletes[where] = slices.AppendSeq(d.deletes[where], key.elements(list.value.ranges))
-		case !had && list.owners > 0:
-			d.countLengths(key.family, list.value, +1)
-			d.adds[where] = slices.AppendSeq(d.adds[where], key.elements(list.value.ranges))
+func (b *planBuilder) resolveLists() {
+	for _, key := range slices.SortedFunc(maps.Keys(b.plan.lists), listKey.compare) { // batches are deterministic
+		list, setKey := b.plan.lists[key], elementsKey{key.family, staticRank(Sources.Name)}
+		switch existed := b.mirror.lists[key].owners > 0; {
+		case existed && list.owners == 0:
+			b.countLengths(key.family, list.value, -1)
+			b.deletes[setKey] = slices.AppendSeq(b.deletes[setKey], key.elements(list.value.ranges))
+		case !existed && list.owners > 0:
+			b.countLengths(key.family, list.value, +1)
+			b.adds[setKey] = slices.AppendSeq(b.adds[setKey], key.elements(list.value.ranges))
 		}
 	}
 }
 
 // countLengths counts a list for each of its prefix lengths.
-func (d *planBuilder) countLengths(family model.Family, list sourceList, delta int) {
+func (b *planBuilder) countLengths(family model.Family, list sourceList, delta int) {
 	seen := map[int]bool{}
 	for _, prefix := range list.ranges {
 		seen[storedBits(prefix)] = true
 	}
 	for length := range seen {
-		addTo(d.plan.lengths, d.mirror.lengths, lengthKey{family, length}, delta)
+		addTo(b.plan.lengths, b.mirror.lengths, lengthKey{family, length}, delta)
 	}
 }
 
 // replaceSourceRanges rewrites the rules if the lists of a family now have other prefix lengths: a new length is added
 // before anything leads to it, and an old one removed once nothing does.
-func (d *planBuilder) replaceSourceRanges(batch *Batch, ahead bool) {
-	if len(d.plan.lengths) == 0 {
+func (b *planBuilder) replaceSourceRanges(batch *Batch, ahead bool) {
+	if len(b.plan.lengths) == 0 {
 		return
 	}
-	after := maps.Clone(d.mirror.lengths)
-	maps.Copy(after, d.plan.lengths)
-	for _, family := range d.mirror.config.Families {
-		have, want := lengthsOf(family, d.mirror.lengths), lengthsOf(family, after)
-		both := lengthsOf(family, d.mirror.lengths, after)
+	after := maps.Clone(b.mirror.lengths)
+	maps.Copy(after, b.plan.lengths)
+	for _, family := range b.mirror.config.Families {
+		have, want := lengthsOf(family, b.mirror.lengths), lengthsOf(family, after)
+		both := lengthsOf(family, b.mirror.lengths, after)
 		if ahead && len(both) > len(have) {
 			batch.rewrite(family, SourceRangesChain(both))
 		}
@@ -230,11 +230,11 @@ func (m *Mirror) acceptLists(plan *Plan) {
 			m.leftoverLists[key] = true
 		}
 	}
-	commitCounts(m.lengths, plan.lengths)
+	acceptCounts(m.lengths, plan.lengths)
 }
 
-// forgetLists frees the numbers of the lists of a family whose ranges the cleanup deleted.
-func (m *Mirror) forgetLists(family model.Family) {
+// freeLists frees the numbers of the lists of a family whose ranges the cleanup deleted.
+func (m *Mirror) freeLists(family model.Family) {
 	for key := range m.leftoverLists {
 		if key.family == family {
 			delete(m.lists, key)
@@ -244,11 +244,11 @@ func (m *Mirror) forgetLists(family model.Family) {
 }
 
 // numberedClass returns the class that a name determines, or the next one that no other name has.
-func numberedClass(first Class, name string, named func(Class) (name string)) Class {
+func numberedClass(first Class, name string, nameOf func(Class) (name string)) Class {
 	hash := sha256.Sum256([]byte(name))
 	for number := binary.BigEndian.Uint32(hash[:]); ; number++ {
 		class := first | Class(number&maxListNumber)
-		if there := named(class); there == "" || there == name {
+		if other := nameOf(class); other == "" || other == name {
 			return class
 		}
 	}

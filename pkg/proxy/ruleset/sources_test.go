@@ -26,16 +26,16 @@ var everySources = map[model.Family][]string{
 func restricted(number, addresses, ports int, ranges ...netip.Prefix) ruleset.Service {
 	name := model.ObjectName{Namespace: "default", Name: fmt.Sprint("restricted-", number)}
 	service := ruleset.Service{Name: name}
-	for at := range ports {
+	for i := range ports {
 		port := ruleset.Port{
-			ID:        model.PortID{Service: name, Port: fmt.Sprint("p", at), Protocol: model.TCP, Family: model.IPv4},
+			ID:        model.PortID{Service: name, Port: fmt.Sprint("p", i), Protocol: model.TCP, Family: model.IPv4},
 			ClusterIP: netip.AddrFrom4([4]byte{10, 96, byte(number >> 8), byte(number)}),
 			Cluster:   endpoints(1), Sources: ranges,
 		}
 		for address := range addresses {
 			addr := netip.AddrFrom4([4]byte{203, byte(number), byte(address >> 8), byte(address)})
 			port.Frontends = append(port.Frontends, ruleset.Frontend{
-				Frontend: model.Frontend{Addr: addr, Protocol: model.TCP, Port: uint16(8000 + at)},
+				Frontend: model.Frontend{Addr: addr, Protocol: model.TCP, Port: uint16(8000 + i)},
 				Class:    ruleset.BalanceClass(1), External: true, Restricted: true,
 			})
 		}
@@ -48,40 +48,40 @@ func restricted(number, addresses, ports int, ranges ...netip.Prefix) ruleset.Se
 func manyRanges(first, count int) []netip.Prefix {
 	ranges := make([]netip.Prefix, count)
 	for i := range ranges {
-		at := first + i
-		ranges[i] = netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(at >> 8), byte(at), 0}), 24)
+		number := first + i
+		ranges[i] = netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(number >> 8), byte(number), 0}), 24)
 	}
 	return ranges
 }
 
-// TestAListOfRangesIsThereOnceForAllThatHaveIt: what a Service costs is the sum of its ranges and of its frontends.
-func TestAListOfRangesIsThereOnceForAllThatHaveIt(t *testing.T) {
+// TestASourceListIsStoredOnce: what a Service costs is the sum of its ranges and of its frontends.
+func TestASourceListIsStoredOnce(t *testing.T) {
 	const ranges, addresses, ports = 2000, 20, 5
 	r := start(t)
 	plan := r.change(t, restricted(1, addresses, ports, manyRanges(0, ranges)...))
 	// Of each frontend: its class, its slot, its list, and that it is external.
-	if got, most := count(plan, ruleset.Add), ranges+4*addresses*ports+10; got > most {
-		t.Errorf("%d ranges and %d frontends take %d elements, want %d at most", ranges, addresses*ports, got, most)
+	if got, limit := count(plan, ruleset.Add), ranges+4*addresses*ports+10; got > limit {
+		t.Errorf("%d ranges and %d frontends take %d elements, want %d at most", ranges, addresses*ports, got, limit)
 	}
 	plan = r.change(t, restricted(2, addresses, ports, manyRanges(0, ranges)...))
-	if got, most := count(plan, ruleset.Add), 4*addresses*ports+10; got > most {
-		t.Errorf("a second Service with the same ranges takes %d elements, want %d at most", got, most)
+	if got, limit := count(plan, ruleset.Add), 4*addresses*ports+10; got > limit {
+		t.Errorf("a second Service with the same ranges takes %d elements, want %d at most", got, limit)
 	}
 	cleanUpAll(t, &r.Tables, r.mirror)
 	if got := len(sourcesIn(t, r, model.IPv4)); got != ranges {
 		t.Errorf("two Services with the same %d ranges have %d elements", ranges, got)
 	}
 	plan = r.change(t, restricted(2, addresses, ports, manyRanges(1, ranges)...))
-	if got, most := count(plan, ruleset.Add), ranges+addresses*ports+10; got > most {
-		t.Errorf("another list takes %d elements, want %d at most", got, most)
+	if got, limit := count(plan, ruleset.Add), ranges+addresses*ports+10; got > limit {
+		t.Errorf("another list takes %d elements, want %d at most", got, limit)
 	}
-	if got, most := count(plan, ruleset.Delete), addresses*ports; got > most {
-		t.Errorf("another list deletes %d elements before the cleanup, want %d at most", got, most)
+	if got, limit := count(plan, ruleset.Delete), addresses*ports; got > limit {
+		t.Errorf("another list deletes %d elements before the cleanup, want %d at most", got, limit)
 	}
 	r.change(t, ruleset.Service{Name: restricted(1, 1, 1).Name}, ruleset.Service{Name: restricted(2, 1, 1).Name})
 	cleanUpAll(t, &r.Tables, r.mirror)
-	if left := sourcesIn(t, r, model.IPv4); len(left) != 0 {
-		t.Errorf("%d ranges remain after their Services were deleted", len(left))
+	if remaining := sourcesIn(t, r, model.IPv4); len(remaining) != 0 {
+		t.Errorf("%d ranges remain after their Services were deleted", len(remaining))
 	}
 }
 
@@ -96,7 +96,7 @@ func restrictedIn(family model.Family, number int, ranges ...netip.Prefix) rules
 	return service
 }
 
-func sourcesIn(t testing.TB, r *running, family model.Family) []ruleset.Element {
+func sourcesIn(t testing.TB, r *rig, family model.Family) []ruleset.Element {
 	t.Helper()
 	elements, err := r.Elements(family, ruleset.Sources)
 	if err != nil {
@@ -106,7 +106,7 @@ func sourcesIn(t testing.TB, r *running, family model.Family) []ruleset.Element 
 }
 
 // sourceRangesIn returns the chain that checks ranges.
-func sourceRangesIn(r *running, family model.Family) ruleset.Chain {
+func sourceRangesIn(r *rig, family model.Family) ruleset.Chain {
 	chains := r.Chains(family)
 	return chains[slices.IndexFunc(chains, func(chain ruleset.Chain) bool { return chain.Name == "source-ranges" })]
 }
@@ -121,7 +121,7 @@ func TestListsAddNothingThatTheKernelEvaluates(t *testing.T) {
 		}
 		return services
 	}
-	looks := func(tables *ruleset.Tables) map[string]int {
+	objectCounts := func(tables *ruleset.Tables) map[string]int {
 		verdicts, err := tables.Elements(model.IPv4, ruleset.Dispatch)
 		if err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestListsAddNothingThatTheKernelEvaluates(t *testing.T) {
 		return map[string]int{"verdicts": len(verdicts), "chains": len(objects.Chains), "sets": len(objects.Sets), "rules": rules}
 	}
 	one, many := start(t, lists(1)...), start(t, lists(100)...)
-	if diff := cmp.Diff(looks(&one.Tables), looks(&many.Tables)); diff != "" {
+	if diff := cmp.Diff(objectCounts(&one.Tables), objectCounts(&many.Tables)); diff != "" {
 		t.Errorf("number of objects (-one list +hundred lists):\n%s", diff)
 	}
 	plan := one.change(t, lists(100)[50])

@@ -17,7 +17,7 @@ func (s Service) Weight() int {
 }
 
 func (p *Port) weight() int {
-	return perFrontend*len(p.Frontends) + p.elementsPerSlot()*(len(p.Cluster)+len(p.Local))
+	return elementsPerFrontend*len(p.Frontends) + p.elementsPerSlot()*(len(p.Cluster)+len(p.Local))
 }
 
 // elementsPerSlot returns the number of elements of a slot, including one that its endpoint may have by itself.
@@ -28,9 +28,9 @@ func (p *Port) elementsPerSlot() int {
 	return 1 + len(p.Frontends)
 }
 
-// perFrontend is the number of elements of a frontend apart from slots: its class, its traffic policy, its source
+// elementsPerFrontend is the number of elements of a frontend apart from slots: its class, its traffic policy, its source
 // ranges.
-const perFrontend = 3
+const elementsPerFrontend = 3
 
 // NextStep returns a version of a Service between have and want that changes about limit elements, and whether want is
 // reached. Removals are all in the first step, so that other Services can have the frontends; additions, and endpoints
@@ -43,24 +43,24 @@ func NextStep(have, want Service, limit int) (next Service, last bool) {
 		if old == nil {
 			old = &Port{}
 		}
-		if limit <= 0 && !old.has(port) {
+		if limit <= 0 && !old.contains(port) {
 			last = false
-			if kept := old.keeping(port.Frontends); len(kept.Frontends) > 0 {
+			if kept := old.withOnlyFrontends(port.Frontends); len(kept.Frontends) > 0 {
 				next.Ports = append(next.Ports, kept)
 			}
 			continue
 		}
 		step, weight := old.step(port, limit)
 		limit -= weight
-		last = last && step.has(port)
+		last = last && step.contains(port)
 		next.Ports = append(next.Ports, step)
 	}
 	return next, last
 }
 
-// has reports whether a port already has the slots and the frontends of another one, in the same sets.
-func (p *Port) has(other Port) bool {
-	return p.sameWidth(&other) && slices.Equal(p.Cluster, other.Cluster) && slices.Equal(p.Local, other.Local) &&
+// contains reports whether a port already has the slots and the frontends of another one, in the same sets.
+func (p *Port) contains(other Port) bool {
+	return p.usesSameSets(&other) && slices.Equal(p.Cluster, other.Cluster) && slices.Equal(p.Local, other.Local) &&
 		slices.Equal(p.StickyOnly, other.StickyOnly) &&
 		len(p.existingFrontends(other.Frontends)) == len(other.Frontends)
 }
@@ -68,37 +68,37 @@ func (p *Port) has(other Port) bool {
 // step is NextStep for a port. It also returns the approximate number of elements that it changes.
 func (p *Port) step(want Port, limit int) (step Port, weight int) {
 	step = want
-	there, each := p.existingFrontends(want.Frontends), perFrontend
+	existing, perNewFrontend := p.existingFrontends(want.Frontends), elementsPerFrontend
 	if !want.needsDedicatedMap() {
-		each += len(p.Cluster) + len(p.Local)
+		perNewFrontend += len(p.Cluster) + len(p.Local)
 	}
-	room := max(1, limit/each)
+	room := max(1, limit/perNewFrontend)
 	step.Frontends = slices.DeleteFunc(slices.Clone(want.Frontends), func(frontend Frontend) bool {
-		if there[frontend.Frontend] {
+		if existing[frontend.Frontend] {
 			return false
 		}
 		room--
 		return room < 0
 	})
-	weight = each * max(0, len(step.Frontends)-len(there))
+	weight = perNewFrontend * max(0, len(step.Frontends)-len(existing))
 	room = max(1, (limit-weight)/step.elementsPerSlot()) // otherwise a step might change nothing
-	step.Cluster = towards(p.Cluster, want.Cluster, &room)
-	step.Local = towards(p.Local, want.Local, &room)
-	step.reclass()
-	if !p.sameWidth(&step) {
+	step.Cluster = changeSlots(p.Cluster, want.Cluster, &room)
+	step.Local = changeSlots(p.Local, want.Local, &room)
+	step.updateClasses()
+	if !p.usesSameSets(&step) {
 		return step, step.weight()
 	}
-	return step, weight + step.elementsPerSlot()*(changes(p.Cluster, step.Cluster)+changes(p.Local, step.Local))
+	return step, weight + step.elementsPerSlot()*(countChanges(p.Cluster, step.Cluster)+countChanges(p.Local, step.Local))
 }
 
-// sameWidth reports whether the elements of a port are in the same sets as those of another one.
-func (p *Port) sameWidth(other *Port) bool {
+// usesSameSets reports whether the elements of a port are in the same sets as those of another one.
+func (p *Port) usesSameSets(other *Port) bool {
 	return (p.Affinity > 0) == (other.Affinity > 0) && p.needsDedicatedMap() == other.needsDedicatedMap()
 }
 
-// towards returns the slots of have with at most limit of them changed to those of want. It returns at least one slot
+// changeSlots returns the slots of have with at most limit of them changed to those of want. It returns at least one slot
 // if want has any.
-func towards(have, want []netip.AddrPort, limit *int) []netip.AddrPort {
+func changeSlots(have, want []netip.AddrPort, limit *int) []netip.AddrPort {
 	slots := make([]netip.AddrPort, 0, len(want))
 	for i, endpoint := range want {
 		switch {
@@ -116,8 +116,8 @@ func towards(have, want []netip.AddrPort, limit *int) []netip.AddrPort {
 	return slots
 }
 
-// changes returns how many slots differ.
-func changes(have, want []netip.AddrPort) int {
+// countChanges returns how many slots differ.
+func countChanges(have, want []netip.AddrPort) int {
 	differ := max(0, len(want)-len(have))
 	for i := range min(len(have), len(want)) {
 		if have[i] != want[i] {
@@ -127,8 +127,8 @@ func changes(have, want []netip.AddrPort) int {
 	return differ
 }
 
-// reclass makes the classes and the endpoints on this node match the slots.
-func (p *Port) reclass() {
+// updateClasses makes the classes and the endpoints on this node match the slots.
+func (p *Port) updateClasses() {
 	p.Frontends = slices.Clone(p.Frontends)
 	for i := range p.Frontends {
 		frontend := &p.Frontends[i]
@@ -136,7 +136,7 @@ func (p *Port) reclass() {
 		case frontend.Class.isSplit():
 			frontend.Class = SplitClass(len(p.Local), len(p.Cluster))
 		case frontend.Class.isBalanced():
-			frontend.Class = BalanceClass(len(p.inside(frontend)))
+			frontend.Class = BalanceClass(len(p.insideEndpoints(frontend)))
 		}
 	}
 	used := make(map[netip.AddrPort]bool, len(p.Cluster)+len(p.Local))
@@ -148,8 +148,8 @@ func (p *Port) reclass() {
 	p.OnNode = slices.DeleteFunc(slices.Clone(p.OnNode), func(endpoint netip.AddrPort) bool { return !used[endpoint] })
 }
 
-// keeping returns the port with only those of its frontends that are among the given ones.
-func (p *Port) keeping(frontends []Frontend) Port {
+// withOnlyFrontends returns the port with only those of its frontends that are among the given ones.
+func (p *Port) withOnlyFrontends(frontends []Frontend) Port {
 	wanted, kept := p.existingFrontends(frontends), *p
 	kept.Frontends = slices.DeleteFunc(slices.Clone(p.Frontends), func(frontend Frontend) bool { return !wanted[frontend.Frontend] })
 	return kept
@@ -161,11 +161,11 @@ func (p *Port) existingFrontends(frontends []Frontend) map[model.Frontend]bool {
 	for i := range p.Frontends {
 		have[p.Frontends[i].Frontend] = true
 	}
-	among := map[model.Frontend]bool{}
+	common := map[model.Frontend]bool{}
 	for i := range frontends {
 		if have[frontends[i].Frontend] {
-			among[frontends[i].Frontend] = true
+			common[frontends[i].Frontend] = true
 		}
 	}
-	return among
+	return common
 }

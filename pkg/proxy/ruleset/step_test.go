@@ -22,7 +22,7 @@ const beyondLimit, beyondLimitOfAffinity = 3*16 + 2*60, (16 + 1) * (2*60 + 3)
 
 // randomPorts is a Service with some ports, each with frontends and endpoints of a few.
 func randomPorts(random *rand.Rand, affinity bool) ruleset.Service {
-	service := nothing("web")
+	service := emptyService("web")
 	for number := range random.IntN(4) {
 		port := portOf("web", "10.96.0.1")
 		port.ID.Port = fmt.Sprint("port-", number)
@@ -49,12 +49,12 @@ func randomPorts(random *rand.Rand, affinity bool) ruleset.Service {
 
 // TestStepsLeadToTheDesiredState, in steps of a limited size that the tables accept, from any state.
 func TestStepsLeadToTheDesiredState(t *testing.T) {
-	several := 0
+	multiStep := 0
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		r, affinity, most := start(t), seed%2 == 0, stepLimit+beyondLimit
+		r, affinity, limit := start(t), seed%2 == 0, stepLimit+beyondLimit
 		if affinity {
-			most = stepLimit + beyondLimitOfAffinity
+			limit = stepLimit + beyondLimitOfAffinity
 		}
 		for range 4 {
 			want, steps := randomPorts(random, affinity), 0
@@ -65,23 +65,23 @@ func TestStepsLeadToTheDesiredState(t *testing.T) {
 				var next ruleset.Service
 				next, last = ruleset.NextStep(r.mirror.Service(want.Name), want, stepLimit)
 				plan := r.change(t, next)
-				if added := plan.Prerequisites.Count(model.IPv4, ruleset.Add) + plan.Batch.Count(model.IPv4, ruleset.Add); added > most {
+				if added := plan.Prerequisites.Count(model.IPv4, ruleset.Add) + plan.Batch.Count(model.IPv4, ruleset.Add); added > limit {
 					t.Errorf("seed %d: step %d adds %d elements", seed, steps, added)
 				}
 			}
 			if steps > 1 {
-				several++
+				multiStep++
 			}
 			r.cleanUp(t)
 		}
-		want := r.mirror.Service(named("web"))
+		want := r.mirror.Service(serviceName("web"))
 		fresh := start(t, want)
 		if !r.mirror.Equal(fresh.mirror) {
 			t.Errorf("seed %d: the mirror differs from that of a fresh start", seed)
 		}
 	}
-	if several < 100 {
-		t.Errorf("only %d of 400 changes took several steps", several)
+	if multiStep < 100 {
+		t.Errorf("only %d of 400 changes took several steps", multiStep)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestACleanupIsBounded(t *testing.T) {
 		endpoints = append(endpoints, fmt.Sprintf("10.244.1.%d:8080", i+1))
 	}
 	r := start(t, serviceOf(portOf("web", "10.96.0.1", endpoints...)))
-	r.change(t, nothing("web"))
+	r.change(t, emptyService("web"))
 	var counts []int
 	for !r.mirror.IsClean() {
 		batch := r.mirror.Cleanup(30)
@@ -141,7 +141,7 @@ func TestACleanupIsBounded(t *testing.T) {
 	if want := []int{30, 30, 30, 11, 0}; !slices.Equal(counts, want) {
 		t.Errorf("the cleanups delete %v elements, want %v", counts, want)
 	}
-	if left := r.Objects(model.IPv4).Chains; slices.Contains(left, "lb-100") {
+	if remaining := r.Objects(model.IPv4).Chains; slices.Contains(remaining, "lb-100") {
 		t.Error("chain lb-100 still exists")
 	}
 }

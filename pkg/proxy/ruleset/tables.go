@@ -20,15 +20,15 @@ var (
 
 // tablesError is our own text for an error of the standard library.
 type tablesError struct {
-	text string
-	is   error
+	text  string
+	cause error
 }
 
 // Error returns the text.
 func (e tablesError) Error() string { return e.text }
 
 // Unwrap returns the error of the standard library.
-func (e tablesError) Unwrap() error { return e.is }
+func (e tablesError) Unwrap() error { return e.cause }
 
 // Tables are our tables in memory: what the kernel would hold after the same batches, as far as this package needs it.
 // Print writes text that nft loads.
@@ -233,7 +233,7 @@ func (t *Tables) addRules(op Op, chain Chain) error {
 	}
 	for _, rule := range chain.Rules {
 		for _, statement := range rule {
-			if err := table.resolves(statement); err != nil {
+			if err := table.checkReference(statement); err != nil {
 				return fmt.Errorf("add rule to chain %s: %w", chain.Name, err)
 			}
 		}
@@ -258,7 +258,7 @@ func (t *Tables) applyElements(op Op, object ElementsObject) (rejected *Element,
 		case exists && existing.bare() != element.bare():
 			return &element, fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, ErrExist)
 		case !exists:
-			if err := t.tables[op.Family].leads(element.Verdict.target()); err != nil {
+			if err := t.tables[op.Family].checkChain(element.Verdict.target()); err != nil {
 				return &element, fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, err)
 			}
 			filled.elements[element.Key] = element

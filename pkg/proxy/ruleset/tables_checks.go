@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// resolves checks that the object that a statement refers to exists.
-func (t *table) resolves(statement Statement) error {
-	to := referenceOf(statement)
-	if _, exists := t.sets[to.set]; !exists && to.set != "" {
-		return fmt.Errorf("set %s: %w", to.set, ErrNotExist)
+// checkReference checks that the object that a statement refers to exists.
+func (t *table) checkReference(statement Statement) error {
+	ref := referenceOf(statement)
+	if _, exists := t.sets[ref.set]; !exists && ref.set != "" {
+		return fmt.Errorf("set %s: %w", ref.set, ErrNotExist)
 	}
-	if !t.counters[to.counter] && to.counter != "" {
-		return fmt.Errorf("counter %s: %w", to.counter, ErrNotExist)
+	if !t.counters[ref.counter] && ref.counter != "" {
+		return fmt.Errorf("counter %s: %w", ref.counter, ErrNotExist)
 	}
-	return t.leads(to.chain)
+	return t.checkChain(ref.chain)
 }
 
-// leads checks that the chain exists to which a statement or an element leads, if there is one.
-func (t *table) leads(chain string) error {
+// checkChain checks that the chain exists to which a statement or an element leads, if there is one.
+func (t *table) checkChain(chain string) error {
 	if _, exists := t.chains[chain]; !exists && chain != "" {
 		return fmt.Errorf("chain %s: %w", chain, ErrNotExist)
 	}
@@ -50,10 +50,10 @@ func (t *table) usesChain(name string) bool {
 	return t.anyStatement(func(statement Statement) bool { return referenceOf(statement).chain == name })
 }
 
-func (t *table) anyStatement(is func(Statement) bool) bool {
+func (t *table) anyStatement(matches func(Statement) bool) bool {
 	for _, chain := range t.chains {
 		for _, rule := range chain.Rules {
-			if slices.ContainsFunc(rule, is) {
+			if slices.ContainsFunc(rule, matches) {
 				return true
 			}
 		}

@@ -149,7 +149,7 @@ func TestErrorsOfApply(t *testing.T) {
 	}
 }
 
-func TestWhatApplyTakes(t *testing.T) {
+func TestBatchesThatApplyAccepts(t *testing.T) {
 	tests := map[string]struct {
 		ops       []ruleset.Op
 		same      bool   // the tables are as before
@@ -227,7 +227,7 @@ func TestObjectsOfTables(t *testing.T) {
 
 func TestABatchCountsItsElements(t *testing.T) {
 	walked := start(t, someServices()...)
-	_, fresh := ruleset.Resync(bothFamilies, someServices(), home, nil)
+	_, fresh := ruleset.PlanFullSync(bothFamilies, someServices(), home, nil)
 	for name, test := range map[string]struct {
 		batch            ruleset.Batch
 		added4, deleted4 int
@@ -239,7 +239,7 @@ func TestABatchCountsItsElements(t *testing.T) {
 		// 1; hairpin: 2, one of which two Services share.
 		"a complete batch": {fresh.Batch, 114, 0, 102},
 		// Its frontend and its ClusterIP; its endpoint is left to the cleanup.
-		"a plan":  {walked.plan(nothing("kept-local")).Batch, 0, 2, 0},
+		"a plan":  {walked.plan(emptyService("kept-local")).Batch, 0, 2, 0},
 		"nothing": {ruleset.Batch{}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

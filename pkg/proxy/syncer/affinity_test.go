@@ -21,7 +21,7 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	}
 	kernel := &scriptedKernel{}
 	kernel.numbers = map[model.Family]map[string][]ruleset.Element{model.IPv4: taken}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	const services = 120
 	everything := manyServices(services, 2)
 	for _, service := range everything.Services {
@@ -33,7 +33,7 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 		t.Errorf("%d Services are reported, want %d", len(report.WithoutAffinity), services)
 	}
 	plain := manyServices(services, 2)
-	likeFreshStart(t, &kernel.memoryKernel, plain)
+	checkLikeFreshStart(t, &kernel.memoryKernel, plain)
 
 	// Now the numbers are free again, and a change of the Service is enough to get one.
 	p.Apply(resized(1))
@@ -44,7 +44,7 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	for _, maps := range balancingIn(t, &kernel.memoryKernel, model.IPv4)[:1] {
 		sticky := 0
 		for _, frontend := range maps.frontends {
-			if frontend.remembered != nil {
+			if frontend.affinityEndpoints != nil {
 				sticky++
 			}
 		}
@@ -57,18 +57,18 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 // TestAProxyThatStartsReadsNoMapOfClients, nor anything else whose size depends on the number of clients.
 func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
 	kernel := &scriptedKernel{}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	p.Apply(stickyService(1, 2, 3))
 	mustSync(t, p)
-	held, err := kernel.Objects(t.Context(), model.IPv4) // as a proxy does at its start
+	objects, err := kernel.Objects(t.Context(), model.IPv4) // as a proxy does at its start
 	if err != nil {
 		t.Fatal(err)
 	}
 	isOfClients := func(name string) bool { return strings.HasPrefix(name, "affinity-") || name == ruleset.Numbered.Name }
-	if !slices.ContainsFunc(held.Sets, isOfClients) || len(held.Contents) == 0 {
-		t.Errorf("there are the sets %v and the contents of %d, so nothing is tested", held.Sets, len(held.Contents))
+	if !slices.ContainsFunc(objects.Sets, isOfClients) || len(objects.Contents) == 0 {
+		t.Errorf("there are the sets %v and the contents of %d, so nothing is tested", objects.Sets, len(objects.Contents))
 	}
-	for name := range held.Contents {
+	for name := range objects.Contents {
 		if isOfClients(name) {
 			t.Errorf("the contents of %s are read", name)
 		}

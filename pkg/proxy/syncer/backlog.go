@@ -30,8 +30,8 @@ type backlog struct {
 
 func newBacklog() backlog { return backlog{services: map[model.ObjectName]*pending{}} }
 
-// of returns the pending work of a Service, for the caller to change; it adds an empty one if there is none.
-func (b *backlog) of(name model.ObjectName) *pending {
+// getOrAdd returns the pending work of a Service, for the caller to change; it adds an empty one if there is none.
+func (b *backlog) getOrAdd(name model.ObjectName) *pending {
 	one := b.services[name]
 	if one == nil {
 		one = &pending{}
@@ -60,7 +60,7 @@ func (b *backlog) rejectionOf(name model.ObjectName) *rejection {
 
 // setRejection sets the rejection of a Service and marks it for a report; nil means that the rejection ended.
 func (b *backlog) setRejection(name model.ObjectName, now *rejection) {
-	one := b.of(name)
+	one := b.getOrAdd(name)
 	if one.rejection != nil {
 		b.rejected--
 	}

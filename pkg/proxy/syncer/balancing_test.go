@@ -16,7 +16,7 @@ type balancing struct {
 	frontends []dispatchedFrontend
 	// slots lead to endpoints. A slot with a number that has no endpoint leads to none. unusedSlots are slots in a map
 	// that their frontend no longer uses.
-	slots, others []ruleset.Element
+	slots, unusedSlots []ruleset.Element
 }
 
 // dispatchedFrontend is a frontend, and how its endpoint is selected.
@@ -27,18 +27,18 @@ type dispatchedFrontend struct {
 	dispatched bool
 	// affinityEndpoints are the endpoints that may be in affinity entries of clients, inside or outside: those that some
 	// slot leads to. It is nil without session affinity.
-	remembered map[netip.AddrPort]bool
+	affinityEndpoints map[netip.AddrPort]bool
 	// clients identifies the affinity map of these clients, and numbers are the endpoint numbers in it.
-	clients clientsOf
+	clients affinityClients
 	numbers map[netip.AddrPort][]uint32
 }
 
-// clientsOf are the clients of a frontend whose affinity entries are in one map of its owner.
-type clientsOf struct {
+// affinityClients are the clients of a frontend whose affinity entries are in one map of its owner.
+type affinityClients struct {
 	family     model.Family
 	set, owner string
 	frontend   ruleset.Tuple
-	remembered uint32
+	shard      uint32
 }
 
 // frontendMaps are the maps with the same content about frontends and about node ports.
@@ -75,19 +75,19 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 		}
 		return classes
 	}
-	drawable := map[uint32]bool{}
+	selectable := map[uint32]bool{}
 	static := []ruleset.Set{ruleset.StickyEndpoints, ruleset.NodePortStickyEndpoints}
-	for _, set := range append(wideMaps(kernel.Tables.Objects(family)), static...) {
+	for _, set := range append(dedicatedMaps(kernel.Tables.Objects(family)), static...) {
 		for _, slot := range elementsIfThere(kernel, family, set) {
-			drawable[slot.Value.Number] = true
+			selectable[slot.Value.Number] = true
 		}
 	}
 	dispatched, stickyDispatched := classesIn(ruleset.Dispatch), classesIn(ruleset.StickyDispatch)
 	var all []balancing
 	for _, maps := range frontendMaps {
-		drawn := map[ruleset.Tuple]ruleset.Class{}
+		stickyClasses := map[ruleset.Tuple]ruleset.Class{}
 		for _, element := range elementsIfThere(kernel, family, maps.sticky) {
-			drawn[element.Key] = ruleset.Class(element.Value.Number)
+			stickyClasses[element.Key] = ruleset.Class(element.Value.Number)
 		}
 		ports := map[ruleset.Tuple][]uint32{}
 		for _, set := range []ruleset.Set{maps.ports, maps.outside} {
@@ -95,19 +95,19 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 				ports[element.Key] = append(ports[element.Key], element.Value.Number)
 			}
 		}
-		found, remembers := balancing{family: family, set: maps.classes.Name}, map[ruleset.Tuple]bool{}
+		found, hasAffinity := balancing{family: family, set: maps.classes.Name}, map[ruleset.Tuple]bool{}
 		for _, element := range elementsIfThere(kernel, family, maps.classes) {
 			frontend := dispatchedFrontend{key: element.Key, class: ruleset.Class(element.Value.Number)}
-			frontend.dispatched, remembers[element.Key] = dispatched[frontend.class], isSticky(frontend.class)
+			frontend.dispatched, hasAffinity[element.Key] = dispatched[frontend.class], isSticky(frontend.class)
 			if isSticky(frontend.class) {
-				frontend.class = drawn[element.Key]
+				frontend.class = stickyClasses[element.Key]
 				frontend.dispatched = frontend.dispatched && stickyDispatched[frontend.class] && len(ports[element.Key]) > 0
-				frontend.remembered, frontend.numbers = map[netip.AddrPort]bool{}, map[netip.AddrPort][]uint32{}
-				frontend.clients = clientsOf{family, maps.classes.Name, element.Comment, element.Key, element.Value.Number >> 1 & 0x1f}
+				frontend.affinityEndpoints, frontend.numbers = map[netip.AddrPort]bool{}, map[netip.AddrPort][]uint32{}
+				frontend.clients = affinityClients{family, maps.classes.Name, element.Comment, element.Key, element.Value.Number >> 1 & 0x1f}
 				for key, endpoint := range numbered {
 					for _, port := range ports[element.Key] {
-						if key.Proto == element.Key.Proto && portOf(key.Number) == port && drawable[key.Number] {
-							frontend.remembered[endpoint] = true
+						if key.Proto == element.Key.Proto && portOf(key.Number) == port && selectable[key.Number] {
+							frontend.affinityEndpoints[endpoint] = true
 							frontend.numbers[endpoint] = append(frontend.numbers[endpoint], key.Number)
 						}
 					}
@@ -118,8 +118,8 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 		add := func(slot ruleset.Element, sticky bool) {
 			frontend := slot.Key
 			frontend.Number = 0
-			if isThere, isKnown := remembers[frontend]; isKnown && isThere != sticky {
-				found.others = append(found.others, slot)
+			if isStickyFrontend, isKnown := hasAffinity[frontend]; isKnown && isStickyFrontend != sticky {
+				found.unusedSlots = append(found.unusedSlots, slot)
 				return
 			}
 			found.slots = append(found.slots, slot)

@@ -101,7 +101,7 @@ func pickLarge(all []queuedService, lastLarge map[string]uint64) *queuedService 
 // enqueue queues a Service that changed. Its weight is estimated now and not for each batch, because the queue may be
 // long.
 func (p *Proxy) enqueue(name model.ObjectName) {
-	one := p.backlog.of(name)
+	one := p.backlog.getOrAdd(name)
 	if one.waiting.sequence == 0 {
 		p.sequence++
 		one.waiting = queuedService{name: name, sequence: p.sequence}
@@ -143,7 +143,7 @@ func (p *Proxy) replan(now time.Time) {
 		if p.estimateWeight(name) > maxBatchWeight {
 			p.enqueue(name)
 		} else {
-			p.backlog.of(name).replanned = true
+			p.backlog.getOrAdd(name).replanned = true
 		}
 	}
 }
@@ -197,12 +197,12 @@ func (p *Proxy) step(decided *decisions, name model.ObjectName) (last bool) {
 
 // releaseFrontends adds decisions for waiting Services that lose a frontend to a Service that does not wait. They stay
 // as applied, but without that frontend.
-func (p *Proxy) releaseFrontends(decided *decisions, rest []queuedService) {
-	if len(rest) == 0 || !p.gainsFrontend(decided) {
+func (p *Proxy) releaseFrontends(decided *decisions, remaining []queuedService) {
+	if len(remaining) == 0 || !p.gainsFrontend(decided) {
 		return
 	}
 	owner := map[model.Frontend]model.ObjectName{}
-	for _, one := range rest {
+	for _, one := range remaining {
 		for frontend := range p.mirror.Service(one.name).Frontends() {
 			owner[frontend] = one.name
 		}
@@ -217,9 +217,9 @@ func (p *Proxy) releaseFrontends(decided *decisions, rest []queuedService) {
 	}
 	for loser := range losers {
 		have := p.mirror.Service(loser)
-		left := p.stillOwned(have)
-		decided.owned = append(decided.owned, left)
-		decided.keepApplied(have, left)
+		kept := p.stillOwned(have)
+		decided.owned = append(decided.owned, kept)
+		decided.keepApplied(have, kept)
 	}
 	slices.SortFunc(decided.owned, func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }

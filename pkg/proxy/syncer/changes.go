@@ -56,14 +56,14 @@ func triggerTimeOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time
 // takeSynced returns, by family, the trigger times of synced changes, and removes them. Those of Services that still
 // wait stay.
 func (t *triggers) takeSynced(isWaiting func(model.ObjectName) bool) map[model.Family][]time.Time {
-	followed, left := map[model.Family][]time.Time{}, triggers{}
+	synced, remaining := map[model.Family][]time.Time{}, triggers{}
 	for name, trigger := range *t {
 		if isWaiting(trigger.service) {
-			left[name] = trigger
+			remaining[name] = trigger
 			continue
 		}
-		followed[trigger.family] = append(followed[trigger.family], trigger.at)
+		synced[trigger.family] = append(synced[trigger.family], trigger.at)
 	}
-	*t = left
-	return followed
+	*t = remaining
+	return synced
 }

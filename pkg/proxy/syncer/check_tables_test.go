@@ -57,26 +57,26 @@ func checkClasses(t testing.TB, maps balancing) {
 			t.Errorf("%s %+v: class %x with %d slots, and %d for external clients; dispatched: %v",
 				maps.set, frontend.key, frontend.class, inside, outside, frontend.dispatched)
 		}
-		if frontend.remembered == nil {
+		if frontend.affinityEndpoints == nil {
 			continue
 		}
-		drawn := map[string]bool{}
+		selectable := map[string]bool{}
 		for _, endpoint := range slices.Concat(slots[clusterTable], slots[localTable]) {
-			drawn[endpoint] = true
+			selectable[endpoint] = true
 		}
-		for endpoint := range frontend.remembered {
-			if !drawn[endpoint.String()] {
+		for endpoint := range frontend.affinityEndpoints {
+			if !selectable[endpoint.String()] {
 				t.Errorf("%s %+v: affinity entries may have %s, which no slot leads to", maps.set, frontend.key, endpoint)
 			}
 		}
-		if len(drawn) != len(frontend.remembered) {
+		if len(selectable) != len(frontend.affinityEndpoints) {
 			t.Errorf("%s %+v: slots lead to %d endpoints, and affinity entries to %d",
-				maps.set, frontend.key, len(drawn), len(frontend.remembered))
+				maps.set, frontend.key, len(selectable), len(frontend.affinityEndpoints))
 		}
 	}
-	if used != len(slots) || len(maps.others) > 0 {
+	if used != len(slots) || len(maps.unusedSlots) > 0 {
 		t.Errorf("%s leads to %d load-balancing tables, but there are %d, and %d slots in unused maps",
-			maps.set, used, len(slots), len(maps.others))
+			maps.set, used, len(slots), len(maps.unusedSlots))
 	}
 }
 

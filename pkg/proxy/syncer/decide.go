@@ -20,22 +20,22 @@ type decisions struct {
 
 // decide decides about the named Services. Rejected Services keep their applied version, and are retried one by one.
 func (p *Proxy) decide(names []model.ObjectName) decisions {
-	all := newDecided(len(names))
+	all := newDecisions(len(names))
 	p.decideMore(&all, names)
 	return all
 }
 
 // decideMore adds to all the decisions about more names, which must sort after the earlier ones.
 func (p *Proxy) decideMore(all *decisions, names []model.ObjectName) {
-	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
+	accepted := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
 		if p.backlog.rejectionOf(name) != nil && p.cluster.Service(name) == nil {
 			p.backlog.setRejection(name, nil) // a deleted Service is not rejected any more
 		}
 		return p.backlog.rejectionOf(name) != nil
 	})
 	before := len(all.owned)
-	p.decideIncludingRejected(all, fit)
-	if len(fit) == len(names) {
+	p.decideIncludingRejected(all, accepted)
+	if len(accepted) == len(names) {
 		return
 	}
 	for _, name := range names {
@@ -52,7 +52,7 @@ const minParallelServices = 256
 
 // decideIncludingRejected adds decisions about the named Services, whether they are rejected or not.
 func (p *Proxy) decideIncludingRejected(all *decisions, names []model.ObjectName) {
-	services, digests := make([]ruleset.Service, len(names)), make([][]any, len(names))
+	services, derived := make([]ruleset.Service, len(names)), make([][]any, len(names))
 	workers := 1
 	if len(names) >= minParallelServices {
 		workers = runtime.GOMAXPROCS(0)
@@ -61,14 +61,14 @@ func (p *Proxy) decideIncludingRejected(all *decisions, names []model.ObjectName
 	for worker := range workers { // the cluster does not change during this, and no decision depends on another
 		deciding.Go(func() {
 			for i := len(names) * worker / workers; i < len(names)*(worker+1)/workers; i++ {
-				services[i], digests[i] = p.decideService(names[i])
+				services[i], derived[i] = p.decideService(names[i])
 			}
 		})
 	}
 	deciding.Wait()
 	all.owned = append(all.owned, services...)
 	for i, name := range names {
-		all.derived[name] = digests[i]
+		all.derived[name] = derived[i]
 	}
 }
 
@@ -84,8 +84,8 @@ func (p *Proxy) decideService(name model.ObjectName) (ruleset.Service, []any) {
 	return owned, p.handlers.derive(decisions)
 }
 
-// newDecided returns empty decisions with capacity for a number of Services.
-func newDecided(services int) decisions {
+// newDecisions returns empty decisions with capacity for a number of Services.
+func newDecisions(services int) decisions {
 	return decisions{
 		owned:         make([]ruleset.Service, 0, services),
 		derived:       make(map[model.ObjectName][]any, services),
@@ -96,12 +96,12 @@ func newDecided(services int) decisions {
 // keepApplied keeps what is applied of a Service, except for the frontends that are in have but not in now.
 func (d *decisions) keepApplied(have, now ruleset.Service) {
 	delete(d.derived, now.Name)
-	stays := map[model.Frontend]bool{}
+	isKept := map[model.Frontend]bool{}
 	for frontend := range now.Frontends() {
-		stays[frontend] = true
+		isKept[frontend] = true
 	}
 	for frontend := range have.Frontends() {
-		if !stays[frontend] {
+		if !isKept[frontend] {
 			d.lostFrontends[now.Name] = append(d.lostFrontends[now.Name], frontend)
 		}
 	}
@@ -117,5 +117,5 @@ func (p *Proxy) resolveConfig() ruleset.Config {
 }
 
 func (p *Proxy) nodeState() ruleset.NodeState {
-	return ruleset.NewSurroundings(p.config, p.cluster.Self(), p.cluster.LocalAddrs(), p.cluster.ServiceCIDRs())
+	return ruleset.NewNodeState(p.config, p.cluster.Self(), p.cluster.LocalAddrs(), p.cluster.ServiceCIDRs())
 }

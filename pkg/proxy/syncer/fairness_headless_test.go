@@ -50,14 +50,14 @@ func headlessOf(name string, ports, endpoints int) model.Change {
 	return change
 }
 
-// targetsRead is a handler that counts the targets of headless Services: those of the last sync, and all of them, by
+// targetCounter is a handler that counts the targets of headless Services: those of the last sync, and all of them, by
 // Service.
-type targetsRead struct {
+type targetCounter struct {
 	lastSync, services int
 	all                map[model.ObjectName]int
 }
 
-func (*targetsRead) Derive(decisions []selection.Decision) any {
+func (*targetCounter) Derive(decisions []selection.Decision) any {
 	targets := 0
 	for _, decision := range decisions {
 		if decision.Service.IsHeadless {
@@ -67,9 +67,9 @@ func (*targetsRead) Derive(decisions []selection.Decision) any {
 	return targets
 }
 
-func (*targetsRead) OnSynced(selection.SyncState) {}
+func (*targetCounter) OnSynced(selection.SyncState) {}
 
-func (r *targetsRead) OnApplied(service model.ObjectName, digest any) {
+func (r *targetCounter) OnApplied(service model.ObjectName, digest any) {
 	delete(r.all, service)
 	if targets, _ := digest.(int); targets > 0 {
 		r.all[service], r.lastSync, r.services = targets, r.lastSync+targets, r.services+1
@@ -77,7 +77,7 @@ func (r *targetsRead) OnApplied(service model.ObjectName, digest any) {
 }
 
 // batches syncs until nothing waits, and returns the targets of each sync.
-func (r *targetsRead) batches(t *testing.T, p *syncer.Proxy) (targets []int) {
+func (r *targetCounter) batches(t *testing.T, p *syncer.Proxy) (targets []int) {
 	t.Helper()
 	for len(targets) == 0 || p.Waits() {
 		if len(targets) > 1000 {
@@ -91,11 +91,11 @@ func (r *targetsRead) batches(t *testing.T, p *syncer.Proxy) (targets []int) {
 	return targets
 }
 
-// newTargetsRead returns a proxy that has synced a few other Services, and its handler.
-func newTargetsRead(t *testing.T) (*targetsRead, *memoryKernel, *syncer.Proxy) {
+// newTargetCounter returns a proxy that has synced a few other Services, and its handler.
+func newTargetCounter(t *testing.T) (*targetCounter, *memoryKernel, *syncer.Proxy) {
 	t.Helper()
-	read, kernel := &targetsRead{all: map[model.ObjectName]int{}}, &memoryKernel{}
-	p := starting(kernel, read)
+	read, kernel := &targetCounter{all: map[model.ObjectName]int{}}, &memoryKernel{}
+	p := newProxy(kernel, read)
 	p.Apply(manyServices(3, 2))
 	mustSync(t, p)
 	return read, kernel, p
@@ -109,7 +109,7 @@ func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 		"ports without endpoints": {syncer.MaxBatchWeight, 0},
 	} {
 		t.Run(title, func(t *testing.T) {
-			read, kernel, p := newTargetsRead(t)
+			read, kernel, p := newTargetCounter(t)
 			p.Apply(headlessOf("a", 1, 3))
 			mustSync(t, p)
 			before := map[model.ObjectName]int{{Namespace: "tenant", Name: "a"}: 12}
@@ -122,7 +122,7 @@ func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 			p.ForbidLarge()
 			p.Apply(resized(7))
 			report := mustSync(t, p)
-			if diff := cmp.Diff(before, read.all); diff != "" || report.Services != 1 || kernel.serves(t, "10.96.0.0") != 7 {
+			if diff := cmp.Diff(before, read.all); diff != "" || report.Services != 1 || kernel.slotsFor(t, "10.96.0.0") != 7 {
 				t.Errorf("while large ones wait: %+v, targets (-want +got):\n%s", report, diff)
 			}
 			if !p.Waits() {
@@ -139,7 +139,7 @@ func TestALargeHeadlessServiceWaitsForItsBatch(t *testing.T) {
 // another namespace is in the first sync.
 func TestManyHeadlessServicesThatChangeTogetherAreBatched(t *testing.T) {
 	const count, ports, endpoints = 100, 4, 50
-	read, kernel, p := newTargetsRead(t)
+	read, kernel, p := newTargetCounter(t)
 	for i := range count {
 		p.Apply(headlessOf(fmt.Sprint("s-", i), ports, endpoints))
 	}
@@ -147,7 +147,7 @@ func TestManyHeadlessServicesThatChangeTogetherAreBatched(t *testing.T) {
 	read.lastSync = 0
 	p.ForbidLarge()
 	mustSync(t, p)
-	if got := kernel.serves(t, "10.96.0.0"); got != 5 || read.lastSync > syncer.MaxBatchWeight {
+	if got := kernel.slotsFor(t, "10.96.0.0"); got != 5 || read.lastSync > syncer.MaxBatchWeight {
 		t.Errorf("after the first sync the other Service has %d endpoints, want 5; it decided about %d targets", got, read.lastSync)
 	}
 	all := read.batches(t, p)

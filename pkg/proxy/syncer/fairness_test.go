@@ -44,8 +44,8 @@ func (k *memoryKernel) largestBatch() int {
 	return largest
 }
 
-// serves returns the number of slots over which connections to an address are balanced.
-func (k *memoryKernel) serves(t *testing.T, addr string) int {
+// slotsFor returns the number of slots over which connections to an address are balanced.
+func (k *memoryKernel) slotsFor(t *testing.T, addr string) int {
 	t.Helper()
 	elements, err := k.Elements(model.IPv4, ruleset.Services)
 	if err != nil {
@@ -79,7 +79,7 @@ func syncAllBatches(t *testing.T, p *syncer.Proxy) int {
 func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 	const size = 3*syncer.MaxBatchWeight + 100
 	kernel := &memoryKernel{}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	everything := manyServices(3, 2)
 	p.Apply(everything)
 	mustSync(t, p)
@@ -108,7 +108,7 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 		}
 		apply(resized(3 + i))
 		report := mustSync(t, p) // before the next step of the large one
-		if report.Services != 1 || kernel.serves(t, "10.96.0.0") != 3+i {
+		if report.Services != 1 || kernel.slotsFor(t, "10.96.0.0") != 3+i {
 			t.Errorf("step %d: the small change is not in the next sync: %+v", i, report)
 		}
 		if syncs := syncAllBatches(t, p); syncs < 2 {
@@ -117,7 +117,7 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 		if largest := kernel.largestBatch(); largest > 2*syncer.MaxBatchWeight+1000 {
 			t.Errorf("step %d: a transaction has %d elements", i, largest)
 		}
-		likeFreshStart(t, kernel, everything)
+		checkLikeFreshStart(t, kernel, everything)
 	}
 }
 
@@ -126,16 +126,16 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 	ip := netip.MustParseAddr("10.96.200.1")
 	large, small := model.ObjectName{Namespace: "tenant", Name: "large"}, model.ObjectName{Namespace: "tenant", Name: "small"}
-	for title, refuses := range map[string]bool{"at once": false, "after it was rejected": true} {
+	for title, rejects := range map[string]bool{"at once": false, "after it was rejected": true} {
 		t.Run(title, func(t *testing.T) {
-			kernel, read := &pickyKernel{rejected: map[thing]bool{}}, newHandlerModel(t)
-			p := starting(kernel, read)
+			kernel, read := &rejectingKernel{rejected: map[tableItem]bool{}}, newHandlerModel(t)
+			p := newProxy(kernel, read)
 			p.Apply(largeService("large", ip, 3*syncer.MaxBatchWeight))
 			mustSync(t, p)
 			frontend := model.Frontend{Addr: ip, Protocol: model.TCP, Port: 80}
-			if refuses {
+			if rejects {
 				p.Apply(largeService("small", netip.MustParseAddr("10.96.200.9"), 3))
-				kernel.rejected[thing{
+				kernel.rejected[tableItem{
 					model.IPv4, ruleset.Services.Name, ruleset.Tuple{Addr: netip.MustParseAddr("10.96.200.9"), Proto: model.TCP, Port: 80},
 				}] = true
 				if report := mustSync(t, p); report.RejectedTotal != 1 {
@@ -147,10 +147,10 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 			p.Apply(largeService("small", ip, 3))
 			p.ForbidLarge()
 			mustSync(t, p)
-			if got := kernel.serves(t, ip.String()); read.byFrontend[frontend] != small || got != 3 || !p.Waits() {
+			if got := kernel.slotsFor(t, ip.String()); read.byFrontend[frontend] != small || got != 3 || !p.Waits() {
 				t.Errorf("%s belongs to %v, with %d endpoints; want %s with 3, while the other one waits", ip, read.byFrontend[frontend], got, small)
 			}
-			read.agree(&kernel.memoryKernel, true)
+			read.checkOwners(&kernel.memoryKernel, true)
 		})
 	}
 }
@@ -158,7 +158,7 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 // TestManyServicesThatChangeTogetherLeaveRoomForOthers.
 func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
 	kernel := &memoryKernel{}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	everything := manyServices(3, 2)
 	p.Apply(everything)
 	mustSync(t, p)
@@ -171,11 +171,11 @@ func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
 	p.Apply(resized(5))
 	everything = everything.Merge(resized(5))
 	mustSync(t, p)
-	if got := kernel.serves(t, "10.96.0.0"); got != 5 {
+	if got := kernel.slotsFor(t, "10.96.0.0"); got != 5 {
 		t.Errorf("after the first sync the other Service has %d endpoints, want 5", got)
 	}
 	if syncs := syncAllBatches(t, p); syncs < 4 {
 		t.Errorf("400 Services of 100 endpoints took %d more syncs, want several", syncs)
 	}
-	likeFreshStart(t, kernel, everything)
+	checkLikeFreshStart(t, kernel, everything)
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// moments is an Observer that forwards the times of its calls.
-type moments struct{ queued, failed, synced chan []time.Time }
+// timesObserver is an Observer that forwards the times of its calls.
+type timesObserver struct{ queued, failed, synced chan []time.Time }
 
-func (m moments) Queued(_ syncer.Changes, at time.Time) { m.queued <- []time.Time{at} }
+func (m timesObserver) Queued(_ syncer.Changes, at time.Time) { m.queued <- []time.Time{at} }
 
-func (m moments) Synced(_ syncer.Report, started, ended time.Time) {
+func (m timesObserver) Synced(_ syncer.Report, started, ended time.Time) {
 	m.synced <- []time.Time{started, ended}
 }
 
-func (m moments) Failed(_ error, _ syncer.Report, started, ended time.Time, _ time.Duration) {
+func (m timesObserver) Failed(_ error, _ syncer.Report, started, ended time.Time, _ time.Duration) {
 	m.failed <- []time.Time{started, ended}
 }
 
-// TestAJumpOfTheMachinesClockReachesNoObserver: every time that an observer gets has a reading of the monotonic clock,
+// TestObserversGetMonotonicTimes: every time that an observer gets has a reading of the monotonic clock,
 // from which the differences in health and metrics are computed. The pauses between attempts follow that clock anyway.
 // A real jump is not possible here: the date is the whole machine's, and time namespaces do not change it.
-func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
+func TestObserversGetMonotonicTimes(t *testing.T) {
 	failures := 0
 	kernel := &scriptedKernel{reject: func(ruleset.Batch) error {
 		if failures++; failures == 1 {
@@ -35,12 +35,12 @@ func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
 		}
 		return nil
 	}}
-	seen := moments{make(chan []time.Time, 2), make(chan []time.Time, 1), make(chan []time.Time, 1)}
+	seen := timesObserver{make(chan []time.Time, 2), make(chan []time.Time, 1), make(chan []time.Time, 1)}
 	changes := make(chan model.Change, 1)
 	changes <- manyServices(3, 2)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	go starting(kernel).Run(ctx, changes, nil, seen)
+	go newProxy(kernel).Run(ctx, changes, nil, seen)
 	moments := append(append(<-seen.queued, <-seen.failed...), append(<-seen.queued, <-seen.synced...)...)
 	for number, at := range moments {
 		if !strings.Contains(at.String(), " m=") { // nothing else shows it

@@ -29,40 +29,40 @@ type healthModel struct {
 	complete bool
 }
 
-func (w *healthModel) Queued(_ syncer.Changes, at time.Time) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	if w.pending.IsZero() {
-		w.pending = at
+func (m *healthModel) Queued(_ syncer.Changes, at time.Time) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.pending.IsZero() {
+		m.pending = at
 	}
-	w.status.SyncQueued(at)
+	m.status.SyncQueued(at)
 }
 
-func (w *healthModel) Synced(report syncer.Report, started, _ time.Time) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	w.pending, w.lastError, w.synced, w.complete = time.Time{}, "", true, report.CleanupErr == nil
-	w.status.SyncSucceeded(started)
+func (m *healthModel) Synced(report syncer.Report, started, _ time.Time) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.pending, m.lastError, m.synced, m.complete = time.Time{}, "", true, report.CleanupErr == nil
+	m.status.SyncSucceeded(started)
 }
 
-func (w *healthModel) Failed(err error, _ syncer.Report, _, ended time.Time, _ time.Duration) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	w.lastError = err.Error()
-	w.failures++
-	w.status.SyncFailed(ended, err)
+func (m *healthModel) Failed(err error, _ syncer.Report, _, ended time.Time, _ time.Duration) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.lastError = err.Error()
+	m.failures++
+	m.status.SyncFailed(ended, err)
 }
 
 // check compares health with the expected state.
-func (w *healthModel) check(now time.Time) (healthy bool) {
-	w.t.Helper()
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	got := w.status.Health(now)
-	healthy = w.pending.IsZero() || now.Sub(w.pending) < status.DefaultPendingTimeout
-	if got.Healthy != healthy || got.Ready != w.synced || got.LastError != w.lastError || !got.PendingSince.Equal(w.pending) {
-		w.t.Errorf("health is %+v, but changes have waited since %s, the last error is %q, and any sync succeeded: %v",
-			got, w.pending, w.lastError, w.synced)
+func (m *healthModel) check(now time.Time) (healthy bool) {
+	m.t.Helper()
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	got := m.status.Health(now)
+	healthy = m.pending.IsZero() || now.Sub(m.pending) < status.DefaultPendingTimeout
+	if got.Healthy != healthy || got.Ready != m.synced || got.LastError != m.lastError || !got.PendingSince.Equal(m.pending) {
+		m.t.Errorf("health is %+v, but changes have waited since %s, the last error is %q, and any sync succeeded: %v",
+			got, m.pending, m.lastError, m.synced)
 	}
 	return healthy
 }
@@ -74,12 +74,12 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 			random, kernel := rand.New(rand.NewPCG(seed, 2)), &memoryKernel{}
 			faults := &faultInjector{Kernel: kernel, random: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
 			seen := &healthModel{t: t, status: &status.Status{}}
-			changes, disturbed := make(chan model.Change, 16), make(chan struct{}, 1)
+			changes, driftDetected := make(chan model.Change, 16), make(chan struct{}, 1)
 			ctx, end := context.WithCancel(t.Context())
 			var running sync.WaitGroup
-			running.Go(func() { starting(faults).Run(ctx, changes, disturbed, seen) })
+			running.Go(func() { newProxy(faults).Run(ctx, changes, driftDetected, seen) })
 
-			everything, verdicts := manyServices(3, 2), map[bool]int{}
+			everything, health := manyServices(3, 2), map[bool]int{}
 			changes <- everything
 			for range 60 {
 				faults.percent.Store(50 * random.Int32N(3)) // none, half or all of the calls fail
@@ -89,11 +89,11 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 				for range 1 + random.IntN(40) {
 					time.Sleep(time.Duration(random.Int64N(int64(8 * time.Second))))
 					synctest.Wait()
-					verdicts[seen.check(time.Now())]++
+					health[seen.check(time.Now())]++
 				}
 				faults.percent.Store(0)
 				select { // a repair is immediate, a retry is due within half a minute
-				case disturbed <- struct{}{}:
+				case driftDetected <- struct{}{}:
 				default:
 				}
 				time.Sleep(time.Minute)
@@ -101,10 +101,10 @@ func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 				if !seen.check(time.Now()) || seen.lastError != "" || !seen.complete {
 					t.Errorf("a minute after the faults ended the last error is %q", seen.lastError)
 				}
-				likeFreshStart(t, kernel, everything)
+				checkLikeFreshStart(t, kernel, everything)
 			}
-			if verdicts[false] == 0 || verdicts[true] == 0 || seen.failures == 0 {
-				t.Errorf("seed %d: health was %v after %d failures, so little was tested", seed, verdicts, seen.failures)
+			if health[false] == 0 || health[true] == 0 || seen.failures == 0 {
+				t.Errorf("seed %d: health was %v after %d failures, so little was tested", seed, health, seen.failures)
 			}
 			end()
 			running.Wait()

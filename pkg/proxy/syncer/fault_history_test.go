@@ -23,15 +23,15 @@ func listing(namespace *netns.Namespace) []string {
 // onRealKernel returns a proxy that has synced a cluster in a namespace, and its connection.
 func onRealKernel(t *testing.T, namespace *netns.Namespace, everything model.Change) (*syncer.Proxy, *nft.Conn) {
 	t.Helper()
-	conn := dialled(t, namespace)
+	conn := dialNFT(t, namespace)
 	p := syncer.New(self, bothFamilies, conn)
 	p.Apply(everything)
 	mustSync(t, p)
 	return p, conn
 }
 
-// dialled returns a connection to the nftables of a namespace.
-func dialled(t *testing.T, namespace *netns.Namespace) *nft.Conn {
+// dialNFT returns a connection to the nftables of a namespace.
+func dialNFT(t *testing.T, namespace *netns.Namespace) *nft.Conn {
 	t.Helper()
 	var conn *nft.Conn
 	var err error
@@ -46,14 +46,14 @@ func dialled(t *testing.T, namespace *netns.Namespace) *nft.Conn {
 // TestARealCommitThatFailsChangesNothing, and the next sync applies the change: with the same connection after a
 // timeout, with a new one if the sockets were closed.
 func TestARealCommitThatFailsChangesNothing(t *testing.T) {
-	over, cancel := context.WithTimeout(t.Context(), -1)
+	expired, cancel := context.WithTimeout(t.Context(), -1)
 	defer cancel()
 	for name, test := range map[string]struct {
 		ctx     context.Context
 		closed  bool
 		because string
 	}{
-		"the deadline is exceeded": {over, false, context.DeadlineExceeded.Error()},
+		"the deadline is exceeded": {expired, false, context.DeadlineExceeded.Error()},
 		"the socket was closed":    {t.Context(), true, "use of closed file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,11 +92,11 @@ func TestARealCommitThatFailsChangesNothing(t *testing.T) {
 // element is gone. The error of a change of that element causes a full sync.
 func TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt(t *testing.T) {
 	kernel := &memoryKernel{}
-	p := synced(t, kernel)
+	p := newSyncedProxy(t, kernel)
 	elements := elementsOf(t, kernel, model.IPv4, ruleset.Endpoints)
-	for _, of := range []ruleset.Set{ruleset.Endpoints, ruleset.Services} {
+	for _, set := range []ruleset.Set{ruleset.Endpoints, ruleset.Services} {
 		if err := kernel.Apply(ruleset.Batch{Ops: []ruleset.Op{
-			{Verb: ruleset.Flush, Family: model.IPv4, Object: ruleset.SetObject{Set: of}},
+			{Verb: ruleset.Flush, Family: model.IPv4, Object: ruleset.SetObject{Set: set}},
 		}}); err != nil {
 			t.Fatal(err)
 		}
@@ -113,5 +113,5 @@ func TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt(t *testing.T) {
 	if report := mustSync(t, p); !report.Full {
 		t.Errorf("the next sync reports %+v, want a full one", report)
 	}
-	likeFreshStart(t, kernel, manyServices(3, 2).Merge(resized(1)))
+	checkLikeFreshStart(t, kernel, manyServices(3, 2).Merge(resized(1)))
 }

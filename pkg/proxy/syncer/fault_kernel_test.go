@@ -21,8 +21,8 @@ import (
 type fault struct {
 	name string
 	err  error
-	// done is set if the kernel applied the batch despite the error.
-	done bool
+	// applied is set if the kernel applied the batch despite the error.
+	applied bool
 }
 
 // rejection returns the error of package nft for a kernel error about an operation of a batch.
@@ -30,8 +30,8 @@ func rejection(errno syscall.Errno) error {
 	return &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Err: fmt.Errorf("add element: %w", errno)}}}
 }
 
-// unknown returns the error of package nft for a response that is missing or unreadable.
-func unknown(err error) error {
+// unknownOutcome returns the error of package nft for a response that is missing or unreadable.
+func unknownOutcome(err error) error {
 	return fmt.Errorf("commit batch: %w: %w", nft.ErrUnknownOutcome, err)
 }
 
@@ -51,12 +51,12 @@ var commitFaults = []fault{
 	{"a signal interrupts sending", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EINTR), false},
 	{"the socket is closed", fmt.Errorf("sending 4711 bytes over netlink: %w", os.ErrClosed), false},
 	{"the deadline is exceeded before it is sent", fmt.Errorf("commit batch: %w", context.DeadlineExceeded), false},
-	{"the response is lost, and it was rejected", unknown(unix.ENOBUFS), false},
-	{"the response is lost, and it was applied", unknown(unix.ENOBUFS), true},
-	{"the response is late", unknown(os.ErrDeadlineExceeded), true},
-	{"a signal interrupts receiving", unknown(unix.EINTR), true},
-	{"the response is malformed", unknown(unix.EBADMSG), true},
-	{"the socket is closed before the response arrives", unknown(os.ErrClosed), true},
+	{"the response is lost, and it was rejected", unknownOutcome(unix.ENOBUFS), false},
+	{"the response is lost, and it was applied", unknownOutcome(unix.ENOBUFS), true},
+	{"the response is late", unknownOutcome(os.ErrDeadlineExceeded), true},
+	{"a signal interrupts receiving", unknownOutcome(unix.EINTR), true},
+	{"the response is malformed", unknownOutcome(unix.EBADMSG), true},
+	{"the socket is closed before the response arrives", unknownOutcome(os.ErrClosed), true},
 }
 
 // readFaults are the failures of a read.
@@ -98,12 +98,12 @@ func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
 	if len(batch.Ops) == 0 {
 		return f.Kernel.Commit(ctx, batch)
 	}
-	if refused := f.reject(batch); refused != nil {
-		return refused
+	if rejected := f.reject(batch); rejected != nil {
+		return rejected
 	}
-	failing := f.next(commitFaults)
-	if failing != nil && !failing.done {
-		return failing.err
+	injected := f.next(commitFaults)
+	if injected != nil && !injected.applied {
+		return injected.err
 	}
 	if err := f.Kernel.Commit(ctx, batch); err != nil {
 		return err
@@ -111,8 +111,8 @@ func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
 	if f.committed != nil {
 		f.committed(batch)
 	}
-	if failing != nil {
-		return failing.err
+	if injected != nil {
+		return injected.err
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ const rejectedService = "a Service is rejected"
 func (f *faultInjector) reject(batch ruleset.Batch) error {
 	rejected := &ruleset.RejectedError{}
 	for _, op := range batch.Ops {
-		eachThing(op, func(_ thing, element *ruleset.Element) {
+		eachItem(op, func(_ tableItem, element *ruleset.Element) {
 			if op.Verb == ruleset.Add && element != nil && element.Comment != "" && f.random.Int32N(800) < f.percent.Load() {
 				rejected.Rejections = append(rejected.Rejections, ruleset.Rejection{Op: op, Element: element, Err: unix.EINVAL})
 			}
@@ -138,8 +138,8 @@ func (f *faultInjector) reject(batch ruleset.Batch) error {
 }
 
 func (f *faultInjector) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
-	if failing := f.next(readFaults); failing != nil {
-		return ruleset.Objects{}, failing.err
+	if injected := f.next(readFaults); injected != nil {
+		return ruleset.Objects{}, injected.err
 	}
 	return f.Kernel.Objects(ctx, family)
 }

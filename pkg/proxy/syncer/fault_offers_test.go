@@ -28,16 +28,16 @@ func (b balancing) offers() map[offer]bool {
 		offers[offer{b.set, b.family, frontend, netip.AddrPortFrom(slot.Value.Addr, slot.Value.Port)}] = true
 	}
 	for _, frontend := range b.frontends {
-		for endpoint := range frontend.remembered {
+		for endpoint := range frontend.affinityEndpoints {
 			offers[offer{b.set, b.family, frontend.key, endpoint}] = true
 		}
 	}
 	return offers
 }
 
-// checkBacked checks that, whatever class a frontend has, each slot that its class may select leads to an endpoint, and
+// checkSlotsHaveEndpoints checks that, whatever class a frontend has, each slot that its class may select leads to an endpoint, and
 // that the class leads to a chain. Before a cleanup there may be more slots.
-func checkBacked(t testing.TB, b balancing) {
+func checkSlotsHaveEndpoints(t testing.TB, b balancing) {
 	t.Helper()
 	leads := map[ruleset.Tuple]bool{}
 	for _, slot := range b.slots {
@@ -52,15 +52,15 @@ func checkBacked(t testing.TB, b balancing) {
 			return slots
 		}
 		inside, outside := inARow(ruleset.ClusterSlot), inARow(ruleset.LocalSlot)
-		if !frontend.dispatched || !drawsFrom(frontend.class, inside, outside) {
+		if !frontend.dispatched || !selectsFrom(frontend.class, inside, outside) {
 			t.Errorf("%s %+v has class %x, dispatched: %v, and %d and %d slots that lead to endpoints",
 				b.set, frontend.key, frontend.class, frontend.dispatched, inside, outside)
 		}
 	}
 }
 
-// drawsFrom reports whether a class selects from at most these numbers of slots, for clients inside and outside.
-func drawsFrom(class ruleset.Class, inside, outside int) bool {
+// selectsFrom reports whether a class selects from at most these numbers of slots, for clients inside and outside.
+func selectsFrom(class ruleset.Class, inside, outside int) bool {
 	if class == ruleset.RefuseClass || class == ruleset.DropClass {
 		return true
 	}

@@ -25,25 +25,25 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 	if err != nil {
 		return Report{Full: true}, err
 	}
-	bare := true
+	noTables := true
 	for _, objects := range found {
-		bare = bare && !objects.Table
+		noTables = noTables && !objects.Table
 	}
-	p.startedEmpty = bare || p.startedEmpty && !p.synced // an earlier attempt may have left tables of ours
+	p.startedEmpty = noTables || p.startedEmpty && !p.synced // an earlier attempt may have left tables of ours
 	names := p.cluster.ServiceNames()
-	complete := ruleset.NewFullSync(config, found)
-	decided, early, err := p.decideAll(ctx, complete, p.parts(names, bare))
+	fullSync := ruleset.NewFullSync(config, found)
+	decided, early, err := p.decideAll(ctx, fullSync, p.parts(names, noTables))
 	if err != nil { // one transaction, from the start, shows which Services the kernel rejects
-		if undone := p.kernel.Commit(ctx, complete.Rollback()); undone != nil {
-			return Report{Full: true}, fmt.Errorf("fill new tables: %w; roll back: %w", err, undone)
+		if rollbackErr := p.kernel.Commit(ctx, fullSync.Rollback()); rollbackErr != nil {
+			return Report{Full: true}, fmt.Errorf("fill new tables: %w; roll back: %w", err, rollbackErr)
 		}
-		complete, early = ruleset.NewFullSync(config, found), nil
-		complete.Add(decided.owned)
+		fullSync, early = ruleset.NewFullSync(config, found), nil
+		fullSync.Add(decided.owned)
 	}
-	mirror, plan := complete.Finish(p.nodeState())
+	mirror, plan := fullSync.Finish(p.nodeState())
 	if err := p.commit(ctx, plan, decided, true); err != nil {
-		switch _, refused := errors.AsType[*servicesRejectedError](err); {
-		case refused: // without these Services the existing tables may be fine
+		switch _, isRejection := errors.AsType[*servicesRejectedError](err); {
+		case isRejection: // without these Services the existing tables may be fine
 			p.failures = 0
 		case !isEnvironmentError(err):
 			p.failures++
@@ -64,32 +64,32 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 
 // acceptFull is accept for all Services. It discards all earlier state of them, except rejections.
 func (p *Proxy) acceptFull(mirror *ruleset.Mirror, decided decisions) {
-	left := map[model.ObjectName]*pending{}
-	var gone []model.ObjectName
+	remaining := map[model.ObjectName]*pending{}
+	var deleted []model.ObjectName
 	for name, one := range p.backlog.services {
 		if one.waiting.sequence > 0 && p.cluster.Service(name) == nil {
-			gone = append(gone, name)
+			deleted = append(deleted, name)
 		}
 		if one.rejection != nil || one.needsReport {
-			left[name] = &pending{rejection: one.rejection, needsReport: one.needsReport}
+			remaining[name] = &pending{rejection: one.rejection, needsReport: one.needsReport}
 		}
 	}
-	p.mirror, p.backlog.services, p.smallWaits, p.largeWaits = mirror, left, false, false
+	p.mirror, p.backlog.services, p.smallWaits, p.largeWaits = mirror, remaining, false, false
 	p.stale = nil
 	p.cluster.TakeStale()
-	slices.SortFunc(gone, model.ObjectName.Compare)
-	for _, name := range gone {
+	slices.SortFunc(deleted, model.ObjectName.Compare)
+	for _, name := range deleted {
 		p.handlers.onApplied(name, nil)
 	}
 	p.notifyHandlers(decided)
 }
 
 // parts splits the names of Services into the parts that a full sync writes.
-func (p *Proxy) parts(names []model.ObjectName, bare bool) [][]model.ObjectName {
+func (p *Proxy) parts(names []model.ObjectName, noTables bool) [][]model.ObjectName {
 	var parts [][]model.ObjectName
 	first, weight := 0, 0
 	for i, name := range names {
-		if weight += selection.Weight(p.cluster, name); bare && weight > partWeight {
+		if weight += selection.Weight(p.cluster, name); noTables && weight > partWeight {
 			parts = append(parts, names[first:i+1])
 			first, weight = i+1, 0
 		}
@@ -99,25 +99,25 @@ func (p *Proxy) parts(names []model.ObjectName, bare bool) [][]model.ObjectName 
 
 // decideAll decides about all Services and adds them to the full sync. If there are several parts, it returns the
 // batches that it wrote early, and the error of the first one that failed.
-func (p *Proxy) decideAll(ctx context.Context, complete *ruleset.FullSync, parts [][]model.ObjectName) (
+func (p *Proxy) decideAll(ctx context.Context, fullSync *ruleset.FullSync, parts [][]model.ObjectName) (
 	all decisions, early []ruleset.Batch, err error,
 ) {
 	if len(parts) == 1 {
 		all = p.decide(parts[0])
-		complete.Add(all.owned)
+		fullSync.Add(all.owned)
 		return all, nil, nil
 	}
 	services := 0
 	for _, part := range parts {
 		services += len(part)
 	}
-	all = newDecided(services)
+	all = newDecisions(services)
 	batches, ended := make(chan ruleset.Batch), make(chan error)
 	go func() { ended <- p.commitEach(ctx, batches) }()
 	for _, part := range parts {
 		before := len(all.owned)
 		p.decideMore(&all, part)
-		batch := complete.AddEarly(all.owned[before:])
+		batch := fullSync.AddEarly(all.owned[before:])
 		early = append(early, batch)
 		batches <- batch
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// many returns more Services than one part of a first sync has, by their elements.
-func many() model.Change { return motley(1100) }
+// manyMixedServices returns more Services than one part of a first sync has, by their elements.
+func manyMixedServices() model.Change { return mixedServices(1100) }
 
-// atOnce returns the tables, and the number of written elements, after a first sync with an empty table of ours: that
+// singleTransactionTables returns the tables, and the number of written elements, after a first sync with an empty table of ours: that
 // is one transaction.
-func atOnce(t *testing.T, everything model.Change) (kernel *memoryKernel, written map[model.Family]int) {
+func singleTransactionTables(t *testing.T, everything model.Change) (kernel *memoryKernel, written map[model.Family]int) {
 	t.Helper()
 	kernel = &memoryKernel{}
 	for _, family := range model.Families {
@@ -28,7 +28,7 @@ func atOnce(t *testing.T, everything model.Change) (kernel *memoryKernel, writte
 			t.Fatal(err)
 		}
 	}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	p.Apply(everything)
 	report := mustSync(t, p)
 	if len(kernel.batches) != 1 {
@@ -58,10 +58,10 @@ func sameName(a, b ruleset.Set) bool { return a.Name == b.Name }
 
 // TestAFirstSyncWritesChainsLast: without chains no packet reaches the elements, so these may be written in parts.
 func TestAFirstSyncWritesChainsLast(t *testing.T) {
-	everything := many()
-	want, written := atOnce(t, everything)
+	everything := manyMixedServices()
+	want, written := singleTransactionTables(t, everything)
 	kernel := &memoryKernel{}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	p.Apply(everything)
 	report := mustSync(t, p)
 	if got := kernel.text(t); got != want.text(t) {
@@ -97,8 +97,8 @@ func TestAFirstSyncWritesChainsLast(t *testing.T) {
 
 // TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce: the same sync writes everything in one transaction.
 func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
-	everything := many()
-	want, written := atOnce(t, everything)
+	everything := manyMixedServices()
+	want, written := singleTransactionTables(t, everything)
 	for _, done := range []bool{false, true} {
 		for failing := range 2 {
 			t.Run(fmt.Sprintf("part %d, applied %v", failing+1, done), func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 					commits++
 					return commits == failing+1 && !done, commits == failing+1 && done
 				}}
-				p := starting(kernel)
+				p := newProxy(kernel)
 				p.Apply(everything)
 				report := mustSync(t, p)
 				if got := kernel.text(t); got != want.text(t) {
@@ -130,8 +130,8 @@ func TestACancelledFirstSyncLeavesNoChains(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	kernel := &scriptedKernel{committed: func(ruleset.Batch) { cancel() }}
 	kernel.reject = func(ruleset.Batch) error { return ctx.Err() }
-	p := starting(kernel)
-	p.Apply(many())
+	p := newProxy(kernel)
+	p.Apply(manyMixedServices())
 	if _, err := p.Sync(ctx); err == nil {
 		t.Fatal("Sync succeeds after its context ended")
 	}
@@ -140,8 +140,8 @@ func TestACancelledFirstSyncLeavesNoChains(t *testing.T) {
 	}
 }
 
-// refusingServices returns a function that makes a kernel reject the ClusterIPs of some Services.
-func refusingServices(everything model.Change, names ...model.ObjectName) func(ruleset.Batch) error {
+// rejectingServices returns a function that makes a kernel reject the ClusterIPs of some Services.
+func rejectingServices(everything model.Change, names ...model.ObjectName) func(ruleset.Batch) error {
 	return func(batch ruleset.Batch) error {
 		var rejections []ruleset.Rejection
 		for _, op := range batch.Ops {
@@ -166,14 +166,14 @@ func refusingServices(everything model.Change, names ...model.ObjectName) func(r
 
 // TestAKernelRejectionInAPartExcludesItsOwnService, even if the kernel had no memory at first.
 func TestAKernelRejectionInAPartExcludesItsOwnService(t *testing.T) {
-	everything := many()
+	everything := manyMixedServices()
 	names := []model.ObjectName{{Namespace: "default", Name: "service-7"}, {Namespace: "default", Name: "service-998"}}
-	for _, isShort := range []bool{false, true} {
-		t.Run(fmt.Sprintf("no memory %v", isShort), func(t *testing.T) {
+	for _, noMemory := range []bool{false, true} {
+		t.Run(fmt.Sprintf("no memory %v", noMemory), func(t *testing.T) {
 			kernel := &scriptedKernel{}
-			p := starting(kernel)
+			p := newProxy(kernel)
 			p.Apply(everything)
-			if isShort {
+			if noMemory {
 				batches := 0
 				kernel.reject = func(ruleset.Batch) error {
 					if batches++; batches == 1 {
@@ -185,14 +185,14 @@ func TestAKernelRejectionInAPartExcludesItsOwnService(t *testing.T) {
 					t.Fatalf("Sync: %v, want no memory", err)
 				}
 			}
-			kernel.reject = refusingServices(everything, names...)
+			kernel.reject = rejectingServices(everything, names...)
 			report := mustSync(t, p)
 			if refused := namesOf(report.Rejected); !slices.Equal(refused, names) {
 				t.Errorf("rejected Services %v, want %v", refused, names)
 			}
 			// The first attempt leaves numbers of session affinity, which stay.
 			want := &memoryKernel{numbers: numbersIn(&kernel.memoryKernel)}
-			others := starting(want)
+			others := newProxy(want)
 			others.Apply(withoutServices(everything, names))
 			mustSync(t, others)
 			if got := kernel.text(t); got != want.text(t) {

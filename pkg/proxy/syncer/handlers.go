@@ -12,44 +12,44 @@ import (
 type handlers []selection.Handler
 
 // derive returns what the handlers derive from decisions, by handler; nil means that none derives anything.
-func (r handlers) derive(decisions []selection.Decision) []any {
+func (h handlers) derive(decisions []selection.Decision) []any {
 	if len(decisions) == 0 {
 		return nil
 	}
-	var digests []any
-	for i, reader := range r {
-		if digest := reader.Derive(decisions); digest != nil {
-			if digests == nil {
-				digests = make([]any, len(r))
+	var derived []any
+	for i, handler := range h {
+		if value := handler.Derive(decisions); value != nil {
+			if derived == nil {
+				derived = make([]any, len(h))
 			}
-			digests[i] = digest
+			derived[i] = value
 		}
 	}
-	return digests
+	return derived
 }
 
 // onApplied passes the derived data of a Service to the handlers; nil means that nothing of it is applied, or that no
 // handler derived anything.
-func (r handlers) onApplied(name model.ObjectName, digests []any) {
-	for i, reader := range r {
-		var digest any
-		if digests != nil {
-			digest = digests[i]
+func (h handlers) onApplied(name model.ObjectName, derived []any) {
+	for i, handler := range h {
+		var value any
+		if derived != nil {
+			value = derived[i]
 		}
-		reader.OnApplied(name, digest)
+		handler.OnApplied(name, value)
 	}
 }
 
 // onMaybeApplied notifies the handlers of decisions that may or may not be applied.
-func (r handlers) onMaybeApplied(decided decisions) {
-	for i, reader := range r {
-		doubter, ok := reader.(selection.MaybeAppliedHandler)
+func (h handlers) onMaybeApplied(decided decisions) {
+	for i, handler := range h {
+		maybeHandler, ok := handler.(selection.MaybeAppliedHandler)
 		if !ok {
 			continue
 		}
-		for name, digests := range decided.derived {
-			if digests != nil && digests[i] != nil {
-				doubter.OnMaybeApplied(name, digests[i])
+		for name, derived := range decided.derived {
+			if derived != nil && derived[i] != nil {
+				maybeHandler.OnMaybeApplied(name, derived[i])
 			}
 		}
 	}
@@ -59,15 +59,15 @@ func (r handlers) onMaybeApplied(decided decisions) {
 // first.
 func (p *Proxy) notifyHandlers(decided decisions) {
 	for _, name := range slices.SortedFunc(maps.Keys(decided.lostFrontends), model.ObjectName.Compare) {
-		for _, reader := range p.handlers {
-			if keeper, ok := reader.(selection.FrontendHandler); ok {
-				keeper.OnFrontendsLost(name, decided.lostFrontends[name])
+		for _, handler := range p.handlers {
+			if frontendHandler, ok := handler.(selection.FrontendHandler); ok {
+				frontendHandler.OnFrontendsLost(name, decided.lostFrontends[name])
 			}
 		}
 	}
 	for _, service := range decided.owned {
-		if digests, isDecided := decided.derived[service.Name]; isDecided {
-			p.handlers.onApplied(service.Name, digests)
+		if derived, isDecided := decided.derived[service.Name]; isDecided {
+			p.handlers.onApplied(service.Name, derived)
 		}
 		if rejected := p.backlog.rejectionOf(service.Name); rejected != nil {
 			rejected.applied = service
@@ -76,13 +76,13 @@ func (p *Proxy) notifyHandlers(decided decisions) {
 }
 
 // notifySynced notifies the handlers of the end of a sync.
-func (p *Proxy) notifySynced(complete bool) {
+func (p *Proxy) notifySynced(full bool) {
 	sync := selection.SyncState{
-		Full:       complete,
+		Full:       full,
 		Scope:      selection.ScopeOf(p.cluster, p.config.Families, p.config.NodePorts, p.applied.LocalTraffic.Prefixes),
 		LocalAddrs: p.cluster.LocalAddrs(),
 	}
-	for _, reader := range p.handlers {
-		reader.OnSynced(sync)
+	for _, handler := range p.handlers {
+		handler.OnSynced(sync)
 	}
 }

@@ -73,7 +73,7 @@ func FuzzObjectToElement(f *testing.F) {
 		p.Apply(change)
 		mustSync(t, p)
 		checkTables(t, kernel, config)
-		likeFreshStartOf(t, self, config, kernel, before.Merge(change))
+		checkLikeFreshStartOf(t, self, config, kernel, before.Merge(change))
 		if _, replaced := change.Services[bystander().Name]; !replaced {
 			checkBystander(t, kernel, config)
 		}
@@ -81,7 +81,7 @@ func FuzzObjectToElement(f *testing.F) {
 		after := file.load(nil)
 		p.Apply(after)
 		mustSync(t, p)
-		likeFreshStartOf(t, self, config, kernel, thenAs(self, before.Merge(change), after))
+		checkLikeFreshStartOf(t, self, config, kernel, mergeAs(self, before.Merge(change), after))
 	})
 }
 

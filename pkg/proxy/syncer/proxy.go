@@ -101,7 +101,7 @@ func (p *Proxy) Apply(change model.Change) (needsSync bool) {
 			rejected.changed = true
 		}
 	}
-	change.Probed = nil
+	change.ProbeTargets = nil
 	return len(dirty) > 0 || !change.IsEmpty()
 }
 
@@ -133,17 +133,17 @@ func (p *Proxy) sync(ctx context.Context) (Report, error) {
 func (p *Proxy) syncPartial(ctx context.Context) (Report, error) {
 	started := time.Now()
 	batch := p.nextBatch(started)
-	decided, around := p.decide(batch.selected), p.nodeState()
-	goesOn := batch.large != nil && !p.step(&decided, *batch.large)
-	p.largeWaits = p.largeWaits || goesOn
+	decided, nodeState := p.decide(batch.selected), p.nodeState()
+	hasMoreSteps := batch.large != nil && !p.step(&decided, *batch.large)
+	p.largeWaits = p.largeWaits || hasMoreSteps
 	p.releaseFrontends(&decided, batch.remaining)
-	plan := p.mirror.Plan(decided.owned, around)
+	plan := p.mirror.Plan(decided.owned, nodeState)
 	if err := p.commit(ctx, plan, decided, false); err != nil {
 		return Report{}, err
 	}
 	for _, name := range batch.selected {
-		one := p.backlog.of(name)
-		if one.replanned = false; !goesOn || name != *batch.large {
+		one := p.backlog.getOrAdd(name)
+		if one.replanned = false; !hasMoreSteps || name != *batch.large {
 			one.waiting = queuedService{}
 		}
 		p.backlog.done(name)
@@ -167,15 +167,15 @@ func (p *Proxy) accept(plan *ruleset.Plan, decided decisions, report *Report) {
 
 // commit writes a plan to the kernel. After an error it drops the mirror, unless the kernel applied nothing of the plan
 // because it rejected Services.
-func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, decided decisions, complete bool) error {
+func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, decided decisions, full bool) error {
 	err := p.kernel.Commit(ctx, plan.Prerequisites)
 	prepared := err == nil && len(plan.Prerequisites.Ops) > 0
 	if err == nil {
 		err = p.kernel.Commit(ctx, plan.Batch)
 	}
 	if err != nil {
-		err = p.attributeFailure(plan, fmt.Errorf("commit %d Services: %w", plan.Services(), err), complete)
-		if _, refused := errors.AsType[*servicesRejectedError](err); !refused || prepared || complete {
+		err = p.attributeFailure(plan, fmt.Errorf("commit %d Services: %w", plan.Services(), err), full)
+		if _, isRejection := errors.AsType[*servicesRejectedError](err); !isRejection || prepared || full {
 			p.dropMirror()
 			p.handlers.onMaybeApplied(decided)
 		}

@@ -20,10 +20,10 @@ func resized(endpoints int) model.Change {
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{name: sliceOf(name, endpoints)}}
 }
 
-// synced returns a proxy that has synced three Services with two endpoints each.
-func synced(t testing.TB, kernel syncer.Kernel) *syncer.Proxy {
+// newSyncedProxy returns a proxy that has synced three Services with two endpoints each.
+func newSyncedProxy(t testing.TB, kernel syncer.Kernel) *syncer.Proxy {
 	t.Helper()
-	p := starting(kernel)
+	p := newProxy(kernel)
 	p.Apply(manyServices(3, 2))
 	if report := mustSync(t, p); !report.Full || report.Services != 3 || report.Total != 3 {
 		t.Fatalf("the first sync reports %+v, want a full one with 3 Services", report)
@@ -57,7 +57,7 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kernel := &scriptedKernel{}
-			p := synced(t, kernel)
+			p := newSyncedProxy(t, kernel)
 			for _, failures := range []int{0, 1, 1, 2, 1, 3, 0} { // a success in between resets the count
 				p.ForceFullSync()
 				test.fail(kernel)
@@ -68,7 +68,7 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 				}
 				kernel.reject, kernel.blind, kernel.batches = nil, nil, nil
 				mustSync(t, p)
-				if got, want := slices.ContainsFunc(kernel.batches, rebuilds), test.rebuilt && failures >= 2; got != want {
+				if got, want := slices.ContainsFunc(kernel.batches, recreatesTable), test.rebuilt && failures >= 2; got != want {
 					t.Errorf("after %d failures the tables were recreated: %v, want %v", failures, got, want)
 				}
 			}
@@ -76,8 +76,8 @@ func TestTablesAreRecreatedAfterTwoFailedFullSyncs(t *testing.T) {
 	}
 }
 
-// TestMapsOfOtherTypesAreOvercomeInTheKernel, even those that are read before anything is written.
-func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
+// TestMapsOfOtherTypesAreReplacedInTheKernel, even those that are read before anything is written.
+func TestMapsOfOtherTypesAreReplacedInTheKernel(t *testing.T) {
 	everything, fresh := manyServices(3, 2).Merge(stickyService(1, 2)), netns.New(t)
 	onRealKernel(t, fresh, everything)
 	for _, set := range []ruleset.Set{
@@ -87,7 +87,7 @@ func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
 			namespace := netns.New(t)
 			namespace.Load("table ip vicinity {\n\tmap " + set.Name + " {\n\t\ttype ipv4_addr : ipv4_addr\n" +
 				"\t\telements = { 192.0.2.1 : 192.0.2.2 }\n\t}\n}\n")
-			p := starting(dialled(t, namespace))
+			p := newProxy(dialNFT(t, namespace))
 			p.Apply(everything)
 			for range 2 {
 				if _, err := p.Sync(t.Context()); err == nil {
@@ -104,7 +104,7 @@ func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
 
 func TestAFailingCleanupKeepsServing(t *testing.T) {
 	kernel := &scriptedKernel{reject: rejectCleanups}
-	p := synced(t, kernel)
+	p := newSyncedProxy(t, kernel)
 	p.Apply(manyServices(3, manyEndpoints+1))
 	mustSync(t, p)
 	p.Apply(manyServices(3, manyEndpoints)) // no Service needs lb-34 any more
@@ -139,7 +139,7 @@ func TestAFailingCleanupKeepsServing(t *testing.T) {
 	if chains := kernel.Tables.Objects(model.IPv4).Chains; slices.Contains(chains, "lb-34") {
 		t.Errorf("chains %v, want lb-34 deleted", chains)
 	}
-	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
+	checkLikeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 }
 
 func mustFailCleanup(t *testing.T, p *syncer.Proxy) {
@@ -158,7 +158,7 @@ func TestAFailedCleanupDoesNotRecreateTheTables(t *testing.T) {
 	}{"no memory": {false, 5}, "applied": {true, 2}} {
 		t.Run(name, func(t *testing.T) {
 			kernel := &scriptedKernel{}
-			p := synced(t, kernel)
+			p := newSyncedProxy(t, kernel)
 			p.Apply(manyServices(3, manyEndpoints+1))
 			mustSync(t, p)
 			failures := 0
@@ -176,10 +176,10 @@ func TestAFailedCleanupDoesNotRecreateTheTables(t *testing.T) {
 				mustFailCleanup(t, p)
 			}
 			kernel.reject, kernel.batches = nil, nil
-			if report := mustSync(t, p); report.Full != test.isDone || slices.ContainsFunc(kernel.batches, rebuilds) {
+			if report := mustSync(t, p); report.Full != test.isDone || slices.ContainsFunc(kernel.batches, recreatesTable) {
 				t.Errorf("the next sync reports %+v, and the tables must not be recreated", report)
 			}
-			likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
+			checkLikeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 		})
 	}
 }

@@ -105,9 +105,9 @@ func sortedElements(block string) string {
 	return before + strings.Join(list, "\n")
 }
 
-// TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate: a killed proxy may own its tables for a while after the next
+// TestAProxyTakesOverTheTablesOfALatePredecessor: a killed proxy may own its tables for a while after the next
 // one has started. They are the same tables afterwards, because they have the affinity entries of clients.
-func TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate(t *testing.T) {
+func TestAProxyTakesOverTheTablesOfALatePredecessor(t *testing.T) {
 	namespace := netns.New(t)
 	dial := func() (conn *nft.Conn) {
 		namespace.Do(func() {
@@ -123,7 +123,7 @@ func TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate(t *testing.T) {
 		return slices.DeleteFunc(listing, func(line string) bool { return !strings.HasPrefix(line, "table ") })
 	}
 	predecessor := dial()
-	p := starting(predecessor)
+	p := newProxy(predecessor)
 	p.Apply(stickyService(1, 2))
 	mustSync(t, p)
 	before := tables()
@@ -131,7 +131,7 @@ func TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate(t *testing.T) {
 		t.Fatalf("the tables are %q", before)
 	}
 
-	p = starting(dial())
+	p = newProxy(dial())
 	p.Apply(stickyService(1, 2))
 	for range 5 {
 		_, err := p.Sync(t.Context())

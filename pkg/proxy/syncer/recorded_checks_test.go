@@ -15,20 +15,20 @@ type healthChecks struct {
 }
 
 func (*healthChecks) Derive(decisions []selection.Decision) any {
-	if check, isAsked := selection.HealthCheckOf(decisions); isAsked {
+	if check, hasCheck := selection.HealthCheckOf(decisions); hasCheck {
 		return check
 	}
 	return nil
 }
 
 func (h *healthChecks) OnApplied(service model.ObjectName, digest any) {
-	now, isAsked := digest.(selection.HealthCheck)
-	before, was := h.all[service]
-	h.changed = h.changed || isAsked != was || before.Port != now.Port || !maps.Equal(before.Endpoints, now.Endpoints)
+	now, hasCheck := digest.(selection.HealthCheck)
+	before, existed := h.all[service]
+	h.changed = h.changed || hasCheck != existed || before.Port != now.Port || !maps.Equal(before.Endpoints, now.Endpoints)
 	if h.all == nil {
 		h.all = map[model.ObjectName]selection.HealthCheck{}
 	}
-	if h.all[service] = now; !isAsked {
+	if h.all[service] = now; !hasCheck {
 		delete(h.all, service)
 	}
 }

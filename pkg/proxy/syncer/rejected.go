@@ -60,7 +60,7 @@ type rejection struct {
 // servicesRejectedError is the error of a commit that failed because of Services, with the kernel's reason by Service.
 type servicesRejectedError struct {
 	error
-	owners map[model.ObjectName]error
+	reasons map[model.ObjectName]error
 }
 
 // Unwrap returns the error of the commit.
@@ -71,41 +71,41 @@ func (e *servicesRejectedError) Unwrap() error { return e.error }
 //
 // Unless the plan is for a full sync, the reason may also be that the tables differ from the mirror. A full sync finds
 // that out.
-func (p *Proxy) attributeFailure(plan *ruleset.Plan, err error, complete bool) error {
+func (p *Proxy) attributeFailure(plan *ruleset.Plan, err error, full bool) error {
 	rejected, ok := errors.AsType[*ruleset.RejectedError](err)
 	if !ok || isEnvironmentError(err) {
 		return err
 	}
-	if !complete && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EBUSY)) {
+	if !full && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EBUSY)) {
 		return err
 	}
-	owners, all := plan.Owners(rejected.Rejections)
-	if !all || complete && !p.canAttribute(owners) {
+	reasons, all := plan.Owners(rejected.Rejections)
+	if !all || full && !p.canAttribute(reasons) {
 		return err
 	}
-	return &servicesRejectedError{err, owners}
+	return &servicesRejectedError{err, reasons}
 }
 
 // canAttribute reports whether Services can be the reason that the kernel rejected a full sync. If the kernel accepted
 // the same versions before, or nothing is known about them, the reason may be an external modification of the tables.
 // Then the tables are recreated first.
-func (p *Proxy) canAttribute(owners map[model.ObjectName]error) bool {
+func (p *Proxy) canAttribute(reasons map[model.ObjectName]error) bool {
 	if p.failures > recreateTablesAfter {
 		return true
 	}
-	for name := range owners {
+	for name := range reasons {
 		changed := p.backlog.isWaiting(name) && (p.synced || p.startedEmpty)
 		if p.backlog.rejectionOf(name) == nil && !changed {
 			return false
 		}
 	}
-	return len(owners) <= maxRejectedBeforeRebuild
+	return len(reasons) <= maxRejectedBeforeRebuild
 }
 
 // quarantine makes the rejected Services keep the version that the kernel accepted last, or none if it rejected that
 // version too.
 func (p *Proxy) quarantine(rejected *servicesRejectedError, now time.Time) {
-	for name, err := range rejected.owners {
+	for name, err := range rejected.reasons {
 		known := p.backlog.rejectionOf(name)
 		if known == nil {
 			known = &rejection{Rejected: Rejected{Service: name, Since: now}, applied: p.lastApplied(name)}
@@ -165,23 +165,23 @@ func (p *Proxy) stillOwned(version ruleset.Service) ruleset.Service {
 // keepApplied adds, instead of a decision, the part of a rejected Service that stays applied: those frontends of the
 // last accepted version that the Service still owns. Another Service may own the others by now.
 func (p *Proxy) keepApplied(all *decisions, r *rejection) {
-	held := p.stillOwned(r.applied)
-	all.owned = append(all.owned, held)
-	if len(held.Ports) == 0 {
+	kept := p.stillOwned(r.applied)
+	all.owned = append(all.owned, kept)
+	if len(kept.Ports) == 0 {
 		all.derived[r.Service] = nil
 		return
 	}
-	all.keepApplied(r.applied, held)
+	all.keepApplied(r.applied, kept)
 }
 
 // retryRejected retries some of the rejected Services, each in its own transaction, so that no other Service waits for
 // it or fails with it. The returned error does not concern the rejected Services.
 func (p *Proxy) retryRejected(ctx context.Context, report *Report) error {
 	for _, name := range p.due(time.Now()) {
-		decided := newDecided(1)
+		decided := newDecisions(1)
 		p.decideIncludingRejected(&decided, []model.ObjectName{name})
 		p.releaseFrontends(&decided, slices.Collect(p.backlog.waiting()))
-		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
+		plan := p.mirror.Plan(decided.owned, p.mirror.NodeState())
 		// One transaction: if the kernel rejects it, the tables are unchanged. A packet in transit may have to be
 		// retransmitted.
 		both := ruleset.Batch{Ops: slices.Concat(plan.Prerequisites.Ops, plan.Batch.Ops)}
@@ -190,7 +190,7 @@ func (p *Proxy) retryRejected(ctx context.Context, report *Report) error {
 			p.backlog.setRejection(name, nil)
 			p.accept(plan, decided, report)
 		} else if rejected, ok := errors.AsType[*servicesRejectedError](p.attributeFailure(plan, err, true)); ok {
-			p.recordRejection(p.backlog.rejectionOf(name), rejected.owners[name], time.Now())
+			p.recordRejection(p.backlog.rejectionOf(name), rejected.reasons[name], time.Now())
 			continue
 		}
 		if err != nil {
@@ -218,16 +218,16 @@ func (p *Proxy) due(now time.Time) []model.ObjectName {
 	return names
 }
 
-// untilNextTry returns the time until a rejected Service is retried; zero means that there is none.
-func (p *Proxy) untilNextTry(now time.Time) time.Duration {
+// untilNextRetry returns the time until a rejected Service is retried; zero means that there is none.
+func (p *Proxy) untilNextRetry(now time.Time) time.Duration {
 	var until time.Duration
 	for r := range p.backlog.rejections() {
-		this := r.Next.Sub(now)
+		wait := r.Next.Sub(now)
 		if r.changed {
-			this = 0
+			wait = 0
 		}
-		if this = max(this, syncInterval); until == 0 || this < until {
-			until = this
+		if wait = max(wait, syncInterval); until == 0 || wait < until {
+			until = wait
 		}
 	}
 	return until

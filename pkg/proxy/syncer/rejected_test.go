@@ -22,27 +22,27 @@ import (
 )
 
 // tableItem is a part of the tables that belongs to Services: an element of a set or, without a key, a chain or a set.
-type thing struct {
+type tableItem struct {
 	family model.Family
 	name   string
 	key    ruleset.Tuple
 }
 
-// pickyKernel rejects some items, and lists all of those in a batch, as package nft does.
-type pickyKernel struct {
+// rejectingKernel rejects some items, and lists all of those in a batch, as package nft does.
+type rejectingKernel struct {
 	memoryKernel
-	rejected map[thing]bool
+	rejected map[tableItem]bool
 	commits  int // including rejected ones
 }
 
-func (k *pickyKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
+func (k *rejectingKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 	if len(batch.Ops) == 0 {
 		return nil
 	}
 	k.commits++
 	var rejections []ruleset.Rejection
 	for _, op := range batch.Ops {
-		eachThing(op, func(this thing, element *ruleset.Element) {
+		eachItem(op, func(this tableItem, element *ruleset.Element) {
 			if k.rejected[this] && op.Verb == ruleset.Add {
 				err := fmt.Errorf("add %+v: %w", this, syscall.EINVAL)
 				rejections = append(rejections, ruleset.Rejection{Op: op, Element: element, Err: err})
@@ -55,24 +55,24 @@ func (k *pickyKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return k.memoryKernel.Commit(ctx, batch)
 }
 
-func eachThing(op ruleset.Op, yield func(thing, *ruleset.Element)) {
+func eachItem(op ruleset.Op, yield func(tableItem, *ruleset.Element)) {
 	switch object := op.Object.(type) {
 	case ruleset.ElementsObject:
 		for element := range object.Elements {
-			yield(thing{op.Family, object.Set.Name, element.Key}, &element)
+			yield(tableItem{op.Family, object.Set.Name, element.Key}, &element)
 		}
 	case ruleset.SetObject:
-		yield(thing{op.Family, object.Set.Name, ruleset.Tuple{}}, nil)
+		yield(tableItem{op.Family, object.Set.Name, ruleset.Tuple{}}, nil)
 	case ruleset.ChainObject:
-		yield(thing{op.Family, object.Chain.Name, ruleset.Tuple{}}, nil)
+		yield(tableItem{op.Family, object.Chain.Name, ruleset.Tuple{}}, nil)
 	case ruleset.RulesObject:
-		yield(thing{op.Family, object.Chain.Name, ruleset.Tuple{}}, nil)
+		yield(tableItem{op.Family, object.Chain.Name, ruleset.Tuple{}}, nil)
 	case ruleset.TableObject:
 	}
 }
 
-// motley returns Services that together own elements of every set, in both families.
-func motley(count int) model.Change {
+// mixedServices returns Services that together own elements of every set, in both families.
+func mixedServices(count int) model.Change {
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for i := range count {
 		name := model.ObjectName{Namespace: "default", Name: fmt.Sprintf("service-%d", i)}
@@ -144,24 +144,24 @@ func endpointsOf(service model.ObjectName, family model.Family, endpoints, offse
 
 // ownersOf returns which Services own each item, found by syncing one Service after the other. Each has the numbers of
 // session affinity that it has among all of them.
-func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map[thing][]model.ObjectName {
+func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map[tableItem][]model.ObjectName {
 	t.Helper()
-	nothing, owners := &memoryKernel{}, map[thing][]model.ObjectName{}
-	mustSync(t, starting(nothing)) // the static part of the tables
-	static := map[thing]bool{}
+	nothing, owners := &memoryKernel{}, map[tableItem][]model.ObjectName{}
+	mustSync(t, newProxy(nothing)) // the static part of the tables
+	static := map[tableItem]bool{}
 	for _, batch := range nothing.batches {
 		for _, op := range batch.Ops {
-			eachThing(op, func(this thing, _ *ruleset.Element) { static[this] = true })
+			eachItem(op, func(this tableItem, _ *ruleset.Element) { static[this] = true })
 		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(everything.Services), model.ObjectName.Compare) {
-		kernel, seen := &memoryKernel{numbers: numbersIn(together)}, map[thing]bool{}
-		p := starting(kernel)
+		kernel, seen := &memoryKernel{numbers: numbersIn(together)}, map[tableItem]bool{}
+		p := newProxy(kernel)
 		p.Apply(oneOf(everything, name))
 		mustSync(t, p)
 		for _, batch := range kernel.batches {
 			for _, op := range batch.Ops {
-				eachThing(op, func(this thing, _ *ruleset.Element) {
+				eachItem(op, func(this tableItem, _ *ruleset.Element) {
 					if !static[this] && !seen[this] {
 						seen[this] = true
 						owners[this] = append(owners[this], name)
@@ -205,9 +205,9 @@ func namesOf(rejected []syncer.Rejected) []model.ObjectName {
 
 // pick returns a random item of each kind: one element of each set, and one chain and set of each kind that Services
 // have.
-func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) map[string]thing {
+func pick(t *testing.T, random *rand.Rand, owners map[tableItem][]model.ObjectName) map[string]tableItem {
 	t.Helper()
-	kinds := map[string][]thing{}
+	kinds := map[string][]tableItem{}
 	for this := range owners {
 		kind, _, _ := strings.Cut(this.name, "/")
 		if this.key == (ruleset.Tuple{}) {
@@ -216,13 +216,13 @@ func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) 
 		}
 		kinds[kind] = append(kinds[kind], this)
 	}
-	picked := map[string]thing{}
+	picked := map[string]tableItem{}
 	for kind, things := range kinds {
-		texts := make(map[thing]string, len(things))
+		texts := make(map[tableItem]string, len(things))
 		for _, this := range things {
 			texts[this] = fmt.Sprint(this)
 		}
-		slices.SortFunc(things, func(a, b thing) int { return strings.Compare(texts[a], texts[b]) })
+		slices.SortFunc(things, func(a, b tableItem) int { return strings.Compare(texts[a], texts[b]) })
 		picked[kind] = things[random.IntN(len(things))]
 	}
 	for _, set := range ruleset.StaticSets {
@@ -233,22 +233,22 @@ func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) 
 	return picked
 }
 
-// held returns everything in the tables.
-func held(kernel *memoryKernel) map[thing]ruleset.Element {
-	all := map[thing]ruleset.Element{}
+// tableContents returns everything in the tables.
+func tableContents(kernel *memoryKernel) map[tableItem]ruleset.Element {
+	all := map[tableItem]ruleset.Element{}
 	for _, family := range model.Families {
 		objects := kernel.Tables.Objects(family)
 		for _, name := range slices.Concat(objects.Chains, objects.Sets) {
-			all[thing{family: family, name: name}] = ruleset.Element{}
+			all[tableItem{family: family, name: name}] = ruleset.Element{}
 		}
 		for name, contents := range objects.Contents {
 			for _, element := range contents {
-				all[thing{family, name, element.Key}] = element
+				all[tableItem{family, name, element.Key}] = element
 			}
 		}
-		for _, set := range slices.Concat(wideMaps(objects), ruleset.StaticSets) {
+		for _, set := range slices.Concat(dedicatedMaps(objects), ruleset.StaticSets) {
 			for _, element := range elementsIfThere(kernel, family, set) {
-				all[thing{family, set.Name, element.Key}] = element
+				all[tableItem{family, set.Name, element.Key}] = element
 			}
 		}
 	}
@@ -259,49 +259,49 @@ func held(kernel *memoryKernel) map[thing]ruleset.Element {
 // kind, and two items at once. All other Services are served as if the rejected one did not exist. Once the kernel
 // accepts it, no trace of the rejection is left.
 func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
-	everything := motley(160)
+	everything := mixedServices(160)
 	complete := &memoryKernel{}
-	p := starting(complete)
+	p := newProxy(complete)
 	p.Apply(everything)
 	mustSync(t, p)
 	owners := ownersOf(t, everything, complete)
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
-	cases := map[string][]thing{}
+	cases := map[string][]tableItem{}
 	for kind, this := range pick(t, random, owners) {
-		cases[kind] = []thing{this}
+		cases[kind] = []tableItem{this}
 	}
 	first, second := pick(t, random, owners), pick(t, random, owners)
-	cases["two at once"] = []thing{first[ruleset.Endpoints.Name], second[ruleset.Restricted.Name]}
-	cases["two of one kind at once"] = []thing{first[ruleset.Services.Name], second[ruleset.Services.Name]}
+	cases["two at once"] = []tableItem{first[ruleset.Endpoints.Name], second[ruleset.Restricted.Name]}
+	cases["two of one kind at once"] = []tableItem{first[ruleset.Services.Name], second[ruleset.Services.Name]}
 	for kind, things := range cases {
 		t.Run(fmt.Sprintf("%s, seed %d", kind, seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				kernel, out := &pickyKernel{rejected: map[thing]bool{}}, map[model.ObjectName]bool{}
+				kernel, rejected := &rejectingKernel{rejected: map[tableItem]bool{}}, map[model.ObjectName]bool{}
 				kernel.numbers = numbersIn(complete)
 				for _, this := range things {
 					kernel.rejected[this] = true
 					for _, owner := range owners[this] {
-						out[owner] = true
+						rejected[owner] = true
 					}
 				}
-				want := slices.SortedFunc(maps.Keys(out), model.ObjectName.Compare)
-				p := starting(kernel)
+				want := slices.SortedFunc(maps.Keys(rejected), model.ObjectName.Compare)
+				p := newProxy(kernel)
 				p.Apply(everything)
 				report := mustSync(t, p)
 				if diff := cmp.Diff(want, namesOf(report.Rejected)); diff != "" || report.RejectedTotal != len(want) {
 					t.Fatalf("with %+v rejected, these Services are rejected (-want +got):\n%s", things, diff)
 				}
-				asIf := func(there model.Change) {
+				checkAsIf := func(there model.Change) {
 					fresh := &memoryKernel{numbers: numbersIn(&kernel.memoryKernel)}
-					p := starting(fresh)
+					p := newProxy(fresh)
 					p.Apply(there)
 					mustSync(t, p)
-					if got, want := held(&kernel.memoryKernel), held(fresh); !maps.Equal(got, want) {
+					if got, want := tableContents(&kernel.memoryKernel), tableContents(fresh); !maps.Equal(got, want) {
 						t.Errorf("the tables have %d items, want the same as %d of a fresh start", len(got), len(want))
 					}
 				}
-				asIf(withoutServices(everything, want))
+				checkAsIf(withoutServices(everything, want))
 				clear(kernel.rejected)
 				time.Sleep(syncer.DefaultRetryMax)
 				var taken []model.ObjectName
@@ -312,7 +312,7 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 				if diff := cmp.Diff(want, taken); diff != "" {
 					t.Errorf("no longer rejected (-want +got):\n%s", diff)
 				}
-				asIf(everything)
+				checkAsIf(everything)
 			})
 		})
 	}
@@ -320,12 +320,12 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 
 // lastSlot returns the element of the last slot that leads to an endpoint, for a Service of motley with that many
 // endpoints.
-func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thing {
+func lastSlot(everything model.Change, name model.ObjectName, endpoints int) tableItem {
 	service, slots := everything.Services[name], ruleset.Endpoints
 	if service.AffinityTimeout > 0 {
 		slots = ruleset.StickyEndpoints
 	}
-	return thing{model.IPv4, slots.Name, ruleset.Tuple{
+	return tableItem{model.IPv4, slots.Name, ruleset.Tuple{
 		Addr: service.ClusterIPs[0], Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + uint32(endpoints-1),
 	}}
 }
@@ -345,9 +345,9 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				everything := motley(20)
-				kernel := &pickyKernel{rejected: map[thing]bool{lastSlot(everything, name, test.endpoints): true}}
-				p := starting(kernel)
+				everything := mixedServices(20)
+				kernel := &rejectingKernel{rejected: map[tableItem]bool{lastSlot(everything, name, test.endpoints): true}}
+				p := newProxy(kernel)
 				p.Apply(everything)
 				mustSync(t, p)
 
@@ -361,21 +361,21 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 				if len(report.Rejected) != 1 || report.Rejected[0].Service != name || !report.Rejected[0].HasApplied {
 					t.Fatalf("rejected: %+v, want %s with its last version active", report.Rejected, name)
 				}
-				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other))
+				checkLikeFreshStart(t, &kernel.memoryKernel, everything.Merge(other))
 
 				// Another Service gets one of its frontends; it is older.
-				thief := *everything.Services[name]
-				thief.Ports = slices.Clone(thief.Ports)
-				thief.Name.Name, thief.Created, thief.ClusterIPs = "thief", time.Unix(0, 0), addrs("10.96.200.1", "fd00:96::200:1")
-				for i := range thief.Ports {
-					thief.Ports[i].NodePort = 0
+				claimant := *everything.Services[name]
+				claimant.Ports = slices.Clone(claimant.Ports)
+				claimant.Name.Name, claimant.Created, claimant.ClusterIPs = "thief", time.Unix(0, 0), addrs("10.96.200.1", "fd00:96::200:1")
+				for i := range claimant.Ports {
+					claimant.Ports[i].NodePort = 0
 				}
-				taken := model.Change{Services: map[model.ObjectName]*model.Service{thief.Name: &thief}}
+				taken := model.Change{Services: map[model.ObjectName]*model.Service{claimant.Name: &claimant}}
 				p.Apply(taken)
 				if report := mustSync(t, p); len(report.NoLongerRejected) > 0 {
 					t.Errorf("no longer rejected: %v, want none", report.NoLongerRejected)
 				}
-				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(other).Merge(taken))
+				checkLikeFreshStart(t, &kernel.memoryKernel, everything.Merge(other).Merge(taken))
 
 				// Frontends that the Service no longer has are not kept, and once the Service is deleted nothing is kept.
 				gone := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
@@ -383,7 +383,7 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 				if report := mustSync(t, p); !slices.Equal(report.NoLongerRejected, []model.ObjectName{name}) || report.RejectedTotal != 0 {
 					t.Errorf("a rejected Service that is deleted is reported as %+v", report)
 				}
-				likeFreshStart(t, &kernel.memoryKernel, everything.Merge(bad).Merge(other).Merge(taken).Merge(gone))
+				checkLikeFreshStart(t, &kernel.memoryKernel, everything.Merge(bad).Merge(other).Merge(taken).Merge(gone))
 			})
 		})
 	}
@@ -391,15 +391,15 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 
 // TestARejectedServiceIsRetriedWithBackoff, alone, and whenever it changes. Nothing waits for it.
 func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
-	everything := motley(20)
+	everything := mixedServices(20)
 	name := model.ObjectName{Namespace: "default", Name: "service-1"}
 	bad := lastSlot(everything, name, 1)
-	running(t, func(t *testing.T, r *run) {
+	withRunningProxy(t, func(t *testing.T, r *run) {
 		var tries, others atomic.Int64
 		r.reject(func(batch ruleset.Batch) error {
 			for _, op := range batch.Ops {
 				var refusal error
-				eachThing(op, func(this thing, element *ruleset.Element) {
+				eachItem(op, func(this tableItem, element *ruleset.Element) {
 					if this == bad && op.Verb == ruleset.Add {
 						tries.Add(1)
 						refusal = &ruleset.RejectedError{Rejections: []ruleset.Rejection{{Op: op, Element: element, Err: syscall.EINVAL}}}
@@ -413,24 +413,24 @@ func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
 			return nil
 		})
 		r.changes <- everything
-		r.later(0)
+		r.advance(0)
 		at, pause := time.Duration(0), 100*time.Millisecond
 		for try := int64(1); try < 14; try++ {
 			if n := tries.Load(); n != try {
 				t.Fatalf("after %s: %d attempts, want %d", at, n, try)
 			}
-			r.later(pause - time.Nanosecond)
+			r.advance(pause - time.Nanosecond)
 			if tries.Load() != try {
 				t.Fatalf("it was retried before its pause of %s ended", pause)
 			}
-			r.later(time.Nanosecond)
+			r.advance(time.Nanosecond)
 			at, pause = at+pause, min(2*pause, syncer.DefaultRetryMax)
 		}
 		r.take()
 
 		before := tries.Load()
 		r.changes <- sliceChange(endpointsOf(name, model.IPv6, 3, 1))
-		r.later(syncer.SyncInterval)
+		r.advance(syncer.SyncInterval)
 		if n := tries.Load() - before; n != 1 {
 			t.Errorf("%d attempts after it changed, want one", n)
 		}
@@ -438,34 +438,34 @@ func TestARejectedServiceIsRetriedWithBackoff(t *testing.T) {
 		others.Store(0)
 		for i := range 10 {
 			r.changes <- sliceChange(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1+i%2, 2))
-			r.later(syncer.SyncInterval)
+			r.advance(syncer.SyncInterval)
 		}
 		if tries, others := tries.Load(), others.Load(); tries != 0 || others < 10 {
 			t.Errorf("while another Service changed 10 times: %d attempts and %d other batches, want none and at least 10", tries, others)
 		}
 		for _, sync := range r.take() {
-			if sync.RetryIn > 0 || sync.Complete {
+			if sync.RetryIn > 0 || sync.Full {
 				t.Errorf("a sync failed or was a full one: %+v", sync)
 			}
 		}
 	})
 }
 
-// TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService: another process changed a chain of ours, so that the kernel
+// TestExternalModificationsAreAttributedToNoService: another process changed a chain of ours, so that the kernel
 // rejects rules of Services that it accepted before.
-func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
-	everything := motley(20)
+func TestExternalModificationsAreAttributedToNoService(t *testing.T) {
+	everything := mixedServices(20)
 	for title, restarted := range map[string]bool{"while the proxy runs": false, "while no proxy runs": true} {
 		t.Run(title, func(t *testing.T) {
-			kernel := &pickyKernel{rejected: map[thing]bool{}}
-			p := starting(kernel)
+			kernel := &rejectingKernel{rejected: map[tableItem]bool{}}
+			p := newProxy(kernel)
 			p.Apply(everything)
 			mustSync(t, p)
 			if restarted {
-				p = starting(kernel)
+				p = newProxy(kernel)
 				p.Apply(everything)
 			}
-			kernel.rejected[thing{family: model.IPv4, name: "lb-2"}] = true
+			kernel.rejected[tableItem{family: model.IPv4, name: "lb-2"}] = true
 			p.ForceFullSync()
 			for range 2 {
 				if _, err := p.Sync(t.Context()); err == nil {
@@ -474,7 +474,7 @@ func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 			}
 			clear(kernel.rejected) // the cause ends when the tables are recreated
 			kernel.batches = nil
-			if report := mustSync(t, p); report.RejectedTotal != 0 || !slices.ContainsFunc(kernel.batches, rebuilds) {
+			if report := mustSync(t, p); report.RejectedTotal != 0 || !slices.ContainsFunc(kernel.batches, recreatesTable) {
 				t.Errorf("%d Services are rejected, want none, and recreated tables", report.RejectedTotal)
 			}
 		})
@@ -484,12 +484,12 @@ func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 // TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst: a set that another program created too small rejects new
 // elements.
 func TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst(t *testing.T) {
-	everything := motley(300)
-	kernel := &pickyKernel{rejected: map[thing]bool{}}
+	everything := mixedServices(300)
+	kernel := &rejectingKernel{rejected: map[tableItem]bool{}}
 	for name := range everything.Services {
 		kernel.rejected[lastSlot(everything, name, 1)] = true
 	}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	p.Apply(everything)
 	for range 3 { // twice with the existing tables, then recreated
 		if _, err := p.Sync(t.Context()); err == nil {
@@ -500,7 +500,7 @@ func TestAfterVeryManyRejectionsTheTablesAreRecreatedFirst(t *testing.T) {
 	if report.RejectedTotal < 250 {
 		t.Errorf("%d Services are rejected, want nearly all", report.RejectedTotal)
 	}
-	likeFreshStart(t, &kernel.memoryKernel, withoutServices(everything, namesOf(report.Rejected)))
+	checkLikeFreshStart(t, &kernel.memoryKernel, withoutServices(everything, namesOf(report.Rejected)))
 }
 
 // strictKernel is the real kernel; it may reject more than the one in memory does.
@@ -524,13 +524,13 @@ func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
 	long := nameService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { // a port with its own map
 		service.AffinityTimeout, service.ExternalIPs = time.Hour, manyAddrs("198.18.1.0", 200)
 	})
-	bad := oneService(long, servedBy(long.Name.Name, endpoints...))
+	bad := oneService(long, nameServiceSlice(long.Name.Name, endpoints...))
 	want := []model.ObjectName{long.Name}
 
 	for title, together := range map[string]bool{"from the start": true, "later": false} {
 		t.Run(title, func(t *testing.T) {
 			kernel := strictKernel{newRealKernel(t)} // with tables of an earlier start these might be the reason
-			p := starting(kernel)
+			p := newProxy(kernel)
 			p.Apply(everything)
 			if !together {
 				mustSync(t, p)
@@ -544,15 +544,15 @@ func TestTheRealKernelRejectsOneServiceAndNoOther(t *testing.T) {
 				t.Log(rejected.Err)
 			}
 			kernel.agree(t)
-			likeFreshStart(t, &kernel.model, everything)
+			checkLikeFreshStart(t, &kernel.model, everything)
 			p.Apply(resized(1))
 			if report := mustSync(t, p); report.Full || report.Services != 1 {
 				t.Errorf("a change of another Service reports %+v, want it written alone", report)
 			}
 			p.Apply(resized(3))
-			p.Apply(without(long.Name.Name))
+			p.Apply(deleteServices(long.Name.Name))
 			mustSync(t, p)
-			likeFreshStart(t, &kernel.model, everything)
+			checkLikeFreshStart(t, &kernel.model, everything)
 		})
 	}
 }

@@ -38,23 +38,23 @@ func nodesIn(zone string, names ...string) model.Change {
 	return change
 }
 
-// TestNodesThatComeAreGathered: the first new node affects all Services with a load bound at once. Further ones do so
+// TestNewNodesAreBatched: the first new node affects all Services with a load bound at once. Further ones do so
 // together after replanInterval, and no change of endpoints waits for that.
-func TestNodesThatComeAreGathered(t *testing.T) {
-	running(t, func(_ *testing.T, r *run) {
+func TestNewNodesAreBatched(t *testing.T) {
+	withRunningProxy(t, func(_ *testing.T, r *run) {
 		everything := boundedServices(5).Merge(manyServices(1, 2))
 		send := func(change model.Change) {
 			everything = everything.Merge(change)
 			r.changes <- change
 		}
 		r.changes <- everything
-		r.expect("the first change", attempt{Complete: true, Services: 5})
-		r.later(time.Minute)
+		r.expect("the first change", attempt{Full: true, Services: 5})
+		r.advance(time.Minute)
 		send(nodesIn("zone-b", "new-0"))
 		r.expect("a node is added", attempt{At: time.Minute, Services: 4})
-		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
+		checkLikeFreshStart(r.t, &r.kernel.memoryKernel, everything)
 		for n := range 10 {
-			r.later(100 * time.Millisecond)
+			r.advance(100 * time.Millisecond)
 			send(nodesIn("zone-b", fmt.Sprintf("new-%d", n+1)))
 		}
 		synctest.Wait()
@@ -66,10 +66,10 @@ func TestNodesThatComeAreGathered(t *testing.T) {
 		}
 		send(resized(3))
 		r.expect("endpoints change in between", attempt{At: time.Minute + time.Second, Services: 1})
-		r.later(syncer.ReplanInterval)
+		r.advance(syncer.ReplanInterval)
 		r.expect("after the interval", attempt{At: time.Minute + syncer.ReplanInterval, Services: 4})
-		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
-		r.later(time.Hour)
+		checkLikeFreshStart(r.t, &r.kernel.memoryKernel, everything)
+		r.advance(time.Hour)
 		r.expect("after that")
 	})
 }
@@ -90,7 +90,7 @@ func TestALargeServiceIsReplannedInSteps(t *testing.T) {
 		}
 	}
 	kernel := &memoryKernel{}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	everything := manyServices(3, 2).Merge(large).Merge(nodesIn("zone-a", self, "near-1", "near-2")).Merge(nodesIn("zone-b", "far"))
 	everything.AllNodes = new(true)
 	p.Apply(everything)
@@ -120,14 +120,14 @@ func TestALargeServiceIsReplannedInSteps(t *testing.T) {
 	if largest := kernel.largestBatch(); largest > 2*syncer.MaxBatchWeight || syncs < 2 {
 		t.Errorf("it was written in %d syncs, the largest of %d elements", syncs+1, largest)
 	}
-	likeFreshStart(t, kernel, everything.Merge(node))
+	checkLikeFreshStart(t, kernel, everything.Merge(node))
 }
 
 // TestEndpointsChangeBeforeSharesDo: while very many Services are replanned in batches, a change of endpoints is in the
 // next sync.
 func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
 	kernel := &memoryKernel{}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	everything := boundedServices(1000)
 	p.Apply(everything)
 	mustSync(t, p)
@@ -140,7 +140,7 @@ func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
 		everything = everything.Merge(change)
 		mustSync(t, p)
 		alone := boundedServices(1).Merge(node).Merge(change)
-		if got, want := kernel.serves(t, "10.96.0.0"), freshlyServes(t, alone, "10.96.0.0"); got != want {
+		if got, want := kernel.slotsFor(t, "10.96.0.0"), freshSlotsFor(t, alone, "10.96.0.0"); got != want {
 			t.Fatalf("after %d syncs there are %d slots, want %d", syncs+1, got, want)
 		}
 		if !p.Waits() {
@@ -150,21 +150,21 @@ func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
 	if syncs < 3 {
 		t.Errorf("all Services were replanned in %d syncs, want several batches", syncs+1)
 	}
-	likeFreshStart(t, kernel, everything.Merge(node))
+	checkLikeFreshStart(t, kernel, everything.Merge(node))
 }
 
-func freshlyServes(t *testing.T, everything model.Change, addr string) int {
+func freshSlotsFor(t *testing.T, everything model.Change, addr string) int {
 	t.Helper()
 	kernel := &memoryKernel{}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	p.Apply(everything)
 	mustSync(t, p)
-	return kernel.serves(t, addr)
+	return kernel.slotsFor(t, addr)
 }
 
 // TestServicesWithoutABoundDoNotReadNodes: a new node affects only Services with a bound.
 func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
-	p := synced(t, &memoryKernel{})
+	p := newSyncedProxy(t, &memoryKernel{})
 	p.Apply(nodesIn("zone-b", "new"))
 	if report := mustSync(t, p); report.Services != 0 {
 		t.Errorf("%d Services were decided", report.Services)

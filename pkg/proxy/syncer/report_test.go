@@ -29,9 +29,9 @@ func stamped(name string, endpoints, n int) model.Change {
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
 }
 
-func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T) {
+func TestTriggersAreReportedByTheSyncThatAppliesTheirChanges(t *testing.T) {
 	kernel := &scriptedKernel{}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	p.Apply(manyServices(3, 2))
 	gone := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{{Namespace: "default", Name: "service-1"}: nil}}
 	for _, step := range []struct {
@@ -89,8 +89,8 @@ func greedyServices(services, frontends int) model.Change {
 }
 
 func TestServicesThatLoseAFrontendAreReportedWithTheOwner(t *testing.T) {
-	var told []servicefindings.ServiceFindings
-	p := starting(&memoryKernel{}, servicefindings.NewCollector(func(found []servicefindings.ServiceFindings) { told = found }))
+	var reported []servicefindings.ServiceFindings
+	p := newProxy(&memoryKernel{}, servicefindings.NewCollector(func(found []servicefindings.ServiceFindings) { reported = found }))
 	p.Apply(greedyServices(1, 2))
 	owner, greedy := model.ObjectName{Namespace: "default", Name: "service-0"}, model.ObjectName{Namespace: "greedy", Name: "service-000"}
 	lost := func(port uint16) model.Finding {
@@ -116,26 +116,26 @@ func TestServicesThatLoseAFrontendAreReportedWithTheOwner(t *testing.T) {
 			[]servicefindings.ServiceFindings{{Service: greedy}},
 		},
 	} {
-		told = nil
+		reported = nil
 		p.Apply(step.change)
 		mustSync(t, p)
-		if diff := cmp.Diff(step.want, told); diff != "" {
+		if diff := cmp.Diff(step.want, reported); diff != "" {
 			t.Errorf("%s: found (-want +got):\n%s", step.title, diff)
 		}
 	}
 }
 
-// TestWhatIsReportedOfFindingsIsBounded, and a full sync reports the end of findings of deleted Services.
-func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
-	var told []servicefindings.ServiceFindings
-	p := starting(&memoryKernel{}, servicefindings.NewCollector(func(found []servicefindings.ServiceFindings) { told = found }))
-	all := greedyServices(servicefindings.MaxFound+20, selection.MaxFindings+5)
+// TestReportedFindingsAreLimited, and a full sync reports the end of findings of deleted Services.
+func TestReportedFindingsAreLimited(t *testing.T) {
+	var reported []servicefindings.ServiceFindings
+	p := newProxy(&memoryKernel{}, servicefindings.NewCollector(func(found []servicefindings.ServiceFindings) { reported = found }))
+	all := greedyServices(servicefindings.MaxServices+20, selection.MaxFindings+5)
 	p.Apply(all)
 	report := mustSync(t, p)
-	if len(told) != servicefindings.MaxFound || report.Contested != selection.MaxFindings+5 {
-		t.Errorf("%d Services with findings and %d contested frontends", len(told), report.Contested)
+	if len(reported) != servicefindings.MaxServices || report.Contested != selection.MaxFindings+5 {
+		t.Errorf("%d Services with findings and %d contested frontends", len(reported), report.Contested)
 	}
-	for _, one := range told {
+	for _, one := range reported {
 		if len(one.Findings) < selection.MaxFindings || len(one.Findings) > 2*selection.MaxFindings {
 			t.Errorf("%s: %d findings", one.Service, len(one.Findings))
 		}
@@ -147,19 +147,19 @@ func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 	p.ForceFullSync()
 	p.Apply(gone)
 	over := mustSync(t, p)
-	if len(told) != servicefindings.MaxFound || !over.Full {
-		t.Errorf("%d Services reported after all were deleted, full %v; want %d", len(told), over.Full, servicefindings.MaxFound)
+	if len(reported) != servicefindings.MaxServices || !over.Full {
+		t.Errorf("%d Services reported after all were deleted, full %v; want %d", len(reported), over.Full, servicefindings.MaxServices)
 	}
-	for _, one := range told {
+	for _, one := range reported {
 		if len(one.Findings) > 0 {
 			t.Errorf("%s is deleted, but has findings: %v", one.Service, one.Findings)
 		}
 	}
 }
 
-func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
+func TestAFailedSyncReportsOnlyWhetherItWasFull(t *testing.T) {
 	kernel := &scriptedKernel{}
-	p := starting(kernel)
+	p := newProxy(kernel)
 	p.Apply(manyServices(3, 2))
 	mustSync(t, p)
 	kernel.reject = rejectAll
@@ -176,15 +176,15 @@ func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
 }
 
 func TestEachChangeIsQueuedOnceHoweverOftenItsSyncFails(t *testing.T) {
-	running(t, func(t *testing.T, r *run) {
+	withRunningProxy(t, func(t *testing.T, r *run) {
 		r.reject(rejectAll)
 		r.changes <- manyServices(3, 2)
-		r.later(100 * time.Millisecond)
+		r.advance(100 * time.Millisecond)
 		r.reject(nil)
 		r.changes <- resized(1)
-		r.later(time.Minute)
-		r.disturbed <- struct{}{}
-		r.later(time.Minute)
+		r.advance(time.Minute)
+		r.driftDetected <- struct{}{}
+		r.advance(time.Minute)
 		r.take()
 		r.mutex.Lock()
 		defer r.mutex.Unlock()

@@ -43,7 +43,7 @@ const (
 // A failed sync is retried after growing pauses, or when drift is detected; changes that arrive before the retry
 // wait for it. A Service that the kernel rejects is retried in the same way, but nothing waits for it. Neither channel
 // may be closed.
-func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, observer Observer) {
+func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, driftDetected <-chan struct{}, observer Observer) {
 	select {
 	case <-ctx.Done():
 		return
@@ -51,9 +51,9 @@ func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed 
 		p.Apply(change)
 	}
 	for next := (nextSync{}); ; {
-		p.drain(changes, disturbed)
+		p.drain(changes, driftDetected)
 		next = p.syncOnce(ctx, next, observer)
-		if !p.wait(ctx, changes, disturbed, next) {
+		if !p.wait(ctx, changes, driftDetected, next) {
 			return
 		}
 	}
@@ -88,7 +88,7 @@ func (p *Proxy) syncOnce(ctx context.Context, last nextSync, observer Observer) 
 	}
 	ended := time.Now()
 	observer.Synced(report, started, ended)
-	next := nextSync{earliest: started.Add(min(syncShare*ended.Sub(started), syncInterval)), after: p.untilNextTry(time.Now())}
+	next := nextSync{earliest: started.Add(min(syncShare*ended.Sub(started), syncInterval)), after: p.untilNextRetry(time.Now())}
 	if until, waits := p.untilNextBatch(time.Now()); waits && report.CleanupErr == nil && (next.after == 0 || until < next.after) {
 		next.after = max(until, 1)
 	}
@@ -102,11 +102,11 @@ func (p *Proxy) retryMax() time.Duration { return cmp.Or(p.RetryMax, DefaultRetr
 
 // wait returns true when the next sync is due, and false when ctx has ended. An external modification does not wait:
 // it may have removed the cause of the last failure.
-func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, next nextSync) bool {
-	var again <-chan time.Time
-	var at time.Time
+func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, driftDetected <-chan struct{}, next nextSync) bool {
+	var timer <-chan time.Time
+	var deadline time.Time
 	if next.after > 0 {
-		again, at = time.After(next.after), time.Now().Add(next.after)
+		timer, deadline = time.After(next.after), time.Now().Add(next.after)
 	}
 	if next.failed {
 		changes = nil
@@ -115,14 +115,14 @@ func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed
 		select {
 		case <-ctx.Done():
 			return false
-		case <-again:
+		case <-timer:
 			return true
 		case change := <-changes:
-			if p.Apply(change) && (again == nil || next.earliest.Before(at)) {
-				at = next.earliest
-				again = time.After(time.Until(at))
+			if p.Apply(change) && (timer == nil || next.earliest.Before(deadline)) {
+				deadline = next.earliest
+				timer = time.After(time.Until(deadline))
 			}
-		case <-disturbed:
+		case <-driftDetected:
 			p.ForceFullSync()
 			return true
 		}
@@ -130,12 +130,12 @@ func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed
 }
 
 // drain receives everything that has already arrived.
-func (p *Proxy) drain(changes <-chan model.Change, disturbed <-chan struct{}) {
+func (p *Proxy) drain(changes <-chan model.Change, driftDetected <-chan struct{}) {
 	for {
 		select {
 		case change := <-changes:
 			p.Apply(change)
-		case <-disturbed:
+		case <-driftDetected:
 			p.ForceFullSync()
 		default:
 			return

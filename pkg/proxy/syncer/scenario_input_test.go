@@ -73,7 +73,7 @@ func (s *scenario) cmdAddresses(ts *testscript.TestScript, args []string) {
 }
 
 func (s *scenario) apply(change model.Change) {
-	s.everything = thenAs(s.node, s.everything, change)
+	s.everything = mergeAs(s.node, s.everything, change)
 	s.proxy.Apply(change)
 }
 

@@ -24,7 +24,7 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	report, err := s.proxy.Sync(s.t.Context())
 	ts.Check(err)
 	ts.Check(report.CleanupErr)
-	for _, problem := range loaded.Rejected {
+	for _, problem := range loaded.NewProblems {
 		if !problem.Code.IsInvalidInput() {
 			continue // printSkipped prints findings about objects that were read
 		}
@@ -33,7 +33,7 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	printSkipped(ts.Stdout(), loaded.Change)
 	printReport(ts.Stdout(), report)
 	s.printHealthChecks(ts.Stdout(), report.Full)
-	likeFreshStartOf(s.t, s.node, s.config, s.kernel.inMemory(), s.everything)
+	checkLikeFreshStartOf(s.t, s.node, s.config, s.kernel.inMemory(), s.everything)
 	s.kernel.agree(s.t)
 }
 
@@ -104,7 +104,7 @@ func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
 		}
 	}
 	kernel := &memoryKernel{}
-	mustSync(s.t, starting(kernel))
+	mustSync(s.t, newProxy(kernel))
 	always := linesOfElements(kernel.text(s.t))
 	stdout := ts.Stdout() // even if there is nothing to print: it replaces the output of an earlier command
 	for _, line := range linesOfElements(s.kernel.inMemory().text(s.t)) {

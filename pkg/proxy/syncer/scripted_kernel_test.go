@@ -65,8 +65,8 @@ func rejectCleanups(batch ruleset.Batch) error {
 	return nil
 }
 
-// rebuilds reports whether a batch deletes a table.
-func rebuilds(batch ruleset.Batch) bool {
+// recreatesTable reports whether a batch deletes a table.
+func recreatesTable(batch ruleset.Batch) bool {
 	return slices.ContainsFunc(batch.Ops, func(op ruleset.Op) bool {
 		_, isTable := op.Object.(ruleset.TableObject)
 		return isTable && op.Verb == ruleset.Delete

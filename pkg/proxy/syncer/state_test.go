@@ -43,14 +43,14 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family, text strin
 		}
 		result.Elements[set.Name] = elements
 	}
-	for _, set := range wideMaps(result.Objects) {
+	for _, set := range dedicatedMaps(result.Objects) {
 		result.Slots[set.Name] = slotsOf(t, elementsOf(t, kernel, family, set))
 	}
 	return result
 }
 
-// wideMaps returns the dedicated maps of ports with many frontends and endpoints.
-func wideMaps(objects ruleset.Objects) []ruleset.Set {
+// dedicatedMaps returns the dedicated maps of ports with many frontends and endpoints.
+func dedicatedMaps(objects ruleset.Objects) []ruleset.Set {
 	var sets []ruleset.Set
 	for _, name := range objects.Sets {
 		if strings.HasPrefix(name, "endpoints-") || strings.HasPrefix(name, "sticky-endpoints-") {
@@ -102,25 +102,25 @@ func chainsOf(text string, family model.Family) []string {
 	return chains
 }
 
-// likeFreshStart checks that the kernel has the tables that a proxy that starts now, with the same cluster, would write
+// checkLikeFreshStart checks that the kernel has the tables that a proxy that starts now, with the same cluster, would write
 // into a kernel that has only the numbers of session affinity.
-func likeFreshStart(t testing.TB, kernel *memoryKernel, everything model.Change) {
+func checkLikeFreshStart(t testing.TB, kernel *memoryKernel, everything model.Change) {
 	t.Helper()
-	likeFreshStartOf(t, self, bothFamilies, kernel, everything)
+	checkLikeFreshStartOf(t, self, bothFamilies, kernel, everything)
 }
 
-// likeFreshStartOf is checkLikeFreshStart for any node and configuration.
-func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *memoryKernel, everything model.Change) {
+// checkLikeFreshStartOf is checkLikeFreshStart for any node and configuration.
+func checkLikeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *memoryKernel, everything model.Change) {
 	t.Helper()
 	fresh := &memoryKernel{numbers: numbersIn(kernel)}
-	starting := syncer.New(node, config, fresh)
-	starting.Apply(everything)
-	mustSync(t, starting)
-	sameTables(t, config, fresh, kernel)
+	p := syncer.New(node, config, fresh)
+	p.Apply(everything)
+	mustSync(t, p)
+	checkSameTables(t, config, fresh, kernel)
 }
 
-// sameTables checks that two kernels have the same tables.
-func sameTables(t testing.TB, config ruleset.Config, fresh, kernel *memoryKernel) {
+// checkSameTables checks that two kernels have the same tables.
+func checkSameTables(t testing.TB, config ruleset.Config, fresh, kernel *memoryKernel) {
 	t.Helper()
 	want, got := fresh.text(t), kernel.text(t)
 	for _, family := range config.Families {
@@ -128,30 +128,30 @@ func sameTables(t testing.TB, config ruleset.Config, fresh, kernel *memoryKernel
 		if diff := cmp.Diff(stateOf(t, fresh, family, want), stateOf(t, kernel, family, got), opts); diff != "" {
 			t.Fatalf("%s table (-fresh start +after the history):\n%s", family, diff)
 		}
-		if differences := fresh.Differences(family, heldIn(t, kernel, family)); len(differences) > 0 {
+		if differences := fresh.Differences(family, contentsOf(t, kernel, family)); len(differences) > 0 {
 			t.Fatalf("`proxy status` would report these differences after the history: %v", differences)
 		}
 	}
 }
 
-// heldIn returns what `proxy status` reads of a table.
-func heldIn(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Objects {
+// contentsOf returns what `proxy status` reads of a table.
+func contentsOf(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Objects {
 	t.Helper()
-	there := kernel.Tables.Objects(family)
-	held := ruleset.Objects{Table: there.Table, Chains: there.Chains}
+	objects := kernel.Tables.Objects(family)
+	contents := ruleset.Objects{Table: objects.Table, Chains: objects.Chains}
 	sets, _ := kernel.Sets(family)
 	for _, set := range sets {
 		elements, err := kernel.Elements(family, set)
 		if err != nil {
 			t.Fatal(err)
 		}
-		held.Add(set.Name, elements)
+		contents.Add(set.Name, elements)
 	}
-	return held
+	return contents
 }
 
-// thenAs is Change.Merge as seen from a node: the node keeps its last state when its own object is deleted.
-func thenAs(node string, earlier, later model.Change) model.Change {
+// mergeAs is Change.Merge as seen from a node: the node keeps its last state when its own object is deleted.
+func mergeAs(node string, earlier, later model.Change) model.Change {
 	together := earlier.Merge(later)
 	if gone, known := later.Nodes[node]; known && gone == nil {
 		together.Nodes[node] = earlier.Nodes[node]

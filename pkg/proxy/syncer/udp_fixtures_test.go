@@ -19,8 +19,8 @@ func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.S
 	return service
 }
 
-// servedBy returns the slice of a nameService: ready endpoints 10.244.0.N, on this node if N is below 10.
-func servedBy(service string, numbers ...int) *model.EndpointSlice {
+// nameServiceSlice returns the slice of a nameService: ready endpoints 10.244.0.N, on this node if N is below 10.
+func nameServiceSlice(service string, numbers ...int) *model.EndpointSlice {
 	name := model.ObjectName{Namespace: "default", Name: service}
 	slice := &model.EndpointSlice{Name: name, Service: name}
 	for _, protocol := range model.Protocols {
@@ -40,8 +40,8 @@ func sliceChange(slice *model.EndpointSlice) model.Change {
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
 }
 
-// without returns a change that deletes Services and leaves their slices.
-func without(names ...string) model.Change {
+// deleteServices returns a change that deletes Services and leaves their slices.
+func deleteServices(names ...string) model.Change {
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}}
 	for _, name := range names {
 		change.Services[model.ObjectName{Namespace: "default", Name: name}] = nil
@@ -49,9 +49,9 @@ func without(names ...string) model.Change {
 	return change
 }
 
-// starting returns a new proxy of both families, with handlers.
-func starting(kernel syncer.Kernel, readers ...selection.Handler) *syncer.Proxy {
-	return syncer.New(self, bothFamilies, kernel, readers...)
+// newProxy returns a new proxy of both families, with handlers.
+func newProxy(kernel syncer.Kernel, handlers ...selection.Handler) *syncer.Proxy {
+	return syncer.New(self, bothFamilies, kernel, handlers...)
 }
 
 // oneService returns the change that sets one Service and one slice of the same name.

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// fleet returns a cluster with nodes in three zones and in racks, and with endpoints on random nodes.
-func fleet(nodes, racks, endpoints int, keys ...policy.Key) *world {
+// largeCluster returns a cluster with nodes in three zones and in racks, and with endpoints on random nodes.
+func largeCluster(nodes, racks, endpoints int, keys ...policy.Key) *world {
 	w := shape([]int{(nodes + 2) / 3, (nodes + 1) / 3, nodes / 3}, []int{0, 0, 0}, keys...)
 	names, random := w.names(), rand.New(rand.NewPCG(9, 9))
 	for i, name := range names {
@@ -35,8 +35,8 @@ var sizes = []struct {
 
 func BenchmarkPlan(b *testing.B) {
 	for _, size := range sizes {
-		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
-		demand, endpointClasses := w.cells("a-000").ByLabels(), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
+		w := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
+		demand, endpointClasses := w.nodeClasses("a-000").ByLabels(), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			var plan balance.Plan
@@ -51,16 +51,16 @@ func BenchmarkPlan(b *testing.B) {
 // for one zone per node. The plan itself is measured for comparison.
 func BenchmarkMeasured(b *testing.B) {
 	for _, size := range sizes[1:3] {
-		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
+		w := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
 		zones := map[string]uint32{"a": 700_000, "b": 200_000, "c": 100_000}
-		cells := w.cells("a-000")
+		classes := w.nodeClasses("a-000")
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				cells.Measured(zones)
+				classes.Measured(zones)
 			}
 		})
-		demand, _ := cells.Measured(zones)
+		demand, _ := classes.Measured(zones)
 		endpointClasses := balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
 		b.Run(size.name+"/plan", func(b *testing.B) {
 			b.ReportAllocs()
@@ -74,7 +74,7 @@ func BenchmarkMeasured(b *testing.B) {
 
 func BenchmarkEndpointClasses(b *testing.B) {
 	for _, size := range sizes {
-		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
+		w := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -84,9 +84,9 @@ func BenchmarkEndpointClasses(b *testing.B) {
 	}
 }
 
-func BenchmarkRow(b *testing.B) {
+func BenchmarkShare(b *testing.B) {
 	for _, size := range sizes {
-		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
+		w := largeCluster(size.nodes, size.racks, size.endpoints, size.keys...)
 		plan := w.plan("a-000")
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -98,24 +98,24 @@ func BenchmarkRow(b *testing.B) {
 	}
 }
 
-func BenchmarkNodeComesAndGoes(b *testing.B) {
+func BenchmarkAddAndRemoveNode(b *testing.B) {
 	for _, nodes := range []int{100, 5000} {
-		w := fleet(nodes, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
-		cells, labels := w.cells("b-000"), w.nodes["a-000"]
+		w := largeCluster(nodes, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
+		classes, labels := w.nodeClasses("b-000"), w.nodes["a-000"]
 		b.Run(fmt.Sprintf("%d-nodes", nodes), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				cells.Set("a-new", labels)
-				cells.Remove("a-new")
+				classes.Set("a-new", labels)
+				classes.Remove("a-new")
 			}
 		})
 	}
 }
 
-func BenchmarkCellsOfAllNodes(b *testing.B) {
-	w := fleet(5000, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
+func BenchmarkNodeClasses(b *testing.B) {
+	w := largeCluster(5000, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
 	b.ReportAllocs()
 	for b.Loop() {
-		w.cells("b-000")
+		w.nodeClasses("b-000")
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestTheOrderOfTheInputDoesNotMatter: nodes and endpoints in another order give the same result, bit for bit.
-func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
+// TestOrderOfTheInputDoesNotMatter: nodes and endpoints in another order give the same result, bit for bit.
+func TestOrderOfTheInputDoesNotMatter(t *testing.T) {
 	check := func(w *world, random *rand.Rand) {
 		names := w.names()
 		self := names[random.IntN(len(names))]
@@ -28,12 +28,12 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 		random.Shuffle(len(w.endpoints), func(i, j int) {
 			shuffled.endpoints[i], shuffled.endpoints[j] = shuffled.endpoints[j], shuffled.endpoints[i]
 		})
-		cells := balance.NewNodeClasses(w.cellKeys(), self)
+		classes := balance.NewNodeClasses(w.classKeys(), self)
 		for _, name := range names {
-			cells.Set(name, w.nodes[name])
+			classes.Set(name, w.nodes[name])
 		}
 		endpointClasses := balance.NewEndpointClasses(w.keys, shuffled.endpoints, w.valueOf)
-		if got := text(&shuffled, balance.NewPlan(w.demand(cells), endpointClasses, w.limit)); got != want {
+		if got := text(&shuffled, balance.NewPlan(w.demand(classes), endpointClasses, w.limit)); got != want {
 			t.Errorf("in another order: shares\n%s\nwant\n%s", got, want)
 		}
 	}
@@ -41,11 +41,11 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 	measuredWorlds(t, 250, check)
 }
 
-// TestAPlanRemembersNothing: a plan that is computed again equals a new one.
-func TestAPlanRemembersNothing(t *testing.T) {
+// TestPlansCanBeReused: a plan that is computed again equals a new one.
+func TestPlansCanBeReused(t *testing.T) {
 	var plan balance.Plan
 	randomWorlds(t, 150, true, func(w *world, _ *rand.Rand) {
-		plan.Compute(w.demand(w.cells("")), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
+		plan.Compute(w.demand(w.nodeClasses("")), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 		if got, want := text(w, &plan), text(w, w.plan("")); got != want {
 			t.Errorf("computed again: shares\n%s\nwant\n%s", got, want)
 		}
@@ -65,15 +65,15 @@ func text(w *world, plan *balance.Plan) string {
 		slots := share.Slots(service, balance.Hashes(w.endpoints))
 		fmt.Fprint(&all, name, share.Outcome, share.Near, share.Next, share.Busiest, share.KeyResults)
 		for _, i := range order {
-			fmt.Fprint(&all, " ", share.Parts[i], "/", slots[i])
+			fmt.Fprint(&all, " ", share.Fractions[i], "/", slots[i])
 		}
 		all.WriteString("\n")
 	}
 	return all.String()
 }
 
-// TestCellsForgetHowTheyCameAbout: after any history, node classes equal new ones, for any own node.
-func TestCellsForgetHowTheyCameAbout(t *testing.T) {
+// TestNodeClassesDoNotDependOnHistory: after any history, node classes equal new ones, for any own node.
+func TestNodeClassesDoNotDependOnHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 3))
 	for i := range 300 {
 		w := randomWorld(random, true)
@@ -82,29 +82,29 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 		}
 		names := w.names()
 		self := names[random.IntN(len(names))]
-		cells, now := balance.NewNodeClasses(w.cellKeys(), self), map[string]map[string]string{}
+		classes, now := balance.NewNodeClasses(w.classKeys(), self), map[string]map[string]string{}
 		for range 4 * len(names) {
 			name := names[random.IntN(len(names))]
-			was, there := now[name]
+			old, exists := now[name]
 			if random.IntN(3) == 0 {
-				if cells.Remove(name) != there {
-					t.Fatalf("Remove(%s) is wrong, the node exists: %t", name, there)
+				if classes.Remove(name) != exists {
+					t.Fatalf("Remove(%s) is wrong, the node exists: %t", name, exists)
 				}
 				delete(now, name)
 				continue
 			}
 			labels := w.nodes[names[random.IntN(len(names))]]
-			if changed := cells.Set(name, labels); !changed && (!there || seen(w, was) != seen(w, labels)) ||
-				changed && there && seen(w, was) == seen(w, labels) {
-				t.Fatalf("Set of %s from %v (exists: %t) to %v returned %t", name, was, there, labels, changed)
+			if changed := classes.Set(name, labels); !changed && (!exists || seen(w, old) != seen(w, labels)) ||
+				changed && exists && seen(w, old) == seen(w, labels) {
+				t.Fatalf("Set of %s from %v (exists: %t) to %v returned %t", name, old, exists, labels, changed)
 			}
 			now[name] = labels
 		}
 		w.nodes = now
-		if cells.Len() != len(now) {
-			t.Fatalf("Len is %d, want %d", cells.Len(), len(now))
+		if classes.Len() != len(now) {
+			t.Fatalf("Len is %d, want %d", classes.Len(), len(now))
 		}
-		plan := balance.NewPlan(w.demand(cells), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
+		plan := balance.NewPlan(w.demand(classes), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 		if got, want := text(w, plan), text(w, w.plan(self)); got != want {
 			t.Fatalf("after the history: shares\n%s\nwant\n%s\nin %v", got, want, w)
 		}
@@ -115,7 +115,7 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 func seen(w *world, labels map[string]string) string {
 	demand, _ := policy.DemandOf(labels)
 	all := fmt.Sprint(demand)
-	for _, key := range w.cellKeys() {
+	for _, key := range w.classKeys() {
 		if value, ok := labels[string(key)]; ok && key != policy.Hostname {
 			all += fmt.Sprintf(" %s=%q", key, value)
 		}
@@ -123,9 +123,9 @@ func seen(w *world, labels map[string]string) string {
 	return all
 }
 
-// TestTheBytesAreTheSameEverywhere: on every processor, and after an upgrade. If this number changes on purpose, every
+// TestSharesAreTheSameOnAllPlatforms: on every processor, and after an upgrade. If this number changes on purpose, every
 // node of every cluster rewrites its tables when it gets the new version.
-func TestTheBytesAreTheSameEverywhere(t *testing.T) {
+func TestSharesAreTheSameOnAllPlatforms(t *testing.T) {
 	hash := fnv.New64a()
 	for _, shape7 := range shapes {
 		w := shape(shape7.nodes, shape7.endpoints, policy.Hostname, policy.Zone, policy.AnyNode)
@@ -149,7 +149,7 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 		{300, 60, 2, 3, 0.6, 0.03, 0.002},
 	} {
 		random := rand.New(rand.NewPCG(7, uint64(size.nodes)))
-		sum, moved, still, rows := map[string]float64{}, map[string]float64{}, 0, 0
+		sum, moved, unchanged, rows := map[string]float64{}, map[string]float64{}, 0, 0
 		most := map[string]int{}
 		for range size.worlds {
 			w := shape([]int{size.nodes / 3, size.nodes / 3, size.nodes / 3}, []int{0, 0, 0}, policy.Zone, policy.AnyNode)
@@ -162,26 +162,26 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 			fewer.endpoints = w.endpoints[:size.endpoints]
 			less := fewer
 			less.nodes = maps.Clone(w.nodes)
-			gone := names[random.IntN(len(names))]
-			delete(less.nodes, gone)
+			removed := names[random.IntN(len(names))]
+			delete(less.nodes, removed)
 			all := map[string]map[string]row{"all": w.rows(), "fewer": fewer.rows(), "less": less.rows()}
 			for _, event := range []struct{ what, from, to string }{
 				{"endpoint added", "fewer", "all"}, {"endpoint removed", "all", "fewer"},
 				{"node added", "less", "fewer"}, {"node removed", "fewer", "less"},
 			} {
 				for name := range less.nodes {
-					count := written(all[event.from][name].slots, all[event.to][name].slots)
+					count := rewrittenSlots(all[event.from][name].slots, all[event.to][name].slots)
 					sum[event.what] += float64(count) / float64(len(less.nodes)*size.worlds)
 					most[event.what] = max(most[event.what], count)
-					moved[event.what] += shifted(all[event.from][name], all[event.to][name]) / float64(len(less.nodes)*size.worlds)
+					moved[event.what] += movedFraction(all[event.from][name], all[event.to][name]) / float64(len(less.nodes)*size.worlds)
 					if event.what == "node added" {
 						rows++
-						still += map[bool]int{true: 1}[count == 0]
+						unchanged += map[bool]int{true: 1}[count == 0]
 					}
 				}
 			}
 		}
-		t.Logf("%d nodes, %d endpoints: %d %% of the nodes write nothing when a node is added", size.nodes, size.endpoints, 100*still/rows)
+		t.Logf("%d nodes, %d endpoints: %d %% of the nodes write nothing when a node is added", size.nodes, size.endpoints, 100*unchanged/rows)
 		for _, what := range slices.Sorted(maps.Keys(sum)) {
 			t.Logf("    %-16s writes %5.2f slots on average, %3d at most; moves %.2f %% of the traffic",
 				what, sum[what], most[what], 100*moved[what])
@@ -197,8 +197,8 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 	}
 }
 
-// written returns the minimum number of slots that must be rewritten.
-func written(before, after []int) int {
+// rewrittenSlots returns the minimum number of slots that must be rewritten.
+func rewrittenSlots(before, after []int) int {
 	more, fewer := 0, 0
 	for i := range max(len(before), len(after)) {
 		old, now := 0, 0
@@ -214,25 +214,25 @@ func written(before, after []int) int {
 	return max(more, fewer)
 }
 
-// shifted returns the part of a node's connections that moves.
-func shifted(before, after row) float64 {
+// movedFraction returns the part of a node's connections that moves.
+func movedFraction(before, after row) float64 {
 	sum := 0.0
-	for i := range max(len(before.Parts), len(after.Parts)) {
+	for i := range max(len(before.Fractions), len(after.Fractions)) {
 		old, now := 0., 0.
-		if i < len(before.Parts) {
-			old = float64(before.Parts[i])
+		if i < len(before.Fractions) {
+			old = float64(before.Fractions[i])
 		}
-		if i < len(after.Parts) {
-			now = float64(after.Parts[i])
+		if i < len(after.Fractions) {
+			now = float64(after.Fractions[i])
 		}
 		sum += math.Abs(now-old) / 2 / balance.One
 	}
 	return sum
 }
 
-// TestNodesThatAreAlikeGiveAnEndpointItsPart: the nodes' thresholds are evenly spaced, so the rounding error of their
+// TestSimilarNodesCancelRoundingErrors: the nodes' thresholds are evenly spaced, so the rounding error of their
 // sum is not larger than that of one node.
-func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
+func TestSimilarNodesCancelRoundingErrors(t *testing.T) {
 	w := shape([]int{40, 10}, []int{30, 1}, policy.Zone, policy.AnyNode)
 	rows := w.rows()
 	for i := range w.endpoints {
@@ -240,7 +240,7 @@ func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
 		for n := range 10 {
 			row := rows[nodeIn(1, n)]
 			sum += row.slots[i]
-			wanted += float64(row.Parts[i]) / float64(row.Parts[30]) * float64(row.slots[30])
+			wanted += float64(row.Fractions[i]) / float64(row.Fractions[30]) * float64(row.slots[30])
 		}
 		if math.Abs(float64(sum)-wanted) > 1 {
 			t.Errorf("endpoint %d has %d slots on ten nodes, want %f", i, sum, wanted)
@@ -248,8 +248,8 @@ func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
 	}
 }
 
-// TestRoundingIsNotTraffic: if all endpoints are at the limit, rounding errors neither spill over nor affect shares.
-func TestRoundingIsNotTraffic(t *testing.T) {
+// TestRoundingErrorsCauseNoSpillover: if all endpoints are at the limit, rounding errors neither spill over nor affect shares.
+func TestRoundingErrorsCauseNoSpillover(t *testing.T) {
 	for nodes := 1; nodes < 12; nodes++ {
 		for endpoints := 1; endpoints < 12; endpoints++ {
 			w := shape([]int{5, nodes, 1}, []int{endpoints, 1, 0}, policy.Hostname, policy.Zone, policy.Region, policy.AnyNode)
@@ -262,22 +262,22 @@ func TestRoundingIsNotTraffic(t *testing.T) {
 			}
 			withDemand(w, "c-000", "0")
 			rows := w.rows()
-			for _, part := range rows["c-000"].Parts {
+			for _, part := range rows["c-000"].Fractions {
 				if math.Abs(float64(part)/balance.One*float64(len(w.endpoints))-1) > 1e-9 {
-					t.Errorf("%d nodes, %d endpoints: a node without demand has parts %v", nodes, endpoints, rows["c-000"].Parts)
+					t.Errorf("%d nodes, %d endpoints: a node without demand has parts %v", nodes, endpoints, rows["c-000"].Fractions)
 				}
 			}
 			for name, row := range rows {
-				if name != "c-000" && row.KeyResults[3].Part > 0 {
-					t.Errorf("%d nodes, %d endpoints: %s spills over %d", nodes, endpoints, name, row.KeyResults[3].Part)
+				if name != "c-000" && row.KeyResults[3].Fraction > 0 {
+					t.Errorf("%d nodes, %d endpoints: %s spills over %d", nodes, endpoints, name, row.KeyResults[3].Fraction)
 				}
 			}
 		}
 	}
 }
 
-// TestExtremes: the largest possible numbers cause no overflow.
-func TestExtremes(t *testing.T) {
+// TestLargestNumbersDoNotOverflow: the largest possible numbers cause no overflow.
+func TestLargestNumbersDoNotOverflow(t *testing.T) {
 	const nodes, endpoints = 1 << 18, 65_535
 	keys := []policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}
 	labels := make([]map[string]string, 64)
@@ -286,10 +286,10 @@ func TestExtremes(t *testing.T) {
 			string(policy.Zone): fmt.Sprint("z", i), string(policy.Region): fmt.Sprint("r", i/8), policy.DemandLabel: "100",
 		}
 	}
-	cells, clients, names := balance.NewNodeClasses(keys, "n0"), map[string]uint32{}, make([]string, nodes)
+	classes, clients, names := balance.NewNodeClasses(keys, "n0"), map[string]uint32{}, make([]string, nodes)
 	for i := range names {
 		names[i] = fmt.Sprint("n", i)
-		cells.Set(names[i], labels[i%64])
+		classes.Set(names[i], labels[i%64])
 		clients[names[i]] = math.MaxUint32
 	}
 	w := world{keys: keys}
@@ -312,8 +312,8 @@ func TestExtremes(t *testing.T) {
 	for i := range labels {
 		zones[fmt.Sprint("z", i)] = math.MaxUint32
 	}
-	measured, _ := cells.Measured(zones)
-	demands := map[string]balance.Demand{"labels": cells.ByLabels(), "clients": cells.Named(clients), "measured": measured}
+	measured, _ := classes.Measured(zones)
+	demands := map[string]balance.Demand{"labels": classes.ByLabels(), "clients": classes.Named(clients), "measured": measured}
 	for name, demand := range demands {
 		// Every second zone has half as many endpoints as the others.
 		for limit, busiest := range map[int]uint64{100: 1000, 1000: 1501} {
@@ -321,15 +321,15 @@ func TestExtremes(t *testing.T) {
 			for _, node := range []int{0, 1, 2, nodes - 1} {
 				share := plan.Share(names[node], labels[node%64])
 				sum := uint64(0)
-				for _, part := range share.Parts {
+				for _, part := range share.Fractions {
 					sum += part
 				}
 				if sum > balance.One || sum < balance.One-4*endpoints || share.Busiest != busiest {
 					t.Errorf("%s at %d: the parts of node %d add up to %d, the load of the busiest endpoint is %d", name, limit, node, sum, share.Busiest)
 				}
 				// A node's demand is the 2^18th part, an endpoint accepts four times that.
-				if hosted := share.KeyResults[0]; hosted.Endpoints > 0 && hosted.Part != balance.One {
-					t.Errorf("%s at %d: node %d keeps only %d, although its endpoints can accept all", name, limit, node, hosted.Part)
+				if hosted := share.KeyResults[0]; hosted.Endpoints > 0 && hosted.Fraction != balance.One {
+					t.Errorf("%s at %d: node %d keeps only %d, although its endpoints can accept all", name, limit, node, hosted.Fraction)
 				}
 				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand, "measured": 1 << 30 / nodes}[name] {
 					t.Errorf("%s: demand is %d", name, share.Demand)

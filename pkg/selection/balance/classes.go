@@ -26,34 +26,34 @@ type serviceClasses struct {
 }
 
 // build builds the entries for the endpoint classes of a Service.
-func (e *serviceClasses) build(d Demand, endpointClasses *EndpointClasses) {
-	c := d.cells
-	e.keys, e.groups = len(endpointClasses.keys), zeroed(e.groups, len(c.cells)*len(endpointClasses.keys))
-	e.codes = zeroed(e.codes, len(c.cells))
+func (s *serviceClasses) build(d Demand, endpointClasses *EndpointClasses) {
+	c := d.nodeClasses
+	s.keys, s.groups = len(endpointClasses.keys), zeroed(s.groups, len(c.classes)*len(endpointClasses.keys))
+	s.codes = zeroed(s.codes, len(c.classes))
 	codes := uint64(1) // the possible number of codes
 	for k, key := range endpointClasses.keys {
 		groups := uint64(endpointClasses.first[k+1]-endpointClasses.first[k]) + 1
 		switch key {
 		case policy.AnyNode:
-			e.groupOfValue, groups = append(e.groupOfValue[:0], endpointClasses.group(k, "")), 1
+			s.groupOfValue, groups = append(s.groupOfValue[:0], endpointClasses.group(k, "")), 1
 		case policy.Hostname:
-			e.groupOfValue, groups = append(e.groupOfValue[:0], noGroup), 1
+			s.groupOfValue, groups = append(s.groupOfValue[:0], noGroup), 1
 		default:
-			e.mapValues(&c.interners[k], endpointClasses, k)
+			s.mapValues(&c.interners[k], endpointClasses, k)
 		}
-		for i := range c.cells {
-			g := e.groupOfValue[c.cells[i].values[k]]
-			e.groups[i*e.keys+k] = g
-			e.codes[i] *= groups
+		for i := range c.classes {
+			g := s.groupOfValue[c.classes[i].values[k]]
+			s.groups[i*s.keys+k] = g
+			s.codes[i] *= groups
 			if g != noGroup && groups > 1 {
-				e.codes[i] += uint64(g - endpointClasses.first[k] + 1)
+				s.codes[i] += uint64(g - endpointClasses.first[k] + 1)
 			}
 		}
 		codes = times(codes, groups)
 	}
-	e.mergeEqual(d, codes)
+	s.mergeEqual(d, codes)
 	if k := slices.Index(endpointClasses.keys, policy.Hostname); k >= 0 {
-		e.isolateHosts(d, endpointClasses, k)
+		s.isolateHosts(d, endpointClasses, k)
 	}
 }
 
@@ -63,40 +63,40 @@ const maxSliceCodes = 1 << 10
 // mergeEqual makes one entry of all node classes with the same groups, which have the same code. codes is the number of
 // possible codes. If it is math.MaxUint64, codes may have overflowed and are not unique: then each class is an entry of
 // its own. Most node classes share no value with any endpoint.
-func (e *serviceClasses) mergeEqual(d Demand, codes uint64) {
-	isFew, told := codes <= maxSliceCodes, codes < math.MaxUint64
+func (s *serviceClasses) mergeEqual(d Demand, codes uint64) {
+	isFew, isUnique := codes <= maxSliceCodes, codes < math.MaxUint64
 	if isFew {
-		e.byCode = zeroed(e.byCode, int(codes))
+		s.byCode = zeroed(s.byCode, int(codes))
 	} else {
-		if e.index == nil {
-			e.index = map[uint64]int32{}
+		if s.index == nil {
+			s.index = map[uint64]int32{}
 		}
-		clear(e.index)
+		clear(s.index)
 	}
-	e.sums, e.entry = e.sums[:0], e.entry[:0]
-	for i, code := range e.codes {
-		at, known := int32(0), false
+	s.sums, s.entry = s.sums[:0], s.entry[:0]
+	for i, code := range s.codes {
+		n, known := int32(0), false
 		switch {
 		case isFew:
-			at = e.byCode[code] - 1
-			known = at >= 0
-		case told:
-			at, known = e.index[code]
+			n = s.byCode[code] - 1
+			known = n >= 0
+		case isUnique:
+			n, known = s.index[code]
 		}
 		if !known {
-			at = int32(len(e.sums))
-			e.sums = append(e.sums, sums{})
-			copy(e.groupsOf(int(at)), e.groupsOf(i)) // at is never greater than i
+			n = int32(len(s.sums))
+			s.sums = append(s.sums, sums{})
+			copy(s.groupsOf(int(n)), s.groupsOf(i)) // at is never greater than i
 			if isFew {
-				e.byCode[code] = at + 1
+				s.byCode[code] = n + 1
 			} else {
-				e.index[code] = at
+				s.index[code] = n
 			}
 		}
-		e.entry = append(e.entry, at)
-		e.sums[at].add(d.in(int32(i)))
+		s.entry = append(s.entry, n)
+		s.sums[n].add(d.classSums(int32(i)))
 	}
-	e.groups = e.groups[:len(e.sums)*e.keys]
+	s.groups = s.groups[:len(s.sums)*s.keys]
 }
 
 // times returns a product, or math.MaxUint64 if it would overflow.
@@ -108,36 +108,36 @@ func times(a, b uint64) uint64 {
 }
 
 // mapValues sets groupOfValue for the interned values of a key.
-func (e *serviceClasses) mapValues(interner *interner, endpointClasses *EndpointClasses, k int) {
-	e.groupOfValue = zeroed(e.groupOfValue, len(interner.strings)+1)
-	for i := range e.groupOfValue {
-		e.groupOfValue[i] = noGroup
+func (s *serviceClasses) mapValues(interner *interner, endpointClasses *EndpointClasses, k int) {
+	s.groupOfValue = zeroed(s.groupOfValue, len(interner.strings)+1)
+	for i := range s.groupOfValue {
+		s.groupOfValue[i] = noGroup
 	}
 	for g := endpointClasses.first[k]; g < endpointClasses.first[k+1]; g++ {
 		if number, known := interner.numbers[endpointClasses.values[g]]; known {
-			e.groupOfValue[number] = g
+			s.groupOfValue[number] = g
 		}
 	}
 }
 
 // isolateHosts takes the nodes that host endpoints out of their classes, and makes each an entry of its own.
-func (e *serviceClasses) isolateHosts(d Demand, endpointClasses *EndpointClasses, hostname int) {
+func (s *serviceClasses) isolateHosts(d Demand, endpointClasses *EndpointClasses, hostname int) {
 	for g := endpointClasses.first[hostname]; g < endpointClasses.first[hostname+1]; g++ {
 		name := endpointClasses.values[g]
-		node, known := d.cells.nodes[name]
+		node, known := d.nodeClasses.nodes[name]
 		if !known {
 			continue
 		}
-		sum := nodeSums(d.of(name, node))
-		at := int(e.entry[node.cell])
-		e.sums[at].subtract(sum)
-		e.sums = append(e.sums, sum)
-		e.groups = append(e.groups, e.groupsOf(at)...)
-		e.groups[len(e.groups)-e.keys+hostname] = g
+		sum := nodeSums(d.demandOf(name, node))
+		n := int(s.entry[node.class])
+		s.sums[n].subtract(sum)
+		s.sums = append(s.sums, sum)
+		s.groups = append(s.groups, s.groupsOf(n)...)
+		s.groups[len(s.groups)-s.keys+hostname] = g
 	}
 }
 
 // groupsOf returns the groups of an entry.
-func (e *serviceClasses) groupsOf(entry int) []int32 {
-	return e.groups[entry*e.keys : (entry+1)*e.keys]
+func (s *serviceClasses) groupsOf(entry int) []int32 {
+	return s.groups[entry*s.keys : (entry+1)*s.keys]
 }

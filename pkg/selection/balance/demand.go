@@ -12,12 +12,12 @@ const MaxDemand = 1 << 16
 // Demand is each node's demand on one Service. It shares memory with the NodeClasses that it came from, and is invalid
 // once they changed.
 type Demand struct {
-	cells *NodeClasses
+	nodeClasses *NodeClasses
 	// named is the demand of the nodes that have any. If it is nil, see byZone.
-	named  map[string]uint32
-	byCell map[int32]sums // of the named nodes
-	// before has the prefix sums of the named nodes.
-	before *before
+	named   map[string]uint32
+	byClass map[int32]sums // of the named nodes
+	// prefixSums has the prefix sums of the named nodes.
+	prefixSums *prefixSums
 	// byZone is the demand of each node, by the number of its zone. If byZone is nil, too, nodes have the demand of their
 	// labels. The field zone is the index of the zone among the keys.
 	byZone []uint32
@@ -25,12 +25,12 @@ type Demand struct {
 }
 
 // ByLabels returns the demand that the nodes' labels set.
-func (c *NodeClasses) ByLabels() Demand { return Demand{cells: c} }
+func (c *NodeClasses) ByLabels() Demand { return Demand{nodeClasses: c} }
 
 // Named returns a demand for some nodes, by name. All others have none. Nodes that are not in the node classes are
 // skipped, because their labels are unknown. The cost is proportional to the number of named nodes.
 func (c *NodeClasses) Named(demand map[string]uint32) Demand {
-	d := Demand{cells: c, named: demand}
+	d := Demand{nodeClasses: c, named: demand}
 	d.sumNamed()
 	return d
 }
@@ -62,55 +62,57 @@ func (d Demand) Source() Source {
 
 // sumNamed sums up the named nodes by their classes.
 func (d *Demand) sumNamed() {
-	d.byCell, d.before = map[int32]sums{}, &before{}
+	d.byClass, d.prefixSums = map[int32]sums{}, &prefixSums{}
 	for name := range d.named {
-		if node, known := d.cells.nodes[name]; known {
-			sum := d.byCell[node.cell]
-			sum.add(nodeSums(d.of(name, node)))
-			d.byCell[node.cell] = sum
+		if node, known := d.nodeClasses.nodes[name]; known {
+			sum := d.byClass[node.class]
+			sum.add(nodeSums(d.demandOf(name, node)))
+			d.byClass[node.class] = sum
 		}
 	}
 }
 
-// Cells returns the number of node classes.
-func (d Demand) Cells() int { return len(d.cells.index) }
+// NumClasses returns the number of node classes.
+func (d Demand) NumClasses() int { return len(d.nodeClasses.index) }
 
 // Len returns the number of nodes that have a demand by name.
 func (d Demand) Len() int { return len(d.named) }
 
-// Of returns the demand of a node by its name, or 0 if the node is not in the node classes.
-func (d Demand) Of(name string) uint32 {
-	node, known := d.cells.nodes[name]
+// OfNode returns the demand of a node by its name, or 0 if the node is not in the node classes.
+func (d Demand) OfNode(name string) uint32 {
+	node, known := d.nodeClasses.nodes[name]
 	if !known {
 		return 0
 	}
-	return d.of(name, node)
+	return d.demandOf(name, node)
 }
 
-// of returns the demand of a node.
-func (d Demand) of(name string, node node) uint32 {
+// demandOf returns the demand of a node.
+func (d Demand) demandOf(name string, node node) uint32 {
 	switch {
 	case d.byZone != nil:
-		return d.each(node.cell)
+		return d.measuredDemand(node.class)
 	case d.named != nil:
 		return min(d.named[name], MaxDemand)
 	}
 	return node.demand
 }
 
-// each returns the measured demand of each node of a class.
-func (d Demand) each(cell int32) uint32 { return d.byZone[d.cells.cells[cell].values[d.zone]] }
+// measuredDemand returns the measured demand of each node of a class.
+func (d Demand) measuredDemand(class int32) uint32 {
+	return d.byZone[d.nodeClasses.classes[class].values[d.zone]]
+}
 
-// in returns the sums over the nodes of a class.
-func (d Demand) in(cell int32) sums {
-	return d.sumFor(d.cells.cells[cell].sums, d.byCell[cell], cell)
+// classSums returns the sums over the nodes of a class.
+func (d Demand) classSums(class int32) sums {
+	return d.sumFor(d.nodeClasses.classes[class].sums, d.byClass[class], class)
 }
 
 // sumFor returns the sums over some nodes of a class, given the sums by their labels and by their names.
-func (d Demand) sumFor(labels, named sums, cell int32) sums {
+func (d Demand) sumFor(labels, named sums, class int32) sums {
 	switch nodes := labels.nodes; {
 	case d.byZone != nil:
-		each := uint64(d.each(cell))
+		each := uint64(d.measuredDemand(class))
 		return sums{nodes: nodes, demand: nodes * each, squares: nodes * each * each}
 	case d.named != nil:
 		return sums{nodes: nodes, demand: named.demand, squares: named.squares}
@@ -118,24 +120,24 @@ func (d Demand) sumFor(labels, named sums, cell int32) sums {
 	return labels
 }
 
-// beforeNode returns the sums over the nodes of a node's class that come before it by name. They are maintained for
+// sumBefore returns the sums over the nodes of a node's class that come before it by name. They are maintained for
 // this node only; for other nodes, all nodes are sorted once.
-func (d Demand) beforeNode(name string, cell int32) sums {
-	sum := d.cells.before
-	if name != d.cells.self {
-		sum = d.cells.others.of(name, cell, maps.All(d.cells.nodes))
+func (d Demand) sumBefore(name string, class int32) sums {
+	sum := d.nodeClasses.selfPrefix
+	if name != d.nodeClasses.self {
+		sum = d.nodeClasses.prefixSums.sumBefore(name, class, maps.All(d.nodeClasses.nodes))
 	}
 	if d.named == nil {
-		return d.sumFor(sum, sums{}, cell)
+		return d.sumFor(sum, sums{}, class)
 	}
-	return d.sumFor(sum, d.before.of(name, cell, d.namedNodes()), cell)
+	return d.sumFor(sum, d.prefixSums.sumBefore(name, class, d.namedNodes()), class)
 }
 
 // namedNodes yields the named nodes that are in the node classes, with their demand by name.
 func (d Demand) namedNodes() iter.Seq2[string, node] {
 	return func(yield func(string, node) bool) {
 		for name := range d.named {
-			if known, has := d.cells.nodes[name]; has && !yield(name, node{known.cell, d.of(name, known)}) {
+			if known, exists := d.nodeClasses.nodes[name]; exists && !yield(name, node{known.class, d.demandOf(name, known)}) {
 				return
 			}
 		}
@@ -154,14 +156,14 @@ func nodeSums(demand uint32) sums {
 	return sums{nodes: 1, demand: uint64(demand), squares: uint64(demand) * uint64(demand)}
 }
 
-func (t *sums) add(other sums) {
-	t.nodes += other.nodes
-	t.demand += other.demand
-	t.squares += other.squares
+func (s *sums) add(other sums) {
+	s.nodes += other.nodes
+	s.demand += other.demand
+	s.squares += other.squares
 }
 
-func (t *sums) subtract(other sums) {
-	t.nodes -= other.nodes
-	t.demand -= other.demand
-	t.squares -= other.squares
+func (s *sums) subtract(other sums) {
+	s.nodes -= other.nodes
+	s.demand -= other.demand
+	s.squares -= other.squares
 }

@@ -12,8 +12,8 @@ import (
 // nodes that host them.
 type EndpointClasses struct {
 	keys []policy.Key
-	// of is the class of each endpoint in the given order, or noClass if it is not usable.
-	of []int32
+	// classOf is the class of each endpoint in the given order, or noClass if it is not usable.
+	classOf []int32
 	// count is the number of endpoints of each class, and rank their rank.
 	count []uint64
 	rank  []model.Rank
@@ -40,37 +40,37 @@ const maxLinearEndpoints = 32
 
 // NewEndpointClasses returns the classes of some endpoints, no two of which have the same address and port.
 func NewEndpointClasses(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueOf) *EndpointClasses {
-	p := &EndpointClasses{keys: keys, of: make([]int32, len(endpoints)), first: make([]int32, len(keys)+1)}
-	groups := p.read(endpoints, valueOf)
-	find := p.finder(len(endpoints))
+	c := &EndpointClasses{keys: keys, classOf: make([]int32, len(endpoints)), first: make([]int32, len(keys)+1)}
+	groups := c.read(endpoints, valueOf)
+	find := c.finder(len(endpoints))
 	for i := range endpoints {
 		rank, usable := endpoints[i].Rank()
 		if !usable {
-			p.of[i] = noClass
+			c.classOf[i] = noClass
 			continue
 		}
-		own := groups[i*len(keys) : (i+1)*len(keys)]
-		at := find(own, rank)
-		if int(at) == len(p.count) {
-			p.count, p.rank = append(p.count, 0), append(p.rank, rank)
-			p.groups = append(p.groups, own...)
+		endpointGroups := groups[i*len(keys) : (i+1)*len(keys)]
+		class := find(endpointGroups, rank)
+		if int(class) == len(c.count) {
+			c.count, c.rank = append(c.count, 0), append(c.rank, rank)
+			c.groups = append(c.groups, endpointGroups...)
 		}
-		p.of[i] = at
-		p.count[at]++
+		c.classOf[i] = class
+		c.count[class]++
 	}
-	return p
+	return c
 }
 
 // finder returns a function that finds the class of an endpoint by its groups and rank, or the number of a new class.
-func (p *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.Rank) int32 {
+func (c *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.Rank) int32 {
 	if endpoints <= maxLinearEndpoints {
 		return func(groups []int32, rank model.Rank) int32 {
-			for at := range p.count {
-				if p.rank[at] == rank && slices.Equal(p.groups[at*len(p.keys):(at+1)*len(p.keys)], groups) {
-					return int32(at)
+			for n := range c.count {
+				if c.rank[n] == rank && slices.Equal(c.groups[n*len(c.keys):(n+1)*len(c.keys)], groups) {
+					return int32(n)
 				}
 			}
-			return int32(len(p.count))
+			return int32(len(c.count))
 		}
 	}
 	type class struct {
@@ -81,30 +81,30 @@ func (p *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.
 	return func(groups []int32, rank model.Rank) int32 {
 		key := class{Rank: rank}
 		copy(key.tuple[:], groups)
-		at, known := index[key]
+		n, known := index[key]
 		if !known {
-			at = int32(len(p.count))
-			index[key] = at
+			n = int32(len(c.count))
+			index[key] = n
 		}
-		return at
+		return n
 	}
 }
 
 // Keys returns the keys by which the endpoints are classified.
-func (p *EndpointClasses) Keys() []policy.Key { return p.keys }
+func (c *EndpointClasses) Keys() []policy.Key { return c.keys }
 
 // read numbers the groups, and returns the groups of each endpoint, key by key.
-func (p *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
-	groups := make([]int32, len(endpoints)*len(p.keys))
-	for k, key := range p.keys {
+func (c *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
+	groups := make([]int32, len(endpoints)*len(c.keys))
+	for k, key := range c.keys {
 		var numbers map[string]int32
 		if len(endpoints) > maxLinearEndpoints {
 			numbers = map[string]int32{}
 		}
-		p.first[k+1] = p.first[k]
+		c.first[k+1] = c.first[k]
 		for i := range endpoints {
-			at := &groups[i*len(p.keys)+k]
-			*at = noGroup
+			entry := &groups[i*len(c.keys)+k]
+			*entry = noGroup
 			if endpoints[i].Phase() == model.PhaseNever {
 				continue
 			}
@@ -113,7 +113,7 @@ func (p *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) 
 				value, known = valueOf(&endpoints[i], key)
 			}
 			if known {
-				*at = p.number(k, value, numbers)
+				*entry = c.number(k, value, numbers)
 			}
 		}
 	}
@@ -122,20 +122,20 @@ func (p *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) 
 
 // number returns the number of a key's value. A new value gets the next number. With many endpoints, numbers has the
 // numbers so far.
-func (p *EndpointClasses) number(k int, value string, numbers map[string]int32) int32 {
+func (c *EndpointClasses) number(k int, value string, numbers map[string]int32) int32 {
 	number, seen := int32(0), false
 	if numbers != nil {
 		number, seen = numbers[value]
 	} else {
-		number = p.group(k, value)
+		number = c.group(k, value)
 		seen = number != noGroup
 	}
 	if seen {
 		return number
 	}
-	number = int32(len(p.values))
-	p.values = append(p.values, value)
-	p.first[k+1] = number + 1
+	number = int32(len(c.values))
+	c.values = append(c.values, value)
+	c.first[k+1] = number + 1
 	if numbers != nil {
 		numbers[value] = number
 	}
@@ -143,9 +143,9 @@ func (p *EndpointClasses) number(k int, value string, numbers map[string]int32) 
 }
 
 // group returns the group of a key's value, or noGroup if no endpoint is in it.
-func (p *EndpointClasses) group(k int, value string) int32 {
-	for g := p.first[k]; g < p.first[k+1]; g++ {
-		if p.values[g] == value {
+func (c *EndpointClasses) group(k int, value string) int32 {
+	for g := c.first[k]; g < c.first[k+1]; g++ {
+		if c.values[g] == value {
 			return g
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestWhatStaysSharesTheLoad: while nodes are being evacuated, the remaining endpoints share the load within the bound,
+// TestRemainingEndpointsShareTheLoad: while nodes are being evacuated, the remaining endpoints share the load within the bound,
 // as if there were no others. Nodes that none of them can serve share the evacuated ones among themselves.
-func TestWhatStaysSharesTheLoad(t *testing.T) {
+func TestRemainingEndpointsShareTheLoad(t *testing.T) {
 	served, lastResort := 0, 0
 	check := func(w *world, random *rand.Rand) {
 		nodes := map[string]*model.Demotion{}
@@ -20,25 +20,25 @@ func TestWhatStaysSharesTheLoad(t *testing.T) {
 				nodes[name] = &model.Demotion{}
 			}
 		}
-		staying := *w
-		staying.endpoints = slices.DeleteFunc(slices.Clone(w.endpoints), func(e model.PortEndpoint) bool { return nodes[e.Node] != nil })
+		remaining := *w
+		remaining.endpoints = slices.DeleteFunc(slices.Clone(w.endpoints), func(e model.PortEndpoint) bool { return nodes[e.Node] != nil })
 		for i := range w.endpoints {
 			w.endpoints[i].Demotion = nodes[w.endpoints[i].Node]
 		}
-		rows, without := w.rows(), staying.rows()
+		rows, without := w.rows(), remaining.rows()
 		for name, row := range rows {
 			at := 0
 			for i := range w.endpoints {
 				endpoint := &w.endpoints[i]
-				isAlone := row.Rank >= 2 // no remaining endpoint serves this node
-				if row.Parts[i] > 0 && (endpoint.Demotion != nil) != isAlone {
-					t.Errorf("%s sends %d to %v, evacuated: %t, rank %d", name, row.Parts[i], endpoint.Addr, endpoint.Demotion != nil, row.Rank)
+				isLastResort := row.Rank >= 2 // no remaining endpoint serves this node
+				if row.Fractions[i] > 0 && (endpoint.Demotion != nil) != isLastResort {
+					t.Errorf("%s sends %d to %v, evacuated: %t, rank %d", name, row.Fractions[i], endpoint.Addr, endpoint.Demotion != nil, row.Rank)
 				}
 				if endpoint.Demotion != nil {
 					continue
 				}
-				if want := without[name].Parts[at]; max(want, row.Parts[i])-min(want, row.Parts[i]) > balance.One>>32 { // rounding
-					t.Errorf("%s sends %d to %v, want %d as without evacuated endpoints", name, row.Parts[i], endpoint.Addr, want)
+				if want := without[name].Fractions[at]; max(want, row.Fractions[i])-min(want, row.Fractions[i]) > balance.One>>32 { // rounding
+					t.Errorf("%s sends %d to %v, want %d as without evacuated endpoints", name, row.Fractions[i], endpoint.Addr, want)
 				}
 				at++
 			}

@@ -51,12 +51,12 @@ func (w *world) shares(name string, e *model.PortEndpoint, key policy.Key) bool 
 	if key == policy.AnyNode {
 		return true
 	}
-	theirs, known := w.valueOf(e, key)
-	own, carried := w.nodes[name][string(key)]
+	endpointValue, known := w.valueOf(e, key)
+	nodeValue, carried := w.nodes[name][string(key)]
 	if key == policy.Hostname {
-		own, carried = name, true
+		nodeValue, carried = name, true
 	}
-	return known && carried && own == theirs
+	return known && carried && nodeValue == endpointValue
 }
 
 func (w *world) firstKey(name string, e *model.PortEndpoint) int {
@@ -219,7 +219,7 @@ func (p *problem) best(keys int, unit, capacity int64) []int64 {
 	for i, node := range nodes {
 		for _, e := range net.edges[i] {
 			if e.to != source {
-				sums[p.first[node.member][endpoints[e.to-len(nodes)].member]] += net.edges[e.to][e.back].room
+				sums[p.first[node.member][endpoints[e.to-len(nodes)].member]] += net.edges[e.to][e.back].capacity
 			}
 		}
 	}
@@ -236,8 +236,8 @@ type network struct {
 }
 
 type edge struct {
-	to, back   int
-	room, cost int64
+	to, back       int
+	capacity, cost int64
 }
 
 func (n *network) add(from, to int, room, cost int64) {
@@ -258,7 +258,7 @@ func (n *network) push(source, sink int) {
 			at := queue[0]
 			queue, queued[at] = queue[1:], false
 			for i, e := range n.edges[at] {
-				if e.room > 0 && cost[at]+e.cost < cost[e.to] {
+				if e.capacity > 0 && cost[at]+e.cost < cost[e.to] {
 					cost[e.to], from[e.to], by[e.to] = cost[at]+e.cost, at, i
 					if !queued[e.to] {
 						queue, queued[e.to] = append(queue, e.to), true
@@ -271,12 +271,12 @@ func (n *network) push(source, sink int) {
 		}
 		room := int64(far)
 		for at := sink; at != source; at = from[at] {
-			room = min(room, n.edges[from[at]][by[at]].room)
+			room = min(room, n.edges[from[at]][by[at]].capacity)
 		}
 		for at := sink; at != source; at = from[at] {
 			e := &n.edges[from[at]][by[at]]
-			e.room -= room
-			n.edges[at][e.back].room += room
+			e.capacity -= room
+			n.edges[at][e.back].capacity += room
 		}
 	}
 }

@@ -8,48 +8,48 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestCellsForgetWhatIsGone: labels whose values change for years need no more memory than the current ones.
-func TestCellsForgetWhatIsGone(t *testing.T) {
+// TestNodeClassesFreeMemory: labels whose values change for years need no more memory than the current ones.
+func TestNodeClassesFreeMemory(t *testing.T) {
 	keys := []policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}
-	cells, random := NewNodeClasses(keys, "n0"), rand.New(rand.NewPCG(1, 1))
+	classes, random := NewNodeClasses(keys, "n0"), rand.New(rand.NewPCG(1, 1))
 	for i := range 5000 {
 		name := fmt.Sprint("n", random.IntN(20))
 		if random.IntN(4) == 0 {
-			cells.Remove(name)
+			classes.Remove(name)
 			continue
 		}
-		cells.Set(name, map[string]string{string(policy.Zone): fmt.Sprint(i), string(policy.Region): fmt.Sprint(i % 7)})
+		classes.Set(name, map[string]string{string(policy.Zone): fmt.Sprint(i), string(policy.Region): fmt.Sprint(i % 7)})
 	}
-	zones, regions := &cells.interners[1], &cells.interners[2]
-	if len(cells.cells) > 21 || len(zones.strings) > 21 || len(regions.strings) > 7 {
-		t.Errorf("%d classes, %d zones and %d regions are kept for 20 nodes", len(cells.cells), len(zones.strings), len(regions.strings))
+	zones, regions := &classes.interners[1], &classes.interners[2]
+	if len(classes.classes) > 21 || len(zones.strings) > 21 || len(regions.strings) > 7 {
+		t.Errorf("%d classes, %d zones and %d regions are kept for 20 nodes", len(classes.classes), len(zones.strings), len(regions.strings))
 	}
 	for i := range 20 {
-		cells.Remove(fmt.Sprint("n", i))
+		classes.Remove(fmt.Sprint("n", i))
 	}
-	if left := len(cells.index) + len(cells.nodes) + len(zones.numbers) + len(regions.numbers); left > 0 {
+	if left := len(classes.index) + len(classes.nodes) + len(zones.numbers) + len(regions.numbers); left > 0 {
 		t.Errorf("%d entries are left after all nodes were removed", left)
 	}
-	if cells.before != (sums{}) {
-		t.Errorf("the sum before this node is %+v after it was removed", cells.before)
+	if classes.selfPrefix != (sums{}) {
+		t.Errorf("the sum before this node is %+v after it was removed", classes.selfPrefix)
 	}
 }
 
-// TestNodesThatAreAlikeStandSideBySide: the offsets of nodes that host equally many endpoints are evenly spaced by
+// TestOffsetsOfSimilarNodes: the offsets of nodes that host equally many endpoints are evenly spaced by
 // demand, and so are those of the other nodes in the class.
-func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
+func TestOffsetsOfSimilarNodes(t *testing.T) {
 	keys := []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
-	cells := NewNodeClasses(keys, "n3")
+	classes := NewNodeClasses(keys, "n3")
 	for i := range 10 {
-		cells.Set(fmt.Sprint("n", i), map[string]string{string(policy.Zone): "a", policy.DemandLabel: []string{"1", "3"}[i%2]})
+		classes.Set(fmt.Sprint("n", i), map[string]string{string(policy.Zone): "a", policy.DemandLabel: []string{"1", "3"}[i%2]})
 	}
-	cells.Set("m", map[string]string{string(policy.Zone): "b"})
+	classes.Set("m", map[string]string{string(policy.Zone): "b"})
 	clients := map[string]uint32{"n0": 1, "n1": 3, "n2": 1, "n3": 3, "n7": 3, "n9": 3, "m": 1}
-	for _, demand := range []Demand{cells.ByLabels(), cells.Named(clients)} {
+	for _, demand := range []Demand{classes.ByLabels(), classes.Named(clients)} {
 		// n1, n2 and n5 host one endpoint, n8 hosts two.
 		plan := Plan{demand: demand, endpointClasses: &EndpointClasses{keys: keys, first: []int32{0, 4, 4, 4},
 			values: []string{"n1", "n2", "n5", "n8"}}}
-		plan.splits[0].groups = []group{{endpoints: 1}, {endpoints: 1}, {endpoints: 1}, {endpoints: 2}}
+		plan.byRank[0].groups = []group{{endpoints: 1}, {endpoints: 1}, {endpoints: 1}, {endpoints: 2}}
 		named := demand.named != nil
 		for name, want := range map[string][2]uint64{ // the part of earlier nodes, by labels and by names
 			"n0": {0, 0}, "n3": {1 << 32 / 12, 1 << 32 / 10}, "n4": {4 << 32 / 12, 4 << 32 / 10}, "n6": {5 << 32 / 12, 4 << 32 / 10},
@@ -64,21 +64,21 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 	}
 }
 
-// TestEpsilonRaisesNobody: demand or capacity that is only a rounding error counts as zero; anything more counts.
-func TestEpsilonRaisesNobody(t *testing.T) {
+// TestEpsilonCountsAsZero: demand or capacity that is only a rounding error counts as zero; anything more counts.
+func TestEpsilonCountsAsZero(t *testing.T) {
 	for _, c := range []struct{ asked, room, placed uint64 }{
 		{10, 5000, 0}, {5000, 10, 0}, {11, 5000, 11}, {5000, 11, 11}, {3000, 5000, 3000},
 	} {
-		s := rankPlan{counts: []uint64{3}, loads: []uint64{7}, raised: []uint64{0}, components: []component{{full: 2000, epsilon: 10}}}
-		g := group{endpoints: 3, demanded: c.asked, room: c.room}
+		s := rankPlan{counts: []uint64{3}, loads: []uint64{7}, addedLoads: []uint64{0}, components: []component{{maxLoad: 2000, epsilon: 10}}}
+		g := group{endpoints: 3, remaining: c.asked, capacity: c.room}
 		s.waterFill(0, &g, []int32{0})
-		if g.assigned != c.placed || s.raised[0] != c.placed/3 || s.loads[0] != 7+c.placed/3 || c.placed == 0 && min(g.demanded, g.room) > 0 {
-			t.Errorf("%+v: assigned is %d, %d for each endpoint, %+v", c, g.assigned, s.raised[0], g)
+		if g.assigned != c.placed || s.addedLoads[0] != c.placed/3 || s.loads[0] != 7+c.placed/3 || c.placed == 0 && min(g.remaining, g.capacity) > 0 {
+			t.Errorf("%+v: assigned is %d, %d for each endpoint, %+v", c, g.assigned, s.addedLoads[0], g)
 		}
 	}
 }
 
-func TestTheLengthOfARow(t *testing.T) {
+func TestQuota(t *testing.T) {
 	for _, c := range []struct{ endpoints, crowd, heaviest, sum, want uint64 }{
 		{10, 1, 1, 4, 80},              // 32 for each endpoint if few nodes round
 		{10, 16, 1, 4, 80},             //
@@ -95,13 +95,13 @@ func TestTheLengthOfARow(t *testing.T) {
 	}
 }
 
-func TestParts(t *testing.T) {
+func TestMulDiv(t *testing.T) {
 	const most = 1<<64 - 1
 	for _, c := range [][4]uint64{
 		{0, 1, 2, 0}, {7, 1, 2, 3}, {7, 2, 2, 7}, {most, most, most, most}, {most, 1, most, 1}, {most, most - 1, most, most - 1},
 		{1 << 62, 1, 3, 1 << 62 / 3},
 	} {
-		if got := part(c[0], c[1], c[2]); got != c[3] {
+		if got := mulDiv(c[0], c[1], c[2]); got != c[3] {
 			t.Errorf("mulDiv(%d, %d, %d) = %d, want %d", c[0], c[1], c[2], got, c[3])
 		}
 	}

@@ -11,16 +11,16 @@ type Load struct {
 // Loads returns the load that each endpoint expects, in the given order of the endpoints. It is zero for endpoints that
 // no node may use.
 func (p *Plan) Loads() []Load {
-	loads := make([]Load, len(p.endpointClasses.of))
-	for rank := range p.splits {
-		s := &p.splits[rank]
-		unbounded := s.unbounded()
-		for i, class := range p.endpointClasses.of {
-			if class == noClass || s.counts[class] == 0 {
+	loads := make([]Load, len(p.endpointClasses.classOf))
+	for rank := range p.byRank {
+		r := &p.byRank[rank]
+		unbounded := r.unbounded()
+		for i, class := range p.endpointClasses.classOf {
+			if class == noClass || r.counts[class] == 0 {
 				continue
 			}
-			if c := s.componentOf(s.groupsOf(int(class))); c != nil && c.demand > 0 {
-				loads[i] = Load{Bounded: perMille(s.loads[class], c.mean), Unbounded: perMille(unbounded[class], c.mean)}
+			if c := r.componentOf(r.groupsOf(int(class))); c != nil && c.demand > 0 {
+				loads[i] = Load{Bounded: perMille(r.loads[class], c.mean), Unbounded: perMille(unbounded[class], c.mean)}
 			}
 		}
 	}
@@ -29,22 +29,22 @@ func (p *Plan) Loads() []Load {
 
 // unbounded returns the load of one endpoint of each class if all connections stayed at the first key that has
 // endpoints.
-func (s *rankPlan) unbounded() []uint64 {
-	asked := make([]uint64, len(s.groups))
-	for _, e := range s.entries {
-		for _, g := range s.classes.groupsOf(int(e)) {
-			if s.has(g) {
-				c := &s.components[s.groups[g].component]
-				asked[g] += c.demandOf(&s.classes.sums[e]) * c.unit
+func (r *rankPlan) unbounded() []uint64 {
+	demand := make([]uint64, len(r.groups))
+	for _, e := range r.entries {
+		for _, g := range r.classes.groupsOf(int(e)) {
+			if r.hasEndpoints(g) {
+				c := &r.components[r.groups[g].component]
+				demand[g] += c.demandOf(&r.classes.sums[e]) * c.unit
 				break
 			}
 		}
 	}
-	loads := make([]uint64, len(s.counts))
-	for class := range s.counts {
-		for _, g := range s.groupsOf(class) {
-			if s.has(g) {
-				loads[class] += asked[g] / s.groups[g].endpoints
+	loads := make([]uint64, len(r.counts))
+	for class := range r.counts {
+		for _, g := range r.groupsOf(class) {
+			if r.hasEndpoints(g) {
+				loads[class] += demand[g] / r.groups[g].endpoints
 			}
 		}
 	}
@@ -56,41 +56,41 @@ func (s *rankPlan) unbounded() []uint64 {
 func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 	var nodes serviceClasses
 	nodes.build(demand, p.endpointClasses) // the same entries in the same order: they depend on the classes only
-	loads := make([]uint64, len(p.endpointClasses.of))
-	for rank := range p.splits {
-		s := &p.splits[rank]
-		under := s.under(nodes.sums)
-		for i, class := range p.endpointClasses.of {
-			if class != noClass && s.counts[class] > 0 {
-				loads[i] = under[class]
+	loads := make([]uint64, len(p.endpointClasses.classOf))
+	for rank := range p.byRank {
+		r := &p.byRank[rank]
+		loadsOfRank := r.loadsUnder(nodes.sums)
+		for i, class := range p.endpointClasses.classOf {
+			if class != noClass && r.counts[class] > 0 {
+				loads[i] = loadsOfRank[class]
 			}
 		}
 	}
 	return loads
 }
 
-// under returns the load of one endpoint of each class if the entries had these sums, per mille of the mean of its
+// loadsUnder returns the load of one endpoint of each class if the entries had these sums, per mille of the mean of its
 // component.
-func (s *rankPlan) under(sums []sums) []uint64 {
-	all := make([]uint64, len(s.components))
-	for _, e := range s.entries {
-		all[s.componentNumber(s.classes.groupsOf(int(e)))] += sums[e].demand
+func (r *rankPlan) loadsUnder(sums []sums) []uint64 {
+	totals := make([]uint64, len(r.components))
+	for _, e := range r.entries {
+		totals[r.componentNumber(r.classes.groupsOf(int(e)))] += sums[e].demand
 	}
-	placed := make([]uint64, len(s.groups)) // in units of its component's One
-	for _, e := range s.entries {
-		groups := s.classes.groupsOf(int(e))
-		whole := all[s.componentNumber(groups)]
+	placed := make([]uint64, len(r.groups)) // in units of its component's One
+	for _, e := range r.entries {
+		groups := r.classes.groupsOf(int(e))
+		whole := totals[r.componentNumber(groups)]
 		if whole == 0 {
 			continue
 		}
-		for _, allocation := range s.allocations(groups) {
-			placed[allocation.group] += part(allocation.Part, sums[e].demand, whole)
+		for _, allocation := range r.allocations(groups) {
+			placed[allocation.group] += mulDiv(allocation.Fraction, sums[e].demand, whole)
 		}
 	}
-	loads := make([]uint64, len(s.counts))
-	s.distribute(placed, loads)
+	loads := make([]uint64, len(r.counts))
+	r.distribute(placed, loads)
 	for class := range loads {
-		if c := s.componentOf(s.groupsOf(class)); c != nil {
+		if c := r.componentOf(r.groupsOf(class)); c != nil {
 			loads[class] = perMille(loads[class], One/c.endpoints)
 		}
 	}

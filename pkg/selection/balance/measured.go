@@ -15,12 +15,12 @@ const measuredTotal = 1 << 30
 // without nodes are dropped. It reports whether the nodes in the node classes have any demand.
 //
 // The keys of the node classes must include the zone. The cost is proportional to the number of node classes.
-func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, any bool) {
-	d = Demand{cells: c, zone: slices.Index(c.keys, policy.Zone)}
+func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, hasDemand bool) {
+	d = Demand{nodeClasses: c, zone: slices.Index(c.keys, policy.Zone)}
 	nodes := map[string]uint64{}
-	for cell := range c.cells {
-		if count := c.cells[cell].nodes; count > 0 {
-			nodes[d.zoneOf(int32(cell))] += count
+	for class := range c.classes {
+		if count := c.classes[class].nodes; count > 0 {
+			nodes[d.zoneOfClass(int32(class))] += count
 		}
 	}
 	all := uint64(0)
@@ -32,9 +32,9 @@ func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, any bool) {
 	}
 	d.byZone = make([]uint32, len(c.interners[d.zone].strings)+1)
 	for number := range d.byZone {
-		zone := d.nameOf(int32(number))
+		zone := d.zoneName(int32(number))
 		if count := nodes[zone]; count > 0 {
-			d.byZone[number] = uint32(part(measuredTotal, uint64(zones[zone]), all) / count)
+			d.byZone[number] = uint32(mulDiv(measuredTotal, uint64(zones[zone]), all) / count)
 		}
 	}
 	return d, true
@@ -43,11 +43,11 @@ func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, any bool) {
 // Zones returns the total demand of the nodes of each zone. If no node has any, each counts 1, as in a plan. The keys
 // of the node classes must include the zone.
 func (d Demand) Zones() map[string]uint64 {
-	d.zone = slices.Index(d.cells.keys, policy.Zone)
+	d.zone = slices.Index(d.nodeClasses.keys, policy.Zone)
 	zones, nodes, all := map[string]uint64{}, map[string]uint64{}, uint64(0)
-	for cell := range d.cells.cells {
-		if sum := d.in(int32(cell)); sum.nodes > 0 {
-			zone := d.zoneOf(int32(cell))
+	for class := range d.nodeClasses.classes {
+		if sum := d.classSums(int32(class)); sum.nodes > 0 {
+			zone := d.zoneOfClass(int32(class))
 			zones[zone] += sum.demand
 			nodes[zone] += sum.nodes
 			all += sum.demand
@@ -59,13 +59,15 @@ func (d Demand) Zones() map[string]uint64 {
 	return zones
 }
 
-// zoneOf returns the zone of a node class.
-func (d Demand) zoneOf(cell int32) string { return d.nameOf(d.cells.cells[cell].values[d.zone]) }
+// zoneOfClass returns the zone of a node class.
+func (d Demand) zoneOfClass(class int32) string {
+	return d.zoneName(d.nodeClasses.classes[class].values[d.zone])
+}
 
-// nameOf returns the zone with a number.
-func (d Demand) nameOf(number int32) string {
+// zoneName returns the zone with a number.
+func (d Demand) zoneName(number int32) string {
 	if number == 0 {
 		return ""
 	}
-	return d.cells.interners[d.zone].strings[number-1]
+	return d.nodeClasses.interners[d.zone].strings[number-1]
 }

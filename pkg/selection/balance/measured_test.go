@@ -44,11 +44,11 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 				w.measured, w.clients = true, map[string]uint32{}
 				for zone, count := range shape7.nodes {
 					for i := range count {
-						ask := func(zone, _ int) uint32 { return measuredDemand(shape7.nodes, zone) }
+						demand := func(zone, _ int) uint32 { return measuredDemand(shape7.nodes, zone) }
 						if placement.asks != nil {
-							ask = placement.asks
+							demand = placement.asks
 						}
-						w.clients[nodeIn(zone, i)] = ask(zone, i)
+						w.clients[nodeIn(zone, i)] = demand(zone, i)
 					}
 				}
 				p := w.problems()[0]
@@ -67,20 +67,20 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	}
 }
 
-func measuredCells() *balance.NodeClasses {
-	cells := balance.NewNodeClasses([]policy.Key{policy.AnyNode, policy.Zone}, "a1")
+func measuredClasses() *balance.NodeClasses {
+	classes := balance.NewNodeClasses([]policy.Key{policy.AnyNode, policy.Zone}, "a1")
 	for _, node := range []string{"a1", "a2", "a3", "b1", "b2", "x1"} {
 		labels := map[string]string{string(policy.Zone): node[:1]}
 		if node == "x1" {
 			labels = nil
 		}
-		cells.Set(node, labels)
+		classes.Set(node, labels)
 	}
-	return cells
+	return classes
 }
 
-// TestTheDemandOfZonesCounts: zones that do not exist make no difference.
-func TestTheDemandOfZonesCounts(t *testing.T) {
+// TestMeasuredZones: zones that do not exist make no difference.
+func TestMeasuredZones(t *testing.T) {
 	type asks = map[string]uint32
 	for name, c := range map[string]struct {
 		zones asks
@@ -91,7 +91,7 @@ func TestTheDemandOfZonesCounts(t *testing.T) {
 		"a zone without demand": {asks{"a": 2}, "a 1000, b 0,  0"},
 		"nodes without a zone":  {asks{"a": 1, "": 3}, "a 250, b 0,  750"},
 	} {
-		demand, any := measuredCells().Measured(c.zones)
+		demand, any := measuredClasses().Measured(c.zones)
 		if !any {
 			t.Errorf("%s: no demand", name)
 			continue
@@ -107,11 +107,11 @@ func TestTheDemandOfZonesCounts(t *testing.T) {
 		}
 	}
 	for name, zones := range map[string]asks{"no zones": nil, "unknown zones": {"gone": 9}, "zeros": {"a": 0, "b": 0}} {
-		if _, any := measuredCells().Measured(zones); any {
+		if _, any := measuredClasses().Measured(zones); any {
 			t.Errorf("%s: Measured reports demand, want none", name)
 		}
 	}
-	if got := measuredCells().ByLabels().Zones(); got["a"] != 3 || got["b"] != 2 || got[""] != 1 {
+	if got := measuredClasses().ByLabels().Zones(); got["a"] != 3 || got["b"] != 2 || got[""] != 1 {
 		t.Errorf("demand of zones by labels is %v", got)
 	}
 }
@@ -123,9 +123,9 @@ func TestLoadsUnderAnotherDemand(t *testing.T) {
 	measuredWorlds(t, 300, func(w *world, _ *rand.Rand) {
 		assumed := *w
 		assumed.measured, assumed.clients = false, nil
-		cells := w.cells("")
-		plan := balance.NewPlan(cells.ByLabels(), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
-		under, expected := plan.LoadsUnder(w.demand(cells)), plan.Loads()
+		classes := w.nodeClasses("")
+		plan := balance.NewPlan(classes.ByLabels(), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
+		under, expected := plan.LoadsUnder(w.demand(classes)), plan.Loads()
 		rows := assumed.rows()
 		for _, p := range w.problems() {
 			loads := w.outcome(&p, byParts, rows).loads

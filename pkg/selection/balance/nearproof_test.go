@@ -11,17 +11,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestWhatIsKeptWithoutAPlanIsKeptByOne: nodes are added, removed and change their demand. If StillHolds returns true,
+// TestStillHoldsAgreesWithPlans: nodes are added, removed and change their demand. If StillHolds returns true,
 // the slots are the same as before.
-func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
-	held, refused := 0, 0
+func TestStillHoldsAgreesWithPlans(t *testing.T) {
+	held, notHeld := 0, 0
 	check := func(w *world, random *rand.Rand) {
 		names := w.names()
 		self := names[random.IntN(len(names))]
-		cells := w.cells(self)
+		classes := w.nodeClasses(self)
 		endpointClasses := balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf)
-		share := balance.NewPlan(w.demand(cells), endpointClasses, w.limit).Share(self, w.nodes[self])
-		kept, row := share.NearProof(), share.Slots(service, balance.Hashes(w.endpoints))
+		share := balance.NewPlan(w.demand(classes), endpointClasses, w.limit).Share(self, w.nodes[self])
+		proof, row := share.NearProof(), share.Slots(service, balance.Hashes(w.endpoints))
 		hosts := map[string]bool{self: true}
 		for _, endpoint := range w.endpoints {
 			hosts[endpoint.Node] = true
@@ -30,18 +30,18 @@ func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
 			for n := range 1 + random.IntN(3) {
 				labels := maps.Clone(w.nodes[names[random.IntN(len(names))]])
 				labels[policy.DemandLabel] = fmt.Sprint(random.IntN(6))
-				cells.Set(fmt.Sprintf("new-%d", n), labels)
+				classes.Set(fmt.Sprintf("new-%d", n), labels)
 			}
-			if gone := names[random.IntN(len(names))]; !hosts[gone] {
-				cells.Remove(gone)
+			if removed := names[random.IntN(len(names))]; !hosts[removed] {
+				classes.Remove(removed)
 			}
-			demand := w.demand(cells)
+			demand := w.demand(classes)
 			now := balance.NewPlan(demand, endpointClasses, w.limit).Share(self, w.nodes[self])
 			switch same := slices.Equal(now.Slots(service, balance.Hashes(w.endpoints)), row); {
-			case !kept.StillHolds(demand, uint64(w.limit)):
-				refused++
+			case !proof.StillHolds(demand, uint64(w.limit)):
+				notHeld++
 			case !same || now.Outcome != balance.WithinLoadBound:
-				t.Errorf("StillHolds is true for %s with %+v, but the outcome is %d, and the slots are the same: %t", self, kept, now.Outcome, same)
+				t.Errorf("StillHolds is true for %s with %+v, but the outcome is %d, and the slots are the same: %t", self, proof, now.Outcome, same)
 			default:
 				held++
 			}
@@ -49,8 +49,8 @@ func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
 	}
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
-	t.Logf("the proof holds %d times, a plan is needed %d times", held, refused)
-	if held < 300 || refused < 1000 {
+	t.Logf("the proof holds %d times, a plan is needed %d times", held, notHeld)
+	if held < 300 || notHeld < 1000 {
 		t.Error("too few random worlds of either kind")
 	}
 }

@@ -15,19 +15,19 @@ type NodeClasses struct {
 	keys  []policy.Key
 	self  string
 	nodes map[string]node
-	// cells never move: free lists those without nodes, for reuse.
-	cells     []nodeClass
+	// classes never move: free lists those without nodes, for reuse.
+	classes   []nodeClass
 	free      []int32
 	index     map[tuple]int32
 	interners []interner // by key
-	// before sums up the nodes of this node's class that come before it by name. prefixSums has these sums for all nodes,
+	// selfPrefix sums up the nodes of this node's class that come before it by name. prefixSums has these sums for all nodes,
 	// and is built when one is needed for another node.
-	before sums
-	others before
+	selfPrefix sums
+	prefixSums prefixSums
 }
 
 type node struct {
-	cell   int32
+	class  int32
 	demand uint32
 }
 
@@ -60,25 +60,25 @@ func (c *NodeClasses) Set(name string, labels map[string]string) (changed bool) 
 	}
 	demand, _ := policy.DemandOf(labels)
 	old, known := c.nodes[name]
-	current := node{cell: c.classOf(labels), demand: demand}
+	current := node{class: c.classOf(labels), demand: demand}
 	if known && old == current {
 		return false
 	}
-	c.others = before{}
+	c.prefixSums = prefixSums{}
 	// Add first: a class that is temporarily empty would be freed.
-	c.cells[current.cell].add(nodeSums(demand))
+	c.classes[current.class].add(nodeSums(demand))
 	c.nodes[name] = current
 	if known {
 		c.removeFrom(name, old)
 	}
-	own, here := c.nodes[c.self]
+	selfNode, hasSelf := c.nodes[c.self]
 	switch {
 	case name == c.self:
-		if !known || old.cell != current.cell {
-			c.before = c.countBefore(name, current.cell)
+		if !known || old.class != current.class {
+			c.selfPrefix = c.computePrefix(name, current.class)
 		}
-	case here && own.cell == current.cell && name < c.self:
-		c.before.add(nodeSums(demand))
+	case hasSelf && selfNode.class == current.class && name < c.self:
+		c.selfPrefix.add(nodeSums(demand))
 	}
 	return true
 }
@@ -87,7 +87,7 @@ func (c *NodeClasses) Set(name string, labels map[string]string) (changed bool) 
 func (c *NodeClasses) Remove(name string) (changed bool) {
 	old, known := c.nodes[name]
 	if known {
-		c.others = before{}
+		c.prefixSums = prefixSums{}
 		c.removeFrom(name, old)
 		delete(c.nodes, name)
 	}
@@ -99,19 +99,19 @@ func (c *NodeClasses) Len() int { return len(c.nodes) }
 
 // removeFrom removes a node, given its last state, from its class.
 func (c *NodeClasses) removeFrom(name string, old node) {
-	if own, here := c.nodes[c.self]; here && own.cell == old.cell && name < c.self {
-		c.before.subtract(nodeSums(old.demand))
+	if selfNode, hasSelf := c.nodes[c.self]; hasSelf && selfNode.class == old.class && name < c.self {
+		c.selfPrefix.subtract(nodeSums(old.demand))
 	}
-	cell := &c.cells[old.cell]
-	cell.subtract(nodeSums(old.demand))
-	if cell.nodes > 0 {
+	class := &c.classes[old.class]
+	class.subtract(nodeSums(old.demand))
+	if class.nodes > 0 {
 		return
 	}
 	for k := range c.keys {
-		c.interners[k].drop(cell.values[k])
+		c.interners[k].release(class.values[k])
 	}
-	delete(c.index, cell.values)
-	c.free = append(c.free, old.cell)
+	delete(c.index, class.values)
+	c.free = append(c.free, old.class)
 }
 
 // classOf returns the class of a node with these labels. A new class has no nodes yet.
@@ -121,33 +121,33 @@ func (c *NodeClasses) classOf(labels map[string]string) int32 {
 		if key == policy.AnyNode || key == policy.Hostname {
 			continue
 		}
-		if word, carried := labels[string(key)]; carried {
-			values[k] = c.interners[k].number(word)
+		if value, hasLabel := labels[string(key)]; hasLabel {
+			values[k] = c.interners[k].number(value)
 		}
 	}
-	at, exists := c.index[values]
+	index, exists := c.index[values]
 	if exists {
-		return at
+		return index
 	}
 	if last := len(c.free) - 1; last >= 0 {
-		at, c.free = c.free[last], c.free[:last]
-		c.cells[at] = nodeClass{values: values}
+		index, c.free = c.free[last], c.free[:last]
+		c.classes[index] = nodeClass{values: values}
 	} else {
-		at = int32(len(c.cells))
-		c.cells = append(c.cells, nodeClass{values: values})
+		index = int32(len(c.classes))
+		c.classes = append(c.classes, nodeClass{values: values})
 	}
-	c.index[values] = at
+	c.index[values] = index
 	for k := range c.keys {
-		c.interners[k].keep(values[k])
+		c.interners[k].retain(values[k])
 	}
-	return at
+	return index
 }
 
-// countBefore sums up the nodes of a class that come before a node by name.
-func (c *NodeClasses) countBefore(name string, cell int32) sums {
+// computePrefix sums up the nodes of a class that come before a node by name.
+func (c *NodeClasses) computePrefix(name string, class int32) sums {
 	var sum sums
 	for other, node := range c.nodes {
-		if node.cell == cell && other < name {
+		if node.class == class && other < name {
 			sum.add(nodeSums(node.demand))
 		}
 	}
@@ -158,13 +158,13 @@ func (c *NodeClasses) countBefore(name string, cell int32) sums {
 type interner struct {
 	numbers map[string]int32
 	strings []string
-	cells   []int32 // the number of node classes with the value
+	uses    []int32 // the number of node classes with the value
 	free    []int32
 }
 
 // number returns the number of a value. If the value is new, the caller must create a class that keeps it.
-func (v *interner) number(word string) int32 {
-	if number, known := v.numbers[word]; known {
+func (v *interner) number(value string) int32 {
+	if number, known := v.numbers[value]; known {
 		return number
 	}
 	if v.numbers == nil {
@@ -172,26 +172,26 @@ func (v *interner) number(word string) int32 {
 	}
 	last := len(v.free) - 1
 	if last < 0 {
-		v.strings, v.cells = append(v.strings, ""), append(v.cells, 0)
+		v.strings, v.uses = append(v.strings, ""), append(v.uses, 0)
 		v.free, last = append(v.free, int32(len(v.strings))), 0
 	}
 	number := v.free[last]
 	v.free = v.free[:last]
-	v.strings[number-1], v.numbers[word] = word, number
+	v.strings[number-1], v.numbers[value] = value, number
 	return number
 }
 
-func (v *interner) keep(number int32) {
+func (v *interner) retain(number int32) {
 	if number > 0 {
-		v.cells[number-1]++
+		v.uses[number-1]++
 	}
 }
 
-func (v *interner) drop(number int32) {
+func (v *interner) release(number int32) {
 	if number == 0 {
 		return
 	}
-	if v.cells[number-1]--; v.cells[number-1] == 0 {
+	if v.uses[number-1]--; v.uses[number-1] == 0 {
 		delete(v.numbers, v.strings[number-1])
 		v.strings[number-1] = ""
 		v.free = append(v.free, number)

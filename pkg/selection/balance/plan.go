@@ -13,9 +13,9 @@ import (
 type Plan struct {
 	demand          Demand
 	endpointClasses *EndpointClasses
-	splits          [model.Ranks]rankPlan // by rank
+	byRank          [model.NumRanks]rankPlan // by rank
 	nodes           serviceClasses
-	waiting         []int32 // entries that no rank has served so far
+	unserved        []int32 // entries that no rank has served so far
 }
 
 // NewPlan returns a computed plan.
@@ -34,26 +34,26 @@ func NewPlan(demand Demand, endpointClasses *EndpointClasses, limit int) *Plan {
 func (p *Plan) Compute(demand Demand, endpointClasses *EndpointClasses, limit int) {
 	p.demand, p.endpointClasses = demand, endpointClasses
 	p.nodes.build(demand, endpointClasses)
-	p.waiting = p.waiting[:0]
+	p.unserved = p.unserved[:0]
 	for e := range p.nodes.sums {
 		if p.nodes.sums[e].nodes > 0 {
-			p.waiting = append(p.waiting, int32(e))
+			p.unserved = append(p.unserved, int32(e))
 		}
 	}
-	for rank := range p.splits {
-		s := &p.splits[rank]
-		s.rank, s.endpointClasses, s.classes = model.Rank(rank), endpointClasses, &p.nodes
-		if !s.count(model.Rank(rank)) {
+	for rank := range p.byRank {
+		r := &p.byRank[rank]
+		r.rank, r.endpointClasses, r.classes = model.Rank(rank), endpointClasses, &p.nodes
+		if !r.countEndpoints(model.Rank(rank)) {
 			continue
 		}
 		// Nodes that no endpoint of this rank can serve are left to the next rank.
-		p.waiting = s.takeServable(p.waiting)
-		s.join()
-		s.scale(uint64(limit))
+		p.unserved = r.takeServable(p.unserved)
+		r.buildComponents()
+		r.scale(uint64(limit))
 		for k := range endpointClasses.keys {
-			s.assign(k)
+			r.assign(k)
 		}
-		s.assignOverflow()
+		r.assignOverflow()
 	}
 }
 
@@ -74,7 +74,7 @@ type rankPlan struct {
 	components      []component // the nodes and endpoints that keys link, directly or through others
 	counts          []uint64    // of the rank's endpoints, by class
 	loads           []uint64    // of one endpoint so far, by class
-	raised          []uint64    // load of one endpoint from a key, by key and class
+	addedLoads      []uint64    // load of one endpoint from a key, by key and class
 
 	// Used while the plan is computed:
 	classes   *serviceClasses
@@ -90,8 +90,8 @@ type group struct {
 	component int32
 	endpoints uint64
 	demand    uint64 // of its nodes
-	demanded  uint64 // remaining demand of its nodes when its key was assigned
-	room      uint64 // remaining capacity of its endpoints then
+	remaining uint64 // remaining demand of its nodes when its key was assigned
+	capacity  uint64 // remaining capacity of its endpoints then
 	assigned  uint64 // to its endpoints
 	busiest   uint64 // load of the busiest of them, from all keys together
 }
@@ -103,7 +103,7 @@ type component struct {
 	// uniform is set if no node has any demand, so each counts 1.
 	uniform bool
 	unit    uint64 // amount for a demand of 1
-	full    uint64 // load of an endpoint at the limit
+	maxLoad uint64 // load of an endpoint at the limit
 	mean    uint64 // average load of an endpoint
 	epsilon uint64 // amounts up to this may be rounding errors
 	busiest uint64 // load of the busiest endpoint
@@ -114,39 +114,39 @@ type component struct {
 // clusters of up to a billion nodes, and so is the amount that raises 65,535 endpoints by a unit.
 const epsilonBits = 36
 
-// count counts the endpoints of the rank, and reports whether there are any.
-func (s *rankPlan) count(rank model.Rank) (any bool) {
-	p := s.endpointClasses
-	s.groups, s.counts = zeroed(s.groups, len(p.values)), zeroed(s.counts, len(p.count))
-	for class, count := range p.count {
-		if p.rank[class] != rank {
+// countEndpoints counts the endpoints of the rank, and reports whether there are any.
+func (r *rankPlan) countEndpoints(rank model.Rank) (found bool) {
+	classes := r.endpointClasses
+	r.groups, r.counts = zeroed(r.groups, len(classes.values)), zeroed(r.counts, len(classes.count))
+	for class, count := range classes.count {
+		if classes.rank[class] != rank {
 			continue
 		}
-		s.counts[class], any = count, true
-		for _, g := range s.groupsOf(class) {
+		r.counts[class], found = count, true
+		for _, g := range r.groupsOf(class) {
 			if g != noGroup {
-				s.groups[g].endpoints += count
+				r.groups[g].endpoints += count
 			}
 		}
 	}
-	return any
+	return found
 }
 
 // groupsOf returns the groups of an endpoint class.
-func (s *rankPlan) groupsOf(class int) []int32 {
-	keys := len(s.endpointClasses.keys)
-	return s.endpointClasses.groups[class*keys : (class+1)*keys]
+func (r *rankPlan) groupsOf(class int) []int32 {
+	keys := len(r.endpointClasses.keys)
+	return r.endpointClasses.groups[class*keys : (class+1)*keys]
 }
 
-// has reports whether a group has endpoints of the rank.
-func (s *rankPlan) has(g int32) bool { return g != noGroup && s.groups[g].endpoints > 0 }
+// hasEndpoints reports whether a group has endpoints of the rank.
+func (r *rankPlan) hasEndpoints(g int32) bool { return g != noGroup && r.groups[g].endpoints > 0 }
 
 // takeServable adds those entries that have a group with endpoints, and returns the others in the same memory.
-func (s *rankPlan) takeServable(waiting []int32) (others []int32) {
-	s.entries, others = s.entries[:0], waiting[:0]
-	for _, e := range waiting {
-		if slices.ContainsFunc(s.classes.groupsOf(int(e)), s.has) {
-			s.entries = append(s.entries, e)
+func (r *rankPlan) takeServable(unserved []int32) (others []int32) {
+	r.entries, others = r.entries[:0], unserved[:0]
+	for _, e := range unserved {
+		if slices.ContainsFunc(r.classes.groupsOf(int(e)), r.hasEndpoints) {
+			r.entries = append(r.entries, e)
 		} else {
 			others = append(others, e)
 		}
@@ -154,104 +154,104 @@ func (s *rankPlan) takeServable(waiting []int32) (others []int32) {
 	return others
 }
 
-// join builds the components: each endpoint class and each entry links all of its groups.
-func (s *rankPlan) join() {
-	s.parent, s.number = zeroed(s.parent, len(s.groups)), zeroed(s.number, len(s.groups))
-	s.components = s.components[:0]
-	for g := range s.parent {
-		s.parent[g] = int32(g)
+// buildComponents builds the components: each endpoint class and each entry links all of its groups.
+func (r *rankPlan) buildComponents() {
+	r.parent, r.number = zeroed(r.parent, len(r.groups)), zeroed(r.number, len(r.groups))
+	r.components = r.components[:0]
+	for g := range r.parent {
+		r.parent[g] = int32(g)
 	}
-	for class := range s.counts {
-		if s.counts[class] > 0 {
-			s.link(s.groupsOf(class))
+	for class := range r.counts {
+		if r.counts[class] > 0 {
+			r.link(r.groupsOf(class))
 		}
 	}
-	for _, e := range s.entries {
-		s.link(s.classes.groupsOf(int(e)))
+	for _, e := range r.entries {
+		r.link(r.classes.groupsOf(int(e)))
 	}
-	for g := range s.groups {
-		root := s.root(int32(g))
-		if s.number[root] == 0 && s.has(int32(g)) {
-			s.components = append(s.components, component{})
-			s.number[root] = int32(len(s.components))
+	for g := range r.groups {
+		root := r.root(int32(g))
+		if r.number[root] == 0 && r.hasEndpoints(int32(g)) {
+			r.components = append(r.components, component{})
+			r.number[root] = int32(len(r.components))
 		}
-		s.groups[g].component = s.number[root] - 1
+		r.groups[g].component = r.number[root] - 1
 	}
 }
 
 // link joins those of the groups that have endpoints.
-func (s *rankPlan) link(groups []int32) {
+func (r *rankPlan) link(groups []int32) {
 	first := int32(noGroup)
 	for _, g := range groups {
 		switch {
-		case !s.has(g):
+		case !r.hasEndpoints(g):
 		case first == noGroup:
-			first = s.root(g)
+			first = r.root(g)
 		default:
-			s.parent[s.root(g)] = first
+			r.parent[r.root(g)] = first
 		}
 	}
 }
 
-func (s *rankPlan) root(g int32) int32 {
-	for s.parent[g] != g {
-		s.parent[g] = s.parent[s.parent[g]]
-		g = s.parent[g]
+func (r *rankPlan) root(g int32) int32 {
+	for r.parent[g] != g {
+		r.parent[g] = r.parent[r.parent[g]]
+		g = r.parent[g]
 	}
 	return g
 }
 
 // componentOf returns the component of a class or entry with these groups, or nil if none has endpoints.
-func (s *rankPlan) componentOf(groups []int32) *component {
-	if number := s.componentNumber(groups); number != noGroup {
-		return &s.components[number]
+func (r *rankPlan) componentOf(groups []int32) *component {
+	if number := r.componentNumber(groups); number != noGroup {
+		return &r.components[number]
 	}
 	return nil
 }
 
 // componentNumber returns the number of that component, or noGroup if there is none.
-func (s *rankPlan) componentNumber(groups []int32) int32 {
-	if at := slices.IndexFunc(groups, s.has); at >= 0 {
-		return s.groups[groups[at]].component
+func (r *rankPlan) componentNumber(groups []int32) int32 {
+	if index := slices.IndexFunc(groups, r.hasEndpoints); index >= 0 {
+		return r.groups[groups[index]].component
 	}
 	return noGroup
 }
 
 // scale sums up the demand of each component's nodes, and sets the capacity of its endpoints.
-func (s *rankPlan) scale(limit uint64) {
-	for class, count := range s.counts {
-		if c := s.componentOf(s.groupsOf(class)); c != nil {
+func (r *rankPlan) scale(limit uint64) {
+	for class, count := range r.counts {
+		if c := r.componentOf(r.groupsOf(class)); c != nil {
 			c.endpoints += count
 		}
 	}
-	for _, e := range s.entries {
-		c, sum := s.componentOf(s.classes.groupsOf(int(e))), &s.classes.sums[e]
+	for _, e := range r.entries {
+		c, sum := r.componentOf(r.classes.groupsOf(int(e))), &r.classes.sums[e]
 		c.demand += sum.demand
 		c.squares += sum.squares
 	}
-	for i := range s.components {
-		s.components[i].uniform = s.components[i].demand == 0
+	for i := range r.components {
+		r.components[i].uniform = r.components[i].demand == 0
 	}
-	for _, e := range s.entries {
-		if c := s.componentOf(s.classes.groupsOf(int(e))); c.uniform {
-			c.demand += s.classes.sums[e].nodes
-			c.squares += s.classes.sums[e].nodes
+	for _, e := range r.entries {
+		if c := r.componentOf(r.classes.groupsOf(int(e))); c.uniform {
+			c.demand += r.classes.sums[e].nodes
+			c.squares += r.classes.sums[e].nodes
 		}
 	}
-	for i := range s.components {
-		s.components[i].scale(limit)
+	for i := range r.components {
+		r.components[i].scale(limit)
 	}
-	keys := len(s.endpointClasses.keys)
-	s.loads, s.raised = zeroed(s.loads, len(s.counts)), zeroed(s.raised, len(s.counts)*keys)
-	s.remaining = zeroed(s.remaining, len(s.entries))
-	for i, e := range s.entries {
-		groups := s.classes.groupsOf(int(e))
-		c := s.componentOf(groups)
-		demand := c.demandOf(&s.classes.sums[e])
-		s.remaining[i] = demand * c.unit
+	keys := len(r.endpointClasses.keys)
+	r.loads, r.addedLoads = zeroed(r.loads, len(r.counts)), zeroed(r.addedLoads, len(r.counts)*keys)
+	r.remaining = zeroed(r.remaining, len(r.entries))
+	for i, e := range r.entries {
+		groups := r.classes.groupsOf(int(e))
+		c := r.componentOf(groups)
+		demand := c.demandOf(&r.classes.sums[e])
+		r.remaining[i] = demand * c.unit
 		for _, g := range groups {
-			if s.has(g) {
-				s.groups[g].demand += demand
+			if r.hasEndpoints(g) {
+				r.groups[g].demand += demand
 			}
 		}
 	}
@@ -262,7 +262,7 @@ func (c *component) scale(limit uint64) {
 	demand := max(c.demand, 1) // without nodes there is no demand, but endpoints have a capacity
 	shift := max(0, 61-bits.Len64(c.endpoints*limit*demand))
 	c.unit = 100 * c.endpoints << shift
-	c.full = limit * demand << shift
+	c.maxLoad = limit * demand << shift
 	c.mean = 100 * demand << shift
 	c.epsilon = c.mean * c.endpoints >> epsilonBits
 }
@@ -284,62 +284,62 @@ func (c *component) effectiveNodes() uint64 {
 }
 
 // assign places as much as possible at one key.
-func (s *rankPlan) assign(k int) {
-	keys := len(s.endpointClasses.keys)
-	for i, e := range s.entries {
-		if g := s.classes.groups[int(e)*keys+k]; s.has(g) {
-			s.groups[g].demanded += s.remaining[i]
+func (r *rankPlan) assign(k int) {
+	keys := len(r.endpointClasses.keys)
+	for i, e := range r.entries {
+		if g := r.classes.groups[int(e)*keys+k]; r.hasEndpoints(g) {
+			r.groups[g].remaining += r.remaining[i]
 		}
 	}
-	order := s.order[:0]
-	for class, count := range s.counts {
-		if g := s.endpointClasses.groups[class*keys+k]; count > 0 && g != noGroup {
-			group := &s.groups[g]
-			group.room += count * (s.components[group.component].full - s.loads[class])
+	order := r.order[:0]
+	for class, count := range r.counts {
+		if g := r.endpointClasses.groups[class*keys+k]; count > 0 && g != noGroup {
+			group := &r.groups[g]
+			group.capacity += count * (r.components[group.component].maxLoad - r.loads[class])
 			order = append(order, int32(class))
 		}
 	}
-	s.order = order
-	groupOf := func(class int32) int32 { return s.endpointClasses.groups[int(class)*keys+k] }
+	r.order = order
+	groupOf := func(class int32) int32 { return r.endpointClasses.groups[int(class)*keys+k] }
 	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(groupOf(a), groupOf(b)), cmp.Compare(s.loads[a], s.loads[b]))
+		return cmp.Or(cmp.Compare(groupOf(a), groupOf(b)), cmp.Compare(r.loads[a], r.loads[b]))
 	})
 	for len(order) > 0 {
 		g, size := groupOf(order[0]), 1
 		for size < len(order) && groupOf(order[size]) == g {
 			size++
 		}
-		s.waterFill(k, &s.groups[g], order[:size])
+		r.waterFill(k, &r.groups[g], order[:size])
 		order = order[size:]
 	}
-	for i, e := range s.entries {
-		if g := s.classes.groups[int(e)*keys+k]; s.has(g) && s.groups[g].demanded > 0 {
-			s.remaining[i] -= part(s.remaining[i], s.groups[g].assigned, s.groups[g].demanded)
+	for i, e := range r.entries {
+		if g := r.classes.groups[int(e)*keys+k]; r.hasEndpoints(g) && r.groups[g].remaining > 0 {
+			r.remaining[i] -= mulDiv(r.remaining[i], r.groups[g].assigned, r.groups[g].remaining)
 		}
 	}
 }
 
 // waterFill gives a group's endpoints the demand of its nodes, up to their capacity: it raises the least loaded
 // endpoints to one level. The classes must be in the order of their loads.
-func (s *rankPlan) waterFill(k int, g *group, places []int32) {
-	c := &s.components[g.component]
-	if g.room <= c.epsilon {
-		g.room = 0
+func (r *rankPlan) waterFill(k int, g *group, classes []int32) {
+	c := &r.components[g.component]
+	if g.capacity <= c.epsilon {
+		g.capacity = 0
 	}
-	if g.demanded <= c.epsilon {
-		g.demanded = 0
+	if g.remaining <= c.epsilon {
+		g.remaining = 0
 	}
-	rest := min(g.demanded, g.room)
+	rest := min(g.remaining, g.capacity)
 	if rest == 0 {
 		return
 	}
-	level, width := c.full, uint64(0)
-	for i, class := range places {
-		load, next := s.loads[class], c.full
-		if i+1 < len(places) {
-			next = s.loads[places[i+1]]
+	level, width := c.maxLoad, uint64(0)
+	for i, class := range classes {
+		load, next := r.loads[class], c.maxLoad
+		if i+1 < len(classes) {
+			next = r.loads[classes[i+1]]
 		}
-		width += s.counts[class]
+		width += r.counts[class]
 		if step := width * (next - load); step < rest {
 			rest -= step
 			continue
@@ -347,38 +347,38 @@ func (s *rankPlan) waterFill(k int, g *group, places []int32) {
 		level = load + rest/width
 		break
 	}
-	raised := s.raised[k*len(s.counts):]
-	for _, class := range places {
-		if s.loads[class] < level {
-			raised[class] = level - s.loads[class]
-			s.loads[class] = level
+	raised := r.addedLoads[k*len(r.counts):]
+	for _, class := range classes {
+		if r.loads[class] < level {
+			raised[class] = level - r.loads[class]
+			r.loads[class] = level
 		}
 	}
-	g.assigned = min(g.demanded, g.room)
+	g.assigned = min(g.remaining, g.capacity)
 }
 
 // assignOverflow adds the demand that no endpoint can accept within the bound. It occurs with hard keys that overlap,
 // or with nodes and endpoints without a label. It goes to the last key that matches, beyond the bound.
-func (s *rankPlan) assignOverflow() {
-	var over []uint64 // by group
-	for i, e := range s.entries {
-		groups := s.classes.groupsOf(int(e))
-		if g := groups[s.last(groups)]; s.isConstrained(g) {
-			if over == nil {
-				over = make([]uint64, len(s.groups))
+func (r *rankPlan) assignOverflow() {
+	var overflow []uint64 // by group
+	for i, e := range r.entries {
+		groups := r.classes.groupsOf(int(e))
+		if g := groups[r.lastKey(groups)]; r.isConstrained(g) {
+			if overflow == nil {
+				overflow = make([]uint64, len(r.groups))
 			}
-			over[g] += s.remaining[i]
+			overflow[g] += r.remaining[i]
 		}
 	}
-	if over != nil {
-		s.distribute(over, s.loads)
+	if overflow != nil {
+		r.distribute(overflow, r.loads)
 	}
-	for class, count := range s.counts {
-		for _, g := range s.groupsOf(class) {
+	for class, count := range r.counts {
+		for _, g := range r.groupsOf(class) {
 			if count > 0 && g != noGroup {
-				group := &s.groups[g]
-				group.busiest = max(group.busiest, s.loads[class])
-				s.components[group.component].busiest = max(s.components[group.component].busiest, s.loads[class])
+				group := &r.groups[g]
+				group.busiest = max(group.busiest, r.loads[class])
+				r.components[group.component].busiest = max(r.components[group.component].busiest, r.loads[class])
 			}
 		}
 	}
@@ -386,31 +386,31 @@ func (s *rankPlan) assignOverflow() {
 
 // distribute adds an amount for each group to the loads of endpoint classes, in the proportions in which the group's
 // nodes use these classes at its key.
-func (s *rankPlan) distribute(amounts, loads []uint64) {
-	weights := make([]uint64, len(s.counts))
-	for k := range s.endpointClasses.keys {
-		for g := s.endpointClasses.first[k]; g < s.endpointClasses.first[k+1]; g++ {
+func (r *rankPlan) distribute(amounts, loads []uint64) {
+	weights := make([]uint64, len(r.counts))
+	for k := range r.endpointClasses.keys {
+		for g := r.endpointClasses.first[k]; g < r.endpointClasses.first[k+1]; g++ {
 			if amounts[g] == 0 {
 				continue
 			}
-			sum := s.weigh(k, g, weights)
+			sum := r.weigh(k, g, weights)
 			for class, weight := range weights {
-				loads[class] += part(amounts[g], weight, sum)
+				loads[class] += mulDiv(amounts[g], weight, sum)
 			}
 		}
 	}
 }
 
 // isConstrained reports whether a group's nodes had more demand left than its endpoints could accept.
-func (s *rankPlan) isConstrained(g int32) bool {
-	group := &s.groups[g]
-	return group.demanded-group.assigned > s.components[group.component].epsilon
+func (r *rankPlan) isConstrained(g int32) bool {
+	group := &r.groups[g]
+	return group.remaining-group.assigned > r.components[group.component].epsilon
 }
 
-// last returns the last key whose group has endpoints.
-func (s *rankPlan) last(groups []int32) int {
+// lastKey returns the last key whose group has endpoints.
+func (r *rankPlan) lastKey(groups []int32) int {
 	k := len(groups) - 1
-	for k > 0 && !s.has(groups[k]) {
+	for k > 0 && !r.hasEndpoints(groups[k]) {
 		k--
 	}
 	return k
@@ -418,11 +418,11 @@ func (s *rankPlan) last(groups []int32) int {
 
 // weigh writes the weight of one endpoint of each class for a group's nodes at its key, and returns the sum of the
 // weights of all endpoints.
-func (s *rankPlan) weigh(k int, g int32, weights []uint64) (sum uint64) {
-	for class, count := range s.counts {
+func (r *rankPlan) weigh(k int, g int32, weights []uint64) (sum uint64) {
+	for class, count := range r.counts {
 		weights[class] = 0
 		if count > 0 {
-			weights[class] = s.weightOf(k, g, class)
+			weights[class] = r.weightOf(k, g, class)
 			sum += count * weights[class]
 		}
 	}
@@ -432,17 +432,17 @@ func (s *rankPlan) weigh(k int, g int32, weights []uint64) (sum uint64) {
 // weightOf returns the weight of one endpoint of a class, for connections that a group's nodes place at its key. It is
 // proportional to the load that the key added, else to the remaining capacity, else equal for all. The class must have
 // endpoints.
-func (s *rankPlan) weightOf(k int, g int32, class int) uint64 {
-	group := &s.groups[g]
+func (r *rankPlan) weightOf(k int, g int32, class int) uint64 {
+	group := &r.groups[g]
 	switch {
-	case s.endpointClasses.groups[class*len(s.endpointClasses.keys)+k] != g:
+	case r.endpointClasses.groups[class*len(r.endpointClasses.keys)+k] != g:
 		return 0
 	case group.assigned > 0:
-		return s.raised[k*len(s.counts)+class]
-	case group.room > 0:
-		weight := s.components[group.component].full
-		for before := range k {
-			weight -= s.raised[before*len(s.counts)+class]
+		return r.addedLoads[k*len(r.counts)+class]
+	case group.capacity > 0:
+		weight := r.components[group.component].maxLoad
+		for earlier := range k {
+			weight -= r.addedLoads[earlier*len(r.counts)+class]
 		}
 		return weight
 	}

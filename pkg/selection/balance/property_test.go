@@ -47,12 +47,12 @@ func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[st
 	return o
 }
 
-func byParts(r row, i int) float64 { return float64(r.Parts[i]) }
+func byParts(r row, i int) float64 { return float64(r.Fractions[i]) }
 func bySlots(r row, i int) float64 { return float64(r.slots[i]) }
 
-// TestSharesAreTheBestThatThereIs: in nested worlds every partial sum is the largest possible, and the busiest endpoint
+// TestSharesAreOptimal: in nested worlds every partial sum is the largest possible, and the busiest endpoint
 // the least busy of all plans that reach them.
-func TestSharesAreTheBestThatThereIs(t *testing.T) {
+func TestSharesAreOptimal(t *testing.T) {
 	problems, crossing, multi := 0, 0, 0
 	var gaps []float64
 	check := func(w *world, _ *rand.Rand) {
@@ -189,18 +189,18 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 		for i := range w.endpoints {
 			e := &w.endpoints[i]
 			key := w.firstKey(name, e)
-			right := key >= 0 && (phase == "ready" && e.Ready || phase == "terminating" && !e.Ready && e.Serving && e.Terminating)
-			if !right && row.Parts[i]+uint64(row.slots[i]) > 0 {
-				t.Errorf("%s sends %d to %v, which is %+v", name, row.Parts[i], e.Addr, e.Endpoint)
+			isUsable := key >= 0 && (phase == "ready" && e.Ready || phase == "terminating" && !e.Ready && e.Serving && e.Terminating)
+			if !isUsable && row.Fractions[i]+uint64(row.slots[i]) > 0 {
+				t.Errorf("%s sends %d to %v, which is %+v", name, row.Fractions[i], e.Addr, e.Endpoint)
 			}
-			if row.slots[i] > 0 && row.Parts[i] == 0 || row.slots[i] < 0 {
+			if row.slots[i] > 0 && row.Fractions[i] == 0 || row.slots[i] < 0 {
 				t.Errorf("%s has %d slots for an endpoint without a part", name, row.slots[i])
 			}
-			parts += row.Parts[i]
+			parts += row.Fractions[i]
 			slots += row.slots[i]
 			for k := range w.keys {
-				if right && key == k {
-					byKey[k] += float64(row.Parts[i])
+				if isUsable && key == k {
+					byKey[k] += float64(row.Fractions[i])
 				}
 			}
 		}
@@ -219,7 +219,7 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 // TestSlotsKeepTheBound: with slots the busiest endpoint is at most 1.03 times as busy as in the plan, and each partial
 // sum is within 1 % of the plan's. In nested worlds the plan is optimal, as the test above shows.
 func TestSlotsKeepTheBound(t *testing.T) {
-	var over, off []float64
+	var excesses, deviations []float64
 	byNodes := map[int][]float64{}
 	check := func(w *world, _ *rand.Rand) {
 		rows := w.rows()
@@ -228,14 +228,14 @@ func TestSlotsKeepTheBound(t *testing.T) {
 			p := &found[i]
 			shares, slots := w.outcome(p, byParts, rows), w.outcome(p, bySlots, rows)
 			excess := slots.busiest/shares.busiest - 1
-			over = append(over, excess)
+			excesses = append(excesses, excess)
 			size := 10 * (len(p.nodes) / 10)
 			byNodes[size] = append(byNodes[size], excess)
 			worst := 0.0
 			for k := range w.keys {
 				worst = max(worst, math.Abs(slots.sums[k]-shares.sums[k]))
 			}
-			off = append(off, worst)
+			deviations = append(deviations, worst)
 			if excess > 0.03 || worst > 0.01 {
 				t.Errorf("with slots the busiest of %d endpoints is %.3f %% above the plan, a partial sum differs by %.3f %%; demand %v",
 					len(p.endpoints), 100*excess, 100*worst, p.demand)
@@ -245,8 +245,8 @@ func TestSlotsKeepTheBound(t *testing.T) {
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
 	measuredWorlds(t, someMeasured, check)
-	logSorted(t, "busiest endpoint above the plan", over)
-	logSorted(t, "difference of partial sums from the plan", off)
+	logSorted(t, "busiest endpoint above the plan", excesses)
+	logSorted(t, "difference of partial sums from the plan", deviations)
 	for size := 0; size <= 60; size += 10 {
 		if len(byNodes[size]) > 0 {
 			logSorted(t, "busiest endpoint, number of nodes from "+string(rune('0'+size/10))+"0", byNodes[size])
@@ -257,9 +257,9 @@ func TestSlotsKeepTheBound(t *testing.T) {
 // TestSlotsOfLargeClusters is the same for 100 to 600 nodes, in three zones of which one always spills.
 func TestSlotsOfLargeClusters(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 100))
-	var over, off, lengths []float64
+	var excesses, deviations, lengths []float64
 	for i := range 24 {
-		w := fleet(100+random.IntN(500), 30, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
+		w := largeCluster(100+random.IntN(500), 30, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
 		w.keys, w.limit = w.keys[i%3:], []int{100, 110, 120, 150}[i%4]
 		for range 2 + random.IntN(80) {
 			zone := []int{0, 0, 0, 0, 0, 1, 1, 1, 2, 2}[random.IntN(10)]
@@ -267,12 +267,12 @@ func TestSlotsOfLargeClusters(t *testing.T) {
 		}
 		rows, found := w.rows(), w.problems()
 		shares, slots := w.outcome(&found[0], byParts, rows), w.outcome(&found[0], bySlots, rows)
-		over = append(over, slots.busiest/shares.busiest-1)
+		excesses = append(excesses, slots.busiest/shares.busiest-1)
 		worst := 0.0
 		for k := range w.keys {
 			worst = max(worst, math.Abs(slots.sums[k]-shares.sums[k]))
 		}
-		off = append(off, worst)
+		deviations = append(deviations, worst)
 		for _, row := range rows {
 			sum := 0
 			for _, count := range row.slots {
@@ -281,10 +281,10 @@ func TestSlotsOfLargeClusters(t *testing.T) {
 			lengths = append(lengths, float64(sum)/float64(len(w.endpoints)))
 		}
 	}
-	logSorted(t, "busiest endpoint above the plan", over)
-	logSorted(t, "difference of partial sums from the plan", off)
+	logSorted(t, "busiest endpoint above the plan", excesses)
+	logSorted(t, "difference of partial sums from the plan", deviations)
 	logSorted(t, "slots per endpoint", lengths)
-	if over[len(over)-1] > 0.03 || off[len(off)-1] > 0.004 {
+	if excesses[len(excesses)-1] > 0.03 || deviations[len(deviations)-1] > 0.004 {
 		t.Error("rounding errors are larger than before")
 	}
 }

@@ -29,16 +29,16 @@ type reference struct {
 }
 
 func (w *world) references(p *problem) []reference {
-	capacity, left, loads := rat(int64(w.limit)*p.total), make([]*big.Rat, len(p.nodes)), make([]*big.Rat, len(p.endpoints))
-	for i := range left {
-		left[i] = rat(100 * int64(len(p.endpoints)) * p.demand[i])
+	capacity, remaining, loads := rat(int64(w.limit)*p.total), make([]*big.Rat, len(p.nodes)), make([]*big.Rat, len(p.endpoints))
+	for i := range remaining {
+		remaining[i] = rat(100 * int64(len(p.endpoints)) * p.demand[i])
 	}
 	for j := range loads {
 		loads[j] = rat(0)
 	}
-	turns := make([]reference, len(w.keys))
-	for k := range turns {
-		t := &turns[k]
+	byKey := make([]reference, len(w.keys))
+	for k := range byKey {
+		t := &byKey[k]
 		w.group(p, k, t)
 		for j := range p.endpoints {
 			t.raised = append(t.raised, rat(0))
@@ -48,7 +48,7 @@ func (w *world) references(p *problem) []reference {
 			asked, room := rat(0), rat(0)
 			for i := range p.nodes {
 				if t.groupOf[i] == g {
-					asked.Add(asked, left[i])
+					asked.Add(asked, remaining[i])
 				}
 			}
 			for _, j := range members {
@@ -63,12 +63,12 @@ func (w *world) references(p *problem) []reference {
 			for i := range p.nodes {
 				if t.groupOf[i] == g && asked.Sign() > 0 {
 					kept := new(big.Rat).Quo(placed, asked)
-					left[i] = new(big.Rat).Mul(left[i], kept.Sub(rat(1), kept))
+					remaining[i] = new(big.Rat).Mul(remaining[i], kept.Sub(rat(1), kept))
 				}
 			}
 		}
 	}
-	return turns
+	return byKey
 }
 
 // group computes a key's groups.
@@ -119,33 +119,33 @@ func raise(t *reference, members []int, loads []*big.Rat, placed *big.Rat) {
 }
 
 // row returns the parts of the problem's i-th node at each of its endpoints.
-func (p *problem) row(turns []reference, i int) []float64 {
+func (p *problem) row(byKey []reference, i int) []float64 {
 	row, rest, last := make([]float64, len(p.endpoints)), rat(1), 0
-	for k := range turns {
-		if turns[k].groupOf[i] >= 0 {
+	for k := range byKey {
+		if byKey[k].groupOf[i] >= 0 {
 			last = k
 		}
 	}
-	for k := range turns {
-		t := &turns[k]
+	for k := range byKey {
+		t := &byKey[k]
 		g := t.groupOf[i]
 		if g < 0 {
 			continue
 		}
-		here, weights := rat(0), t.raised
+		fraction, weights := rat(0), t.raised
 		switch {
 		case t.demand[g].Sign() > 0:
-			here.Quo(t.assigned[g], t.demand[g]).Mul(here, rest)
+			fraction.Quo(t.assigned[g], t.demand[g]).Mul(fraction, rest)
 		case t.room[g].Sign() > 0:
-			here.Set(rest)
+			fraction.Set(rest)
 		}
 		if t.assigned[g].Sign() == 0 {
 			weights = t.free
 		}
 		if k == last {
-			here.Set(rest)
+			fraction.Set(rest)
 		}
-		rest = new(big.Rat).Sub(rest, here)
+		rest = new(big.Rat).Sub(rest, fraction)
 		sum := rat(0)
 		for _, j := range t.members[g] {
 			sum.Add(sum, weights[j])
@@ -157,15 +157,15 @@ func (p *problem) row(turns []reference, i int) []float64 {
 			} else {
 				part.SetFrac64(1, int64(len(t.members[g])))
 			}
-			value, _ := part.Mul(part, here).Float64()
+			value, _ := part.Mul(part, fraction).Float64()
 			row[j] += value
 		}
 	}
 	return row
 }
 
-// TestEveryNodeDoesItsPart compares each node's part for each endpoint with the exact fractions.
-func TestEveryNodeDoesItsPart(t *testing.T) {
+// TestSharesEqualExactFractions compares each node's part for each endpoint with the exact fractions.
+func TestSharesEqualExactFractions(t *testing.T) {
 	without := 0
 	check := func(w *world, _ *rand.Rand) {
 		if len(w.endpoints) > 20 {
@@ -186,14 +186,14 @@ func (w *world) compare(t *testing.T) (without int) {
 	rows, found := w.rows(), w.problems()
 	for at := range found {
 		p := &found[at]
-		turns := w.references(p)
+		references := w.references(p)
 		for i, name := range p.nodes {
 			if p.demand[i] == 0 {
 				without++
 			}
-			want, got := p.row(turns, i), rows[name]
+			want, got := p.row(references, i), rows[name]
 			for j, endpoint := range p.endpoints {
-				if part := float64(got.Parts[endpoint]) / balance.One; math.Abs(part-want[j]) > 1e-6 {
+				if part := float64(got.Fractions[endpoint]) / balance.One; math.Abs(part-want[j]) > 1e-6 {
 					t.Errorf("%s sends %f to %v, want %f", name, part, w.endpoints[endpoint].Addr, want[j])
 				}
 			}

@@ -24,7 +24,7 @@ var shapes = []struct {
 	{"40-1-1-1", []int{10, 10, 10, 10}, []int{40, 1, 1, 1}, 0.25 + 3*1.2/43, 1.2},
 }
 
-func TestTheTableOfShapes(t *testing.T) {
+func TestShapes(t *testing.T) {
 	for _, shape7 := range shapes {
 		w := shape(shape7.nodes, shape7.endpoints, policy.Zone, policy.AnyNode)
 		rows := w.rows()
@@ -50,7 +50,7 @@ func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 	t.Helper()
 	parts, slots, all, counts := map[string]float64{}, map[string]int{}, 0, map[string]int{}
 	for i, e := range w.endpoints {
-		parts[e.Zone] += 100 * float64(rows[name].Parts[i]) / balance.One
+		parts[e.Zone] += 100 * float64(rows[name].Fractions[i]) / balance.One
 		slots[e.Zone] += rows[name].slots[i]
 		all += rows[name].slots[i]
 		counts[e.Zone]++
@@ -62,10 +62,10 @@ func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 	}
 }
 
-// TestTheExampleOfThePage checks the exact numbers of 6-1-1 with three nodes a zone.
-func TestTheExampleOfThePage(t *testing.T) {
+// TestExampleOfTheDocumentation checks the exact numbers of 6-1-1 with three nodes a zone.
+func TestExampleOfTheDocumentation(t *testing.T) {
 	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, policy.Zone, policy.AnyNode).rows()
-	near, far := rows["b-000"].Parts[6], rows["b-000"].Parts[0]
+	near, far := rows["b-000"].Fractions[6], rows["b-000"].Fractions[0]
 	if near != balance.One/20*9 && math.Abs(float64(near)/balance.One-0.45) > 1e-12 || math.Abs(float64(far)/balance.One-0.55/6) > 1e-12 {
 		t.Errorf("a node in zone b sends %f to its endpoint and %f to each of the six", float64(near)/balance.One, float64(far)/balance.One)
 	}
@@ -73,19 +73,19 @@ func TestTheExampleOfThePage(t *testing.T) {
 	want := balance.Share{
 		Outcome: balance.Spillover, Near: 0, Next: 1, Endpoints: 8, Demand: 9, Busiest: 1200,
 		KeyResults: []balance.KeyResult{
-			{Key: policy.Zone, Value: "b", IsKnown: true, Part: got.KeyResults[0].Part, Endpoints: 1, Demand: 3, Unbounded: 2667, Busiest: 1200},
-			{Key: policy.AnyNode, IsKnown: true, Part: balance.One - got.KeyResults[0].Part, Endpoints: 8, Demand: 9,
+			{Key: policy.Zone, Value: "b", IsKnown: true, Fraction: got.KeyResults[0].Fraction, Endpoints: 1, Demand: 3, Unbounded: 2667, Busiest: 1200},
+			{Key: policy.AnyNode, IsKnown: true, Fraction: balance.One - got.KeyResults[0].Fraction, Endpoints: 8, Demand: 9,
 				Unbounded: 1000, Busiest: 1200},
 		},
 	}
-	compareFacts(t, got, want)
+	compareShares(t, got, want)
 	got = rows["a-000"].Share
 	want.Outcome, want.Next = balance.WithinLoadBound, 0
 	want.KeyResults = []balance.KeyResult{
-		{Key: policy.Zone, Value: "a", IsKnown: true, Part: balance.One, Endpoints: 6, Demand: 3, Unbounded: 444, Busiest: 933},
+		{Key: policy.Zone, Value: "a", IsKnown: true, Fraction: balance.One, Endpoints: 6, Demand: 3, Unbounded: 444, Busiest: 933},
 		{Key: policy.AnyNode, IsKnown: true, Endpoints: 8, Demand: 9, Unbounded: 1000, Busiest: 1200},
 	}
-	compareFacts(t, got, want)
+	compareShares(t, got, want)
 	for i, slots := range rows["a-000"].slots {
 		if want := map[bool]int{true: 1}[i < 6]; slots != want {
 			t.Errorf("in zone a endpoint %d has %d slots, want %d", i, slots, want)
@@ -93,12 +93,12 @@ func TestTheExampleOfThePage(t *testing.T) {
 	}
 }
 
-func compareFacts(t *testing.T, got, want balance.Share) {
+func compareShares(t *testing.T, got, want balance.Share) {
 	t.Helper()
 	if got.Outcome != want.Outcome || got.Near != want.Near || got.Next != want.Next || got.Rank != want.Rank ||
 		got.Endpoints != want.Endpoints || got.Demand != want.Demand || got.Busiest != want.Busiest ||
 		!slices.Equal(got.KeyResults, want.KeyResults) {
-		got.Parts, want.Parts = nil, nil
+		got.Fractions, want.Fractions = nil, nil
 		t.Errorf("share is\n%+v, want\n%+v", got, want)
 	}
 }
@@ -156,8 +156,8 @@ func withRegion(w *world, names ...string) *world {
 	return w
 }
 
-// TestHardKeysKeepToThemselves: changes in another region make no difference here.
-func TestHardKeysKeepToThemselves(t *testing.T) {
+// TestHardKeysIsolateRegions: changes in another region make no difference here.
+func TestHardKeysIsolateRegions(t *testing.T) {
 	make2 := func(there int) *world {
 		w := shape([]int{4, 4, there}, []int{5, 1, there}, policy.Zone, policy.Region)
 		for name, labels := range w.nodes {
@@ -167,14 +167,14 @@ func TestHardKeysKeepToThemselves(t *testing.T) {
 	}
 	before, after := make2(1).rows(), make2(7).rows()
 	for name, row := range before {
-		if name[0] != 'c' && (!slices.Equal(row.Parts[:6], after[name].Parts[:6]) || !slices.Equal(row.slots[:6], after[name].slots[:6])) {
+		if name[0] != 'c' && (!slices.Equal(row.Fractions[:6], after[name].Fractions[:6]) || !slices.Equal(row.slots[:6], after[name].slots[:6])) {
 			t.Errorf("%s has slots %v, and %v with a larger other region", name, row.slots, after[name].slots)
 		}
 	}
 }
 
-// TestDemandCanBeNamed: with clients in one zone the bound holds for them, and without any clients each node counts 1.
-func TestDemandCanBeNamed(t *testing.T) {
+// TestDemandByClients: with clients in one zone the bound holds for them, and without any clients each node counts 1.
+func TestDemandByClients(t *testing.T) {
 	w := shape([]int{3, 3, 3}, []int{4, 4, 3}, policy.Zone, policy.AnyNode)
 	w.clients = map[string]uint32{"b-000": 5, "b-001": 5, "b-002": 5}
 	p := w.problems()[0]

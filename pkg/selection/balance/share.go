@@ -16,9 +16,9 @@ const epsilon = One >> 30
 
 // Share is one node's part of a plan. Ratios are per mille: 1200 is 1.2 times.
 type Share struct {
-	// Parts are the endpoints' fractions of One, in the given order of the endpoints. 0 means no connections. The sum is One,
+	// Fractions are the endpoints' fractions of One, in the given order of the endpoints. 0 means no connections. The sum is One,
 	// except for less than a unit for each endpoint and key.
-	Parts []uint64
+	Fractions []uint64
 	// Rank is the rank of these endpoints.
 	Rank model.Rank
 	// KeyResults are the results at each key, in their order.
@@ -46,8 +46,8 @@ type KeyResult struct {
 	// Value is the node's value of the key, and IsKnown is set if it has one.
 	Value   string
 	IsKnown bool
-	// Part is the fraction of One that goes to the endpoints with this value.
-	Part uint64
+	// Fraction is the fraction of One that goes to the endpoints with this value.
+	Fraction uint64
 	// Endpoints is the number of endpoints with this value, and Demand the demand of all nodes with it.
 	Endpoints, Demand uint64
 	// Unbounded is the load of these endpoints if all of this demand stayed with them.
@@ -76,10 +76,10 @@ const (
 // Share returns a node's part of the plan. labels must have the node's values of all keys but the hostname. A node that
 // is not in the plan uses the shares of nodes with the same values.
 func (p *Plan) Share(name string, labels map[string]string) Share {
-	share, s, allocations := p.outline(name, labels)
-	share.Parts = make([]uint64, len(p.endpointClasses.of))
-	if s != nil {
-		share.distribute(s, allocations)
+	share, r, allocations := p.outline(name, labels)
+	share.Fractions = make([]uint64, len(p.endpointClasses.classOf))
+	if r != nil {
+		share.distribute(r, allocations)
 		share.offset = p.offset(name, share.Rank)
 	}
 	return share
@@ -94,41 +94,41 @@ func (p *Plan) Outline(name string, labels map[string]string) Share {
 
 // outline returns a node's Share without its Fractions, and the plan and allocations that these are computed from, which
 // are nil if the node refuses.
-func (p *Plan) outline(name string, labels map[string]string) (share Share, s *rankPlan, allocations []Allocation) {
+func (p *Plan) outline(name string, labels map[string]string) (share Share, r *rankPlan, allocations []Allocation) {
 	share = Share{KeyResults: make([]KeyResult, len(p.endpointClasses.keys)), Source: p.demand.Source()}
 	for k, key := range p.endpointClasses.keys {
 		value, known := NodeValue(key, name, labels)
 		share.KeyResults[k] = KeyResult{Key: key, Value: value, IsKnown: known}
 	}
 	groups := p.groupsOf(name, labels)
-	for rank := range p.splits {
-		if s = &p.splits[rank]; slices.ContainsFunc(groups, s.has) {
-			share.Rank, allocations = model.Rank(rank), s.allocations(groups)
+	for rank := range p.byRank {
+		if r = &p.byRank[rank]; slices.ContainsFunc(groups, r.hasEndpoints) {
+			share.Rank, allocations = model.Rank(rank), r.allocations(groups)
 			for _, allocation := range allocations {
-				share.describe(allocation.Key, s, allocation.group, allocation.Part)
+				share.describe(allocation.Key, r, allocation.group, allocation.Fraction)
 			}
-			share.setOutcome(s, groups)
-			return share, s, allocations
+			share.setOutcome(r, groups)
+			return share, r, allocations
 		}
 	}
 	return share, nil, nil
 }
 
 // distribute spreads One over the node's groups, key by key.
-func (h *Share) distribute(s *rankPlan, allocations []Allocation) {
-	byPlace, weights := make([]uint64, len(s.counts)), make([]uint64, len(s.counts))
+func (share *Share) distribute(r *rankPlan, allocations []Allocation) {
+	byClass, weights := make([]uint64, len(r.counts)), make([]uint64, len(r.counts))
 	for _, allocation := range allocations {
-		if allocation.Part == 0 {
+		if allocation.Fraction == 0 {
 			continue
 		}
-		sum := s.weigh(allocation.Key, allocation.group, weights)
+		sum := r.weigh(allocation.Key, allocation.group, weights)
 		for class, weight := range weights {
-			byPlace[class] += part(allocation.Part, weight, sum)
+			byClass[class] += mulDiv(allocation.Fraction, weight, sum)
 		}
 	}
-	for i, class := range s.endpointClasses.of {
+	for i, class := range r.endpointClasses.classOf {
 		if class != noClass {
-			h.Parts[i] = byPlace[class]
+			share.Fractions[i] = byClass[class]
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (h *Share) distribute(s *rankPlan, allocations []Allocation) {
 // Allocation is a part of a node's connections: those to the endpoints that one key matches.
 type Allocation struct {
 	Group
-	Part uint64 // of One
+	Fraction uint64 // of One
 }
 
 // Group is the endpoints of one rank that a key matches.
@@ -150,9 +150,9 @@ type Group struct {
 // number of endpoints.
 func (p *Plan) Allocations(name string, labels map[string]string) []Allocation {
 	groups := p.groupsOf(name, labels)
-	for rank := range p.splits {
-		if s := &p.splits[rank]; slices.ContainsFunc(groups, s.has) {
-			return s.allocations(groups)
+	for rank := range p.byRank {
+		if r := &p.byRank[rank]; slices.ContainsFunc(groups, r.hasEndpoints) {
+			return r.allocations(groups)
 		}
 	}
 	return nil
@@ -160,35 +160,35 @@ func (p *Plan) Allocations(name string, labels map[string]string) []Allocation {
 
 // Weight returns the weight of an endpoint for an allocation to a group, relative to the group's other endpoints.
 // Endpoints are numbered in the given order.
-func (p *Plan) Weight(of Group, endpoint int) uint64 {
-	s, class := &p.splits[of.rank], p.endpointClasses.of[endpoint]
-	if class == noClass || s.counts[class] == 0 {
+func (p *Plan) Weight(g Group, endpoint int) uint64 {
+	r, class := &p.byRank[g.rank], p.endpointClasses.classOf[endpoint]
+	if class == noClass || r.counts[class] == 0 {
 		return 0
 	}
-	return s.weightOf(of.Key, of.group, int(class))
+	return r.weightOf(g.Key, g.group, int(class))
 }
 
 // allocations returns the fraction of One that goes to each of a node's groups that have endpoints, key by key.
-func (s *rankPlan) allocations(groups []int32) []Allocation {
+func (r *rankPlan) allocations(groups []int32) []Allocation {
 	var allocations []Allocation
-	rest, last := uint64(One), s.last(groups)
+	remaining, last := uint64(One), r.lastKey(groups)
 	for k, g := range groups {
-		if !s.has(g) {
+		if !r.hasEndpoints(g) {
 			continue
 		}
-		here, group := rest, &s.groups[g]
+		fraction, group := remaining, &r.groups[g]
 		switch {
-		case k == last, group.demanded == 0 && group.room > 0:
-		case group.demanded == 0:
-			here = 0
+		case k == last, group.remaining == 0 && group.capacity > 0:
+		case group.remaining == 0:
+			fraction = 0
 		default:
-			here = part(rest, group.assigned, group.demanded)
+			fraction = mulDiv(remaining, group.assigned, group.remaining)
 		}
-		if rest-here < epsilon {
-			here = rest
+		if remaining-fraction < epsilon {
+			fraction = remaining
 		}
-		rest -= here
-		allocations = append(allocations, Allocation{Group{k, s.rank, g}, here})
+		remaining -= fraction
+		allocations = append(allocations, Allocation{Group{k, r.rank, g}, fraction})
 	}
 	return allocations
 }
@@ -219,34 +219,34 @@ func NodeValue(key policy.Key, name string, labels map[string]string) (value str
 }
 
 // describe writes the result at a key, given the fraction that goes there.
-func (h *Share) describe(k int, s *rankPlan, g int32, here uint64) {
-	group, step := &s.groups[g], &h.KeyResults[k]
-	c := &s.components[group.component]
-	step.Part, step.Endpoints, step.Demand = here, group.endpoints, group.demand
-	step.Unbounded = perMille(group.demand*c.endpoints, max(c.demand, 1)*group.endpoints)
-	step.Busiest = perMille(group.busiest, c.mean)
+func (share *Share) describe(k int, r *rankPlan, g int32, fraction uint64) {
+	group, result := &r.groups[g], &share.KeyResults[k]
+	c := &r.components[group.component]
+	result.Fraction, result.Endpoints, result.Demand = fraction, group.endpoints, group.demand
+	result.Unbounded = perMille(group.demand*c.endpoints, max(c.demand, 1)*group.endpoints)
+	result.Busiest = perMille(group.busiest, c.mean)
 }
 
 // setOutcome summarizes how the node's preference was met.
-func (h *Share) setOutcome(s *rankPlan, groups []int32) {
-	first, last := slices.IndexFunc(groups, s.has), s.last(groups)
-	c := &s.components[s.groups[groups[first]].component]
-	h.Endpoints, h.Demand, h.effectiveNodes = c.endpoints, c.demand, c.effectiveNodes()
-	h.Busiest = perMille(c.busiest, c.mean)
-	h.Near, h.Next = first, first
+func (share *Share) setOutcome(r *rankPlan, groups []int32) {
+	first, last := slices.IndexFunc(groups, r.hasEndpoints), r.lastKey(groups)
+	c := &r.components[r.groups[groups[first]].component]
+	share.Endpoints, share.Demand, share.effectiveNodes = c.endpoints, c.demand, c.effectiveNodes()
+	share.Busiest = perMille(c.busiest, c.mean)
+	share.Near, share.Next = first, first
 	switch {
-	case s.isConstrained(groups[last]) && s.groups[groups[last]].busiest > c.full:
-		h.Outcome, h.Near, h.Next = LoadBoundExceeded, last, last
-	case h.KeyResults[first].Part == One && first > 0 && first == len(h.KeyResults)-1:
-		h.Outcome, h.Near = NoNearEndpoints, first-1
-	case h.KeyResults[first].Part == One:
-		h.Outcome = WithinLoadBound
+	case r.isConstrained(groups[last]) && r.groups[groups[last]].busiest > c.maxLoad:
+		share.Outcome, share.Near, share.Next = LoadBoundExceeded, last, last
+	case share.KeyResults[first].Fraction == One && first > 0 && first == len(share.KeyResults)-1:
+		share.Outcome, share.Near = NoNearEndpoints, first-1
+	case share.KeyResults[first].Fraction == One:
+		share.Outcome = WithinLoadBound
 	default:
-		h.Outcome = Spillover
-		h.Next = first + 1
+		share.Outcome = Spillover
+		share.Next = first + 1
 		for k := first + 2; k <= last; k++ {
-			if h.KeyResults[k].Part > h.KeyResults[h.Next].Part {
-				h.Next = k
+			if share.KeyResults[k].Fraction > share.KeyResults[share.Next].Fraction {
+				share.Next = k
 			}
 		}
 	}

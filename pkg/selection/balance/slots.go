@@ -28,10 +28,10 @@ const equalityBits = 20
 // The largest parts are met exactly; all others are rounded down or up. A threshold of this node's own decides which,
 // and similar nodes have evenly spaced thresholds: if one node sends too much, another sends too little. A threshold
 // does not depend on other endpoints, so a change moves few slots.
-func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
-	slots := make([]int, len(h.Parts))
+func (share *Share) Slots(service model.ObjectName, hashes []uint32) []int {
+	slots := make([]int, len(share.Fractions))
 	heaviest, lightest, sum := uint64(0), uint64(One), uint64(0)
-	for _, weight := range h.Parts {
+	for _, weight := range share.Fractions {
 		if weight > 0 {
 			heaviest, lightest, sum = max(heaviest, weight), min(lightest, weight), sum+weight
 		}
@@ -40,26 +40,26 @@ func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 		return slots
 	}
 	equal := heaviest-lightest <= heaviest>>equalityBits
-	quota := h.quota(heaviest, sum)
-	start := h.offset + mix(service.Hash())
-	for i, weight := range h.Parts {
+	quota := share.quota(heaviest, sum)
+	start := share.offset + mix(service.Hash())
+	for i, weight := range share.Fractions {
 		switch {
 		case weight == 0:
 		case equal:
 			slots[i] = 1
 		default:
 			threshold := start + hashes[i]
-			slots[i] = int((part(quota<<32, weight, heaviest) + uint64(threshold)) >> 32)
+			slots[i] = int((mulDiv(quota<<32, weight, heaviest) + uint64(threshold)) >> 32)
 		}
 	}
 	return slots
 }
 
 // quota returns the number of slots of the endpoint with the largest part.
-func (h *Share) quota(heaviest, sum uint64) uint64 {
-	effectiveNodes := max(minRoundingNodes, h.effectiveNodes)
-	least := (slotsPerEndpoint*minRoundingNodes*h.Endpoints + effectiveNodes - 1) / effectiveNodes
-	high, low := bits.Mul64(min(max(least, minSlots), maxSlots), heaviest)
+func (share *Share) quota(heaviest, sum uint64) uint64 {
+	effectiveNodes := max(minRoundingNodes, share.effectiveNodes)
+	minTotal := (slotsPerEndpoint*minRoundingNodes*share.Endpoints + effectiveNodes - 1) / effectiveNodes
+	high, low := bits.Mul64(min(max(minTotal, minSlots), maxSlots), heaviest)
 	quota, rest := bits.Div64(high, low, sum)
 	if rest > 0 {
 		quota++
@@ -76,53 +76,53 @@ func MaxSlots(endpoints int) int {
 // demand of all of them. Similar nodes are those of its class. If the hostname is a key, they are only those of them
 // that host equally many of the endpoints.
 func (p *Plan) offset(name string, rank model.Rank) uint32 {
-	node, known := p.demand.cells.nodes[name]
+	node, known := p.demand.nodeClasses.nodes[name]
 	if !known {
 		return 0
 	}
-	before, all := p.demand.beforeNode(name, node.cell), p.demand.in(node.cell)
+	prefix, total := p.demand.sumBefore(name, node.class), p.demand.classSums(node.class)
 	if k := slices.Index(p.endpointClasses.keys, policy.Hostname); k >= 0 {
-		before, all = p.offsetAmongHosts(name, node.cell, rank, k, before, all)
+		prefix, total = p.offsetAmongHosts(name, node.class, rank, k, prefix, total)
 	}
-	if all.demand == 0 {
-		return uint32(before.nodes << 32 / all.nodes)
+	if total.demand == 0 {
+		return uint32(prefix.nodes << 32 / total.nodes)
 	}
-	return uint32(part(1<<32, before.demand, all.demand))
+	return uint32(mulDiv(1<<32, prefix.demand, total.demand))
 }
 
 // offsetAmongHosts corrects the sums over a node class for its nodes that host endpoints of the Service.
-func (p *Plan) offsetAmongHosts(name string, cell int32, rank model.Rank, hostname int, before, all sums) (sums, sums) {
+func (p *Plan) offsetAmongHosts(name string, class int32, rank model.Rank, hostname int, prefix, total sums) (sums, sums) {
 	hosted := func(g int32) uint64 {
 		if g == noGroup {
 			return 0
 		}
-		return p.splits[rank].groups[g].endpoints
+		return p.byRank[rank].groups[g].endpoints
 	}
-	own := hosted(p.endpointClasses.group(hostname, name))
-	if own > 0 {
-		before, all = sums{}, sums{}
+	ownCount := hosted(p.endpointClasses.group(hostname, name))
+	if ownCount > 0 {
+		prefix, total = sums{}, sums{}
 	}
 	for g := p.endpointClasses.first[hostname]; g < p.endpointClasses.first[hostname+1]; g++ {
 		host := p.endpointClasses.values[g]
-		node, known := p.demand.cells.nodes[host]
-		if !known || node.cell != cell {
+		node, known := p.demand.nodeClasses.nodes[host]
+		if !known || node.class != class {
 			continue
 		}
-		sum := nodeSums(p.demand.of(host, node))
-		switch theirs := hosted(g); {
-		case own == 0 && theirs > 0:
-			all.subtract(sum)
+		sum := nodeSums(p.demand.demandOf(host, node))
+		switch count := hosted(g); {
+		case ownCount == 0 && count > 0:
+			total.subtract(sum)
 			if host < name {
-				before.subtract(sum)
+				prefix.subtract(sum)
 			}
-		case own > 0 && theirs == own:
-			all.add(sum)
+		case ownCount > 0 && count == ownCount:
+			total.add(sum)
 			if host < name {
-				before.add(sum)
+				prefix.add(sum)
 			}
 		}
 	}
-	return before, all
+	return prefix, total
 }
 
 // Hashes returns a hash of each endpoint's address and port.

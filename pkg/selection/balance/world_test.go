@@ -50,43 +50,43 @@ func (w *world) valueOf(endpoint *model.PortEndpoint, key policy.Key) (string, b
 	return value, known
 }
 
-func (w *world) cells(self string) *balance.NodeClasses {
-	cells := balance.NewNodeClasses(w.cellKeys(), self)
+func (w *world) nodeClasses(self string) *balance.NodeClasses {
+	classes := balance.NewNodeClasses(w.classKeys(), self)
 	for name, labels := range w.nodes {
-		cells.Set(name, labels)
+		classes.Set(name, labels)
 	}
-	return cells
+	return classes
 }
 
-// cellKeys returns the keys that classify the nodes.
-func (w *world) cellKeys() []policy.Key {
+// classKeys returns the keys that classify the nodes.
+func (w *world) classKeys() []policy.Key {
 	if w.measured && !slices.Contains(w.keys, policy.Zone) {
 		return append(slices.Clone(w.keys), policy.Zone)
 	}
 	return w.keys
 }
 
-func (w *world) demand(cells *balance.NodeClasses) balance.Demand {
+func (w *world) demand(classes *balance.NodeClasses) balance.Demand {
 	if w.measured {
 		zones := map[string]uint32{}
-		for name, asks := range w.clients {
+		for name, amount := range w.clients {
 			if labels, known := w.nodes[name]; known {
-				zones[labels[string(policy.Zone)]] += asks
+				zones[labels[string(policy.Zone)]] += amount
 			}
 		}
-		if demand, any := cells.Measured(zones); any {
+		if demand, any := classes.Measured(zones); any {
 			return demand
 		}
-		return cells.ByLabels()
+		return classes.ByLabels()
 	}
 	if w.clients != nil {
-		return cells.Named(w.clients)
+		return classes.Named(w.clients)
 	}
-	return cells.ByLabels()
+	return classes.ByLabels()
 }
 
 func (w *world) plan(self string) *balance.Plan {
-	return balance.NewPlan(w.demand(w.cells(self)), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
+	return balance.NewPlan(w.demand(w.nodeClasses(self)), balance.NewEndpointClasses(w.keys, w.endpoints, w.valueOf), w.limit)
 }
 
 // row is the result of one node.
@@ -198,15 +198,15 @@ func randomWorld(random *rand.Rand, wild bool) *world {
 // measure gives all nodes of each zone equal demand, as if measured. It is not 0 in at least one zone.
 func (w *world) measure(random *rand.Rand) {
 	w.measured, w.clients = true, map[string]uint32{"gone": 7}
-	alike := map[string]uint32{}
+	demandOfZone := map[string]uint32{}
 	for _, name := range w.names() {
 		zone := w.nodes[name][string(policy.Zone)]
-		if _, known := alike[zone]; !known {
-			if alike[zone] = []uint32{0, 1, uint32(random.IntN(20))}[random.IntN(3)]; len(alike) == 1 {
-				alike[zone]++ // at least one zone has demand
+		if _, known := demandOfZone[zone]; !known {
+			if demandOfZone[zone] = []uint32{0, 1, uint32(random.IntN(20))}[random.IntN(3)]; len(demandOfZone) == 1 {
+				demandOfZone[zone]++ // at least one zone has demand
 			}
 		}
-		w.clients[name] = alike[zone]
+		w.clients[name] = demandOfZone[zone]
 	}
 }
 

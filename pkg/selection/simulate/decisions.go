@@ -18,7 +18,7 @@ import (
 // class stands for all, so the cost of a decision depends on the node's own endpoints and the number of classes, but
 // not on the number of endpoints. With a plan, the endpoints of each group are weighed once.
 type decisions struct {
-	input   Query
+	query   Query
 	service model.Service
 	labels  func(node string) (map[string]string, bool)
 	plan    *balance.Plan // nil without a bound
@@ -43,8 +43,8 @@ type decision struct {
 
 // allocation is a fraction of connections with its target.
 type allocation struct {
-	to   *target
-	part float64
+	target   *target
+	fraction float64
 }
 
 // first returns one of the targets, which all have the same rank, or nil if there is none.
@@ -52,7 +52,7 @@ func (d *decision) first() *target {
 	if len(d.allocations) == 0 {
 		return nil
 	}
-	return d.allocations[0].to
+	return d.allocations[0].target
 }
 
 // target is a group of endpoints that share connections.
@@ -83,10 +83,10 @@ func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
 	return endpoints[t.members[0]].Demotion.HasReason(model.Evacuated)
 }
 
-func (f *Simulator) decisionsOf(q Query, partition *partition, on *serviceDemand) *decisions {
+func (sim *Simulator) decisionsOf(q Query, partition *partition, demands *serviceDemand) *decisions {
 	d := &decisions{
-		input: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
-		labels: f.Labels, keys: q.Topology.Keys, hostEndpoints: map[string][]int32{},
+		query: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
+		labels: sim.Labels, keys: q.Topology.Keys, hostEndpoints: map[string][]int32{},
 		cached: map[[policy.MaxKeys]int32]*decision{}, targets: map[[2]string]*target{},
 		groups: map[balance.Group]*target{},
 	}
@@ -97,27 +97,27 @@ func (f *Simulator) decisionsOf(q Query, partition *partition, on *serviceDemand
 		d.keys = []policy.Key{policy.Hostname, policy.Zone}
 	case q.Topology.MaxLoad > 0:
 		var demand balance.Demand
-		demand, d.plannedWith = f.plannedWith(&q, partition, on)
-		d.plan = balance.NewPlan(demand, balance.NewEndpointClasses(d.keys, q.Endpoints, f.view.ValueOf), int(q.Topology.MaxLoad))
+		demand, d.plannedWith = sim.plannedWith(&q, partition, demands)
+		d.plan = balance.NewPlan(demand, balance.NewEndpointClasses(d.keys, q.Endpoints, sim.view.ValueOf), int(q.Topology.MaxLoad))
 	}
 	d.values = make([]interner, len(d.keys))
-	d.buildClasses(f.view)
+	d.buildClasses(sim.view)
 	return d
 }
 
 // plannedWith returns the demand that a bound is planned with, and its source.
-func (f *Simulator) plannedWith(q *Query, partition *partition, on *serviceDemand) (balance.Demand, Source) {
-	if on.isMeasured && q.Topology.Measured {
-		return on.measured, Measured
+func (sim *Simulator) plannedWith(q *Query, partition *partition, demands *serviceDemand) (balance.Demand, Source) {
+	if demands.isMeasured && q.Topology.Measured {
+		return demands.measured, Measured
 	}
 	if len(q.Topology.Clients) > 0 {
-		return partition.cells.Named(q.Clients), Clients
+		return partition.nodeClasses.Named(q.Clients), Clients
 	}
-	return partition.cells.ByLabels(), Labels
+	return partition.nodeClasses.ByLabels(), Labels
 }
 
-// byHints reports whether hints apply.
-func (d *decisions) byHints() bool { return !d.input.IsLocal && len(d.input.Topology.Keys) == 0 }
+// usesHints reports whether hints apply.
+func (d *decisions) usesHints() bool { return !d.query.IsLocal && len(d.query.Topology.Keys) == 0 }
 
 // class has all properties of an endpoint that matter to nodes, except its host.
 type class struct {
@@ -131,10 +131,10 @@ type class struct {
 // buildClasses numbers the values of all endpoints, and builds their classes.
 func (d *decisions) buildClasses(view selection.NodeView) {
 	numbers := map[class]int{}
-	for i := range d.input.Endpoints {
-		endpoint := &d.input.Endpoints[i]
+	for i := range d.query.Endpoints {
+		endpoint := &d.query.Endpoints[i]
 		c := class{phase: endpoint.Phase(), level: endpoint.Demotion.Level()}
-		if d.byHints() {
+		if d.usesHints() {
 			for _, node := range endpoint.HintNodes {
 				d.values[0].numberOf(node)
 				d.hostEndpoints[node] = append(d.hostEndpoints[node], int32(i))
@@ -157,7 +157,7 @@ func (d *decisions) buildClasses(view selection.NodeView) {
 }
 
 // valuesOf numbers an endpoint's values of the keys, and returns the numbers of all but the hostname.
-func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view selection.NodeView) (values [policy.MaxKeys]int32) {
+func (d *decisions) valuesOf(endpoint *model.PortEndpoint, index int32, view selection.NodeView) (values [policy.MaxKeys]int32) {
 	for k, key := range d.keys {
 		if key == policy.AnyNode {
 			continue
@@ -167,7 +167,7 @@ func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view select
 		case !known:
 		case key == policy.Hostname:
 			d.values[k].numberOf(value)
-			d.hostEndpoints[value] = append(d.hostEndpoints[value], at)
+			d.hostEndpoints[value] = append(d.hostEndpoints[value], index)
 		default:
 			values[k] = d.values[k].numberOf(value)
 		}
@@ -175,12 +175,12 @@ func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view select
 	return values
 }
 
-// of returns the decision of a node.
-func (d *decisions) of(node *model.Node) *decision {
+// decisionOf returns the decision of a node.
+func (d *decisions) decisionOf(node *model.Node) *decision {
 	var kind [policy.MaxKeys]int32
 	for k, key := range d.keys {
-		value, carried := balance.NodeValue(key, node.Name, node.Labels)
-		if carried || d.byHints() { // a hint may name the zone "": nodes without the label
+		value, hasValue := balance.NodeValue(key, node.Name, node.Labels)
+		if hasValue || d.usesHints() { // a hint may name the zone "": nodes without the label
 			kind[k] = d.values[k].numbers[value]
 		}
 	}
@@ -194,11 +194,11 @@ func (d *decisions) of(node *model.Node) *decision {
 
 func (d *decisions) decide(node *model.Node) *decision {
 	if d.plan != nil {
-		return d.planned(node)
+		return d.byPlan(node)
 	}
-	seen, members := d.viewOf(node.Name)
+	view, members := d.viewOf(node.Name)
 	viewpoint := selection.NodeView{Node: *node, Labels: d.labels}
-	choice, _ := selection.Select(&d.service, false, seen, viewpoint).ClusterIP()
+	choice, _ := selection.Select(&d.service, false, view, viewpoint).ClusterIP()
 	decided := &decision{keys: make([]float64, len(d.service.Topology.Keys))}
 	if len(choice.Endpoints) == 0 {
 		return decided
@@ -213,44 +213,44 @@ func (d *decisions) decide(node *model.Node) *decision {
 	case selection.TierNode:
 		name[1] = node.Name
 	}
-	to := d.targets[name]
-	if to == nil {
-		to = newTarget(members(choice.Endpoints))
-		d.targets[name] = to
+	t := d.targets[name]
+	if t == nil {
+		t = newTarget(members(choice.Endpoints))
+		d.targets[name] = t
 	}
-	decided.allocations = []allocation{{to, 1}}
+	decided.allocations = []allocation{{t, 1}}
 	return decided
 }
 
 // viewOf returns the endpoints that a node distinguishes: its own, and one of each class of others. members returns all
 // endpoints that the chosen ones stand for, in the same order.
-func (d *decisions) viewOf(node string) (seen []model.PortEndpoint, members func(chosen []model.PortEndpoint) []int32) {
-	own := d.hostEndpoints[node]
-	isOthers := func(i int32) bool {
-		_, isOwn := slices.BinarySearch(own, i)
+func (d *decisions) viewOf(node string) (view []model.PortEndpoint, members func(chosen []model.PortEndpoint) []int32) {
+	ownEndpoints := d.hostEndpoints[node]
+	isOther := func(i int32) bool {
+		_, isOwn := slices.BinarySearch(ownEndpoints, i)
 		return !isOwn
 	}
-	seen = make([]model.PortEndpoint, 0, len(own)+len(d.classes))
-	for _, i := range own {
-		seen = append(seen, d.input.Endpoints[i])
+	view = make([]model.PortEndpoint, 0, len(ownEndpoints)+len(d.classes))
+	for _, i := range ownEndpoints {
+		view = append(view, d.query.Endpoints[i])
 	}
 	classes := make([]int, 0, len(d.classes))
 	for number, class := range d.classes {
-		if at := slices.IndexFunc(class, isOthers); at >= 0 {
-			seen = append(seen, d.input.Endpoints[class[at]])
+		if index := slices.IndexFunc(class, isOther); index >= 0 {
+			view = append(view, d.query.Endpoints[class[index]])
 			classes = append(classes, number)
 		}
 	}
-	return seen, func(chosen []model.PortEndpoint) (all []int32) {
-		for i := range seen {
+	return view, func(chosen []model.PortEndpoint) (all []int32) {
+		for i := range view {
 			switch {
-			case len(chosen) == 0 || chosen[0].Addr != seen[i].Addr:
+			case len(chosen) == 0 || chosen[0].Addr != view[i].Addr:
 				continue
-			case i < len(own):
-				all = append(all, own[i])
+			case i < len(ownEndpoints):
+				all = append(all, ownEndpoints[i])
 			default:
-				for _, member := range d.classes[classes[i-len(own)]] {
-					if isOthers(member) {
+				for _, member := range d.classes[classes[i-len(ownEndpoints)]] {
+					if isOther(member) {
 						all = append(all, member)
 					}
 				}
@@ -261,32 +261,32 @@ func (d *decisions) viewOf(node string) (seen []model.PortEndpoint, members func
 	}
 }
 
-// planned returns a node's decision by the plan.
-func (d *decisions) planned(node *model.Node) *decision {
+// byPlan returns a node's decision by the plan.
+func (d *decisions) byPlan(node *model.Node) *decision {
 	decided := &decision{keys: make([]float64, len(d.keys))}
-	for _, of := range d.plan.Allocations(node.Name, node.Labels) {
-		if of.Part == 0 {
+	for _, a := range d.plan.Allocations(node.Name, node.Labels) {
+		if a.Fraction == 0 {
 			continue
 		}
-		part := float64(of.Part) / balance.One
-		decided.keys[of.Key] = part
-		decided.allocations = append(decided.allocations, allocation{d.groupOf(of.Group, node.Name), part})
+		fraction := float64(a.Fraction) / balance.One
+		decided.keys[a.Key] = fraction
+		decided.allocations = append(decided.allocations, allocation{d.groupOf(a.Group, node.Name), fraction})
 	}
 	return decided
 }
 
 // groupOf returns the endpoints of a group of the plan that a node with this name uses.
 func (d *decisions) groupOf(group balance.Group, node string) *target {
-	to := d.groups[group]
-	if to != nil {
-		return to
+	t := d.groups[group]
+	if t != nil {
+		return t
 	}
-	to = newTarget(nil)
-	d.groups[group] = to
+	t = newTarget(nil)
+	d.groups[group] = t
 	sum := 0.0
 	weigh := func(i int) {
 		if weight := float64(d.plan.Weight(group, i)); weight > 0 {
-			to.members, to.weights = append(to.members, int32(i)), append(to.weights, weight)
+			t.members, t.weights = append(t.members, int32(i)), append(t.weights, weight)
 			sum += weight
 		}
 	}
@@ -295,12 +295,12 @@ func (d *decisions) groupOf(group balance.Group, node string) *target {
 			weigh(int(i))
 		}
 	} else {
-		for i := range d.input.Endpoints {
+		for i := range d.query.Endpoints {
 			weigh(i)
 		}
 	}
-	for i := range to.weights {
-		to.weights[i] /= sum
+	for i := range t.weights {
+		t.weights[i] /= sum
 	}
-	return to
+	return t
 }

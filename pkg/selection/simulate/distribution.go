@@ -43,8 +43,8 @@ type Distribution struct {
 	// Source is the source of the demand. PlannedWith is the source of the demand that a bound is planned with, or the
 	// zero value without a bound.
 	Source, PlannedWith Source
-	// OfService is set if the demand is that on this Service: measured, or the ready endpoints of the named clients.
-	OfService bool
+	// IsServiceDemand is set if the demand is that on this Service: measured, or the ready endpoints of the named clients.
+	IsServiceDemand bool
 	// Keys is the part that goes to the endpoints that each of the topology keys matches and no earlier key does.
 	Keys []float64
 	// Loads are the endpoints' loads. Mean is the load if all were equal, counting the ready endpoints that stay (or else
@@ -69,113 +69,113 @@ const (
 // RefusingNodes are nodes that refuse their connections.
 type RefusingNodes struct {
 	// Count is their number, and Total the number of nodes with any demand.
-	Count, Of int
+	Count, Total int
 	// First are the names of the first ones, up to MaxNamed.
 	First []string
 	// Reason is the reason that package selection returns for the first one.
 	Reason selection.Reason
 }
 
-// MostNamed is the maximum number of refusing nodes that are named.
-const MostNamed = 4
+// MaxNamed is the maximum number of refusing nodes that are named.
+const MaxNamed = 4
 
 // Distribute decides for all nodes, and returns the distribution of their connections to the ClusterIP of a Service
 // port, or to the name of a headless Service.
-func (f *Simulator) Distribute(q Query) Distribution {
+func (sim *Simulator) Distribute(q Query) Distribution {
 	keys := q.Topology.Keys
 	if q.IsLocal {
 		keys = nil
 	}
-	partition := f.partitionOf(keys)
-	crowds, demand := slices.Clone(partition.crowds), func(node int32) float64 { return f.demand[node] }
-	demands := f.demandsOn(&q)
-	named, source := f.named(&q, &demands)
-	if named != nil {
-		demand = func(node int32) float64 { return named[node] }
-		for i := range crowds {
-			crowds[i].demandingNodes, crowds[i].demand = 0, 0
+	partition := sim.partitionOf(keys)
+	classes, demand := slices.Clone(partition.classes), func(node int32) float64 { return sim.demand[node] }
+	demands := sim.serviceDemandOf(&q)
+	byNode, source := sim.demandByNode(&q, &demands)
+	if byNode != nil {
+		demand = func(node int32) float64 { return byNode[node] }
+		for i := range classes {
+			classes[i].demandingNodes, classes[i].demand = 0, 0
 		}
-		for _, node := range slices.Sorted(maps.Keys(named)) { // sums of fractions depend on their order
-			crowds[partition.of[node]].add(named[node])
+		for _, node := range slices.Sorted(maps.Keys(byNode)) { // sums of fractions depend on their order
+			classes[partition.classOf[node]].add(byNode[node])
 		}
 	}
-	s := accumulator{
-		fleet: f, decisions: f.decisionsOf(q, partition, &demands), endpointClasses: f.endpointClassesOf(q.Endpoints),
+	acc := accumulator{
+		simulator: sim, decisions: sim.decisionsOf(q, partition, &demands), locations: sim.locationsOf(q.Endpoints),
 		out: Distribution{
-			Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints)), Source: source, OfService: named != nil,
+			Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints)), Source: source, IsServiceDemand: byNode != nil,
 		},
 	}
-	s.out.PlannedWith = s.decisions.plannedWith
-	sent := routedDemand{hosts: f.hostsOf(q.Endpoints), crowds: make([]*target, len(crowds)), classOf: partition.of}
+	acc.out.PlannedWith = acc.decisions.plannedWith
+	sent := routedDemand{hosts: sim.hostsOf(q.Endpoints), byClass: make([]*target, len(classes)), classOf: partition.classOf}
 	for _, host := range sent.hosts {
-		class := &crowds[partition.of[host]]
+		class := &classes[partition.classOf[host]]
 		class.subtract(demand(host))
-		sent.byHost = append(sent.byHost, s.send(&f.nodes[host], host, class, demand(host)))
+		sent.byHost = append(sent.byHost, acc.send(&sim.nodes[host], host, class, demand(host)))
 	}
-	for i := range crowds {
-		if class := &crowds[i]; class.demandingNodes > 0 { // else only rounding errors are left
-			sent.crowds[i] = s.send(&model.Node{Labels: f.nodes[class.node].Labels}, noLocation, class, class.demand)
+	for i := range classes {
+		if class := &classes[i]; class.demandingNodes > 0 { // else only rounding errors are left
+			sent.byClass[i] = acc.send(&model.Node{Labels: sim.nodes[class.node].Labels}, noLocation, class, class.demand)
 		}
 	}
-	s.finish(q.Endpoints)
-	if s.out.Refused > 0 {
-		s.out.Refusers = f.refusingNodes(q, sent, demand)
+	acc.finish(q.Endpoints)
+	if acc.out.Refused > 0 {
+		acc.out.Refusers = sim.refusingNodes(q, sent, demand)
 	}
-	if s.out.Evacuated > 0 {
-		for i, to := range sent.byNode(demand) {
-			if to != nil && to.isEvacuated(q.Endpoints) {
-				s.out.OnlyEvacuated = append(s.out.OnlyEvacuated, f.nodes[i].Name)
+	if acc.out.Evacuated > 0 {
+		for i, t := range sent.byNode(demand) {
+			if t != nil && t.isEvacuated(q.Endpoints) {
+				acc.out.OnlyEvacuated = append(acc.out.OnlyEvacuated, sim.nodes[i].Name)
 			}
 		}
 	}
-	return s.out
+	return acc.out
 }
 
 // routedDemand has the target of each host, and of the other nodes of each class. A nil target means that they refuse.
 type routedDemand struct {
 	hosts   []int32 // sorted
 	byHost  []*target
-	crowds  []*target
+	byClass []*target
 	classOf []int32 // by node
 }
 
 // byNode yields the nodes with any demand, in their order.
-func (s *routedDemand) byNode(demand func(int32) float64) iter.Seq2[int, *target] {
+func (r *routedDemand) byNode(demand func(int32) float64) iter.Seq2[int, *target] {
 	return func(yield func(int, *target) bool) {
 		hosts := 0
-		for i, crowd := range s.classOf {
-			to := s.crowds[crowd]
-			if hosts < len(s.hosts) && int(s.hosts[hosts]) == i {
-				to = s.byHost[hosts]
+		for i, class := range r.classOf {
+			t := r.byClass[class]
+			if hosts < len(r.hosts) && int(r.hosts[hosts]) == i {
+				t = r.byHost[hosts]
 				hosts++
 			}
-			if demand(int32(i)) != 0 && !yield(i, to) {
+			if demand(int32(i)) != 0 && !yield(i, t) {
 				return
 			}
 		}
 	}
 }
 
-func (f *Simulator) refusingNodes(q Query, sent routedDemand, demand func(int32) float64) (r RefusingNodes) {
-	for i, to := range sent.byNode(demand) {
-		r.Of++
-		if to != nil {
+func (sim *Simulator) refusingNodes(q Query, sent routedDemand, demand func(int32) float64) (r RefusingNodes) {
+	for i, t := range sent.byNode(demand) {
+		r.Total++
+		if t != nil {
 			continue
 		}
 		if r.Count == 0 {
-			r.Reason = f.why(q, &f.nodes[i])
+			r.Reason = sim.refusalReason(q, &sim.nodes[i])
 		}
-		if r.Count++; r.Count <= MostNamed {
-			r.First = append(r.First, f.nodes[i].Name)
+		if r.Count++; r.Count <= MaxNamed {
+			r.First = append(r.First, sim.nodes[i].Name)
 		}
 	}
 	return r
 }
 
-// why returns the reason why a node that refuses has no endpoints. A bound makes no difference to that.
-func (f *Simulator) why(q Query, node *model.Node) selection.Reason {
+// refusalReason returns the reason why a node that refuses has no endpoints. A bound makes no difference to that.
+func (sim *Simulator) refusalReason(q Query, node *model.Node) selection.Reason {
 	service := model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal}
-	choice, _ := selection.Select(&service, false, q.Endpoints, selection.NodeView{Node: *node, Labels: f.Labels}).ClusterIP()
+	choice, _ := selection.Select(&service, false, q.Endpoints, selection.NodeView{Node: *node, Labels: sim.Labels}).ClusterIP()
 	return choice.Reason
 }
 
@@ -188,53 +188,53 @@ type serviceDemand struct {
 	isMeasured bool
 }
 
-func (f *Simulator) demandsOn(q *Query) serviceDemand {
-	d := serviceDemand{given: knownDemand(f, q.NodeDemand, func(asked float64) float64 { return asked })}
+func (sim *Simulator) serviceDemandOf(q *Query) serviceDemand {
+	d := serviceDemand{given: knownDemand(sim, q.NodeDemand, func(demand float64) float64 { return demand })}
 	if q.Measured != nil {
-		d.measured, d.isMeasured = f.partitionOf(selection.WithZone(q.Topology.Keys)).cells.Measured(q.Measured.Zones)
+		d.measured, d.isMeasured = sim.partitionOf(selection.WithZone(q.Topology.Keys)).nodeClasses.Measured(q.Measured.Zones)
 	}
 	return d
 }
 
-// named returns the nodes' demand on this Service, as measured or by its clients. It returns nil if the simulator's
+// demandByNode returns the nodes' demand on this Service, as measured or by its clients. It returns nil if the simulator's
 // demand applies to all nodes.
-func (f *Simulator) named(q *Query, d *serviceDemand) (map[int32]float64, Source) {
-	if d.given != nil || f.isGiven {
+func (sim *Simulator) demandByNode(q *Query, d *serviceDemand) (map[int32]float64, Source) {
+	if d.given != nil || sim.isGiven {
 		return d.given, Given
 	}
 	if d.isMeasured {
-		return f.by(d.measured, q.Measured), Measured
+		return sim.measuredByNode(d.measured, q.Measured), Measured
 	}
-	if clients := knownDemand(f, q.Clients, func(clients uint32) float64 { return float64(min(clients, balance.MaxDemand)) }); clients != nil {
+	if clients := knownDemand(sim, q.Clients, func(clients uint32) float64 { return float64(min(clients, balance.MaxDemand)) }); clients != nil {
 		return clients, Clients
 	}
 	return nil, Labels
 }
 
-// by returns each node's part of a demand, in the unit in which it was measured, without nodes that have none. The
+// measuredByNode returns each node's part of a demand, in the unit in which it was measured, without nodes that have none. The
 // parts of a zone's nodes add up to exactly the zone's measured demand. Demand of zones without nodes is dropped.
-func (f *Simulator) by(demand balance.Demand, measured *model.Demand) map[int32]float64 {
-	byNode, inZone := map[int32]float64{}, make([]float64, len(f.rows))
-	for i := range f.nodes {
-		if demand := demand.Of(f.nodes[i].Name); demand > 0 {
+func (sim *Simulator) measuredByNode(demand balance.Demand, measured *model.Demand) map[int32]float64 {
+	byNode, inZone := map[int32]float64{}, make([]float64, len(sim.rows))
+	for i := range sim.nodes {
+		if demand := demand.OfNode(sim.nodes[i].Name); demand > 0 {
 			byNode[int32(i)] = float64(demand)
-			inZone[f.zoneOf[i]] += float64(demand)
+			inZone[sim.zoneOf[i]] += float64(demand)
 		}
 	}
 	for node := range byNode {
-		byNode[node] *= float64(measured.Zones[f.nodes[node].Labels[string(policy.Zone)]]) / inZone[f.zoneOf[node]]
+		byNode[node] *= float64(measured.Zones[sim.nodes[node].Labels[string(policy.Zone)]]) / inZone[sim.zoneOf[node]]
 	}
 	return byNode
 }
 
 // knownDemand returns the demand of the known nodes, or nil if none of them has any.
-func knownDemand[T any](f *Simulator, demand map[string]T, asks func(T) float64) (byNode map[int32]float64) {
-	for name, of := range demand {
-		if node, isKnown := f.byName[name]; isKnown && asks(of) > 0 && policy.IsLinux(f.nodes[node].Labels) {
+func knownDemand[T any](sim *Simulator, demand map[string]T, amount func(T) float64) (byNode map[int32]float64) {
+	for name, value := range demand {
+		if node, isKnown := sim.byName[name]; isKnown && amount(value) > 0 && policy.IsLinux(sim.nodes[node].Labels) {
 			if byNode == nil {
 				byNode = map[int32]float64{}
 			}
-			byNode[node] = asks(of)
+			byNode[node] = amount(value)
 		}
 	}
 	return byNode
@@ -245,30 +245,30 @@ type location struct{ node, zone, region, pair int32 }
 
 const noLocation = -1
 
-func (f *Simulator) endpointClassesOf(endpoints []model.PortEndpoint) []location {
-	endpointClasses := make([]location, len(endpoints))
+func (sim *Simulator) locationsOf(endpoints []model.PortEndpoint) []location {
+	locations := make([]location, len(endpoints))
 	for i := range endpoints {
 		endpoint := &endpoints[i]
-		zone, _ := f.view.ValueOf(endpoint, policy.Zone)
-		region, _ := f.view.ValueOf(endpoint, Region)
-		endpointClasses[i] = location{node: noLocation, zone: f.zones.number(zone), region: f.regions.number(region)}
-		endpointClasses[i].pair = f.pairs[[2]int32{endpointClasses[i].zone, endpointClasses[i].region}]
-		if node, known := f.byName[endpoint.Node]; known {
-			endpointClasses[i].node = node
+		zone, _ := sim.view.ValueOf(endpoint, policy.Zone)
+		region, _ := sim.view.ValueOf(endpoint, Region)
+		locations[i] = location{node: noLocation, zone: sim.zones.number(zone), region: sim.regions.number(region)}
+		locations[i].pair = sim.pairs[[2]int32{locations[i].zone, locations[i].region}]
+		if node, known := sim.byName[endpoint.Node]; known {
+			locations[i].node = node
 		}
 	}
-	return endpointClasses
+	return locations
 }
 
 // hostsOf returns the nodes that matter by name: those that host endpoints, or that hints name.
-func (f *Simulator) hostsOf(endpoints []model.PortEndpoint) []int32 {
+func (sim *Simulator) hostsOf(endpoints []model.PortEndpoint) []int32 {
 	var hosts []int32
 	for i := range endpoints {
-		if node, known := f.byName[endpoints[i].Node]; known {
+		if node, known := sim.byName[endpoints[i].Node]; known {
 			hosts = append(hosts, node)
 		}
 		for _, hint := range endpoints[i].HintNodes {
-			if node, known := f.byName[hint]; known {
+			if node, known := sim.byName[hint]; known {
 				hosts = append(hosts, node)
 			}
 		}
@@ -279,77 +279,77 @@ func (f *Simulator) hostsOf(endpoints []model.PortEndpoint) []int32 {
 
 // accumulator sums up the connections to each target.
 type accumulator struct {
-	fleet           *Simulator
-	decisions       *decisions
-	endpointClasses []location
-	targets         []*target // those with connections, in order
-	out             Distribution
+	simulator *Simulator
+	decisions *decisions
+	locations []location
+	targets   []*target // those with connections, in order
+	out       Distribution
 }
 
 // send sends the demand of a node, or of all nodes of a class that are not hosts. It returns one target, or nil if the
 // demand is refused or zero.
-func (s *accumulator) send(node *model.Node, host int32, of *nodeClass, demand float64) *target {
+func (a *accumulator) send(node *model.Node, host int32, class *nodeClass, demand float64) *target {
 	if demand <= 0 {
 		return nil
 	}
-	s.out.Demand += demand
-	decided := s.decisions.of(node)
-	for k := range s.out.Keys {
-		s.out.Keys[k] += demand * decided.keys[k]
+	a.out.Demand += demand
+	decided := a.decisions.decisionOf(node)
+	for k := range a.out.Keys {
+		a.out.Keys[k] += demand * decided.keys[k]
 	}
 	if len(decided.allocations) == 0 {
-		s.out.Refused += demand
+		a.out.Refused += demand
 	}
 	for _, allocation := range decided.allocations {
-		to, amount := allocation.to, demand*allocation.part
-		if to.received == 0 {
-			s.targets = append(s.targets, to)
+		t, amount := allocation.target, demand*allocation.fraction
+		if t.received == 0 {
+			a.targets = append(a.targets, t)
 		}
-		to.received += amount
-		to.fromZones[of.zone] += amount
-		to.fromRegions[of.region] += amount
-		to.fromPairs[s.fleet.pairs[[2]int32{of.zone, of.region}]] += amount
-		to.fromHosts[host] += amount
+		t.received += amount
+		t.fromZones[class.zone] += amount
+		t.fromRegions[class.region] += amount
+		t.fromPairs[a.simulator.pairs[[2]int32{class.zone, class.region}]] += amount
+		t.fromHosts[host] += amount
 	}
 	return decided.first()
 }
 
 // finish divides the connections to each target among its endpoints.
-func (s *accumulator) finish(endpoints []model.PortEndpoint) {
-	size := int(s.fleet.rows[0]) + 1
-	s.out.Zones = make([]float64, size*size)
-	for _, to := range s.targets {
+func (a *accumulator) finish(endpoints []model.PortEndpoint) {
+	size := int(a.simulator.rows[0]) + 1
+	a.out.Zones = make([]float64, size*size)
+	for _, t := range a.targets {
 		var zone, region, pair, unknown float64
 		columns := make([]float64, size)
-		if to.isEvacuated(endpoints) {
-			s.out.Evacuated += to.received
+		if t.isEvacuated(endpoints) {
+			a.out.Evacuated += t.received
 		}
-		for m, i := range to.members {
-			part := to.weight(m)
-			at := s.endpointClasses[i]
-			s.out.Loads[i] += to.received * part
-			zone += to.fromZones.from(at.zone) * part
-			region += to.fromRegions.from(at.region) * part
-			pair += to.fromPairs.from(at.pair) * part
-			if at.zone == 0 {
-				unknown += part
+		for m, i := range t.members {
+			fraction := t.weight(m)
+			loc := a.locations[i]
+			a.out.Loads[i] += t.received * fraction
+			zone += t.fromZones.from(loc.zone) * fraction
+			region += t.fromRegions.from(loc.region) * fraction
+			pair += t.fromPairs.from(loc.pair) * fraction
+			if loc.zone == 0 {
+				unknown += fraction
 			}
-			columns[s.fleet.row(at.zone)] += part
-			if at.node != noLocation {
-				s.stay(at, to.fromHosts[at.node]*part)
+			columns[a.simulator.row(loc.zone)] += fraction
+			if loc.node != noLocation {
+				a.stay(loc, t.fromHosts[loc.node]*fraction)
 			}
 		}
-		s.out.Zone += zone
-		s.out.Region += zone + region - pair
-		s.out.OtherZones += (to.received-to.fromZones[0])*(1-unknown) - zone
-		for _, from := range slices.Sorted(maps.Keys(to.fromZones)) { // sums of fractions depend on their order
-			row := s.fleet.row(from) * size
-			for column, part := range columns {
-				s.out.Zones[row+column] += to.fromZones[from] * part
+		a.out.Zone += zone
+		a.out.Region += zone + region - pair
+		a.out.OtherZones += (t.received-t.fromZones[0])*(1-unknown) - zone
+		for _, from := range slices.Sorted(maps.Keys(t.fromZones)) { // sums of fractions depend on their order
+			row := a.simulator.row(from) * size
+			for column, fraction := range columns {
+				a.out.Zones[row+column] += t.fromZones[from] * fraction
 			}
 		}
 	}
-	best := model.Rank(model.Ranks)
+	best := model.Rank(model.NumRanks)
 	for i := range endpoints {
 		if rank, usable := endpoints[i].Rank(); usable {
 			best = min(best, rank)
@@ -357,38 +357,38 @@ func (s *accumulator) finish(endpoints []model.PortEndpoint) {
 	}
 	for i := range endpoints {
 		rank, usable := endpoints[i].Rank()
-		if usable && rank == best || s.out.Loads[i] > 0 {
-			s.out.Mean++ // their number, so far
+		if usable && rank == best || a.out.Loads[i] > 0 {
+			a.out.Mean++ // their number, so far
 		}
 	}
-	if s.out.Mean > 0 {
-		s.out.Mean = (s.out.Demand - s.out.Refused) / s.out.Mean
+	if a.out.Mean > 0 {
+		a.out.Mean = (a.out.Demand - a.out.Refused) / a.out.Mean
 	}
 }
 
 // stay counts the connections that stay on the node of an endpoint. They are near, even if zones and regions are
 // unknown.
-func (s *accumulator) stay(at location, amount float64) {
-	s.out.Node += amount
-	zone, region := s.fleet.zoneOf[at.node], s.fleet.regionOf[at.node]
-	if zone > 0 && zone == at.zone {
+func (a *accumulator) stay(loc location, amount float64) {
+	a.out.Node += amount
+	zone, region := a.simulator.zoneOf[loc.node], a.simulator.regionOf[loc.node]
+	if zone > 0 && zone == loc.zone {
 		return // and is counted with the zone
 	}
-	s.out.Zone += amount
-	if zone > 0 && at.zone > 0 { // the EndpointSlice and the Node name different zones
-		s.out.OtherZones -= amount
+	a.out.Zone += amount
+	if zone > 0 && loc.zone > 0 { // the EndpointSlice and the Node name different zones
+		a.out.OtherZones -= amount
 	}
-	if region == 0 || region != at.region {
-		s.out.Region += amount
+	if region == 0 || region != loc.region {
+		a.out.Region += amount
 	}
 }
 
 // weights are numbers by location. The key 0 means no location.
 type weights map[int32]float64
 
-func (a weights) from(place int32) float64 {
-	if place == 0 {
+func (w weights) from(location int32) float64 {
+	if location == 0 {
 		return 0
 	}
-	return a[place]
+	return w[location]
 }

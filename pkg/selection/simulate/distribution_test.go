@@ -126,30 +126,30 @@ func nodeByNode(w world, demand func(*model.Node) float64) Distribution {
 				if q.Topology.Measured {
 					keys = selection.WithZone(keys)
 				}
-				cells := balance.NewNodeClasses(keys, node.Name)
+				classes := balance.NewNodeClasses(keys, node.Name)
 				for _, other := range w.nodes {
-					cells.Set(other.Name, other.Labels)
+					classes.Set(other.Name, other.Labels)
 				}
 				if q.Topology.Measured && q.Measured != nil {
-					if demand, any := cells.Measured(q.Measured.Zones); any {
+					if demand, any := classes.Measured(q.Measured.Zones); any {
 						return demand, true
 					}
 				}
 				if len(q.Topology.Clients) > 0 {
-					return cells.Named(q.Clients), true
+					return classes.Named(q.Clients), true
 				}
-				return cells.ByLabels(), true
+				return classes.ByLabels(), true
 			},
 		}
 		choice, outcome := selection.Select(&service, false, q.Endpoints, viewpoint).ClusterIP()
-		asked := demand(node)
-		out.Demand += asked
-		if asked > 0 {
-			out.Refusers.Of++
+		amount := demand(node)
+		out.Demand += amount
+		if amount > 0 {
+			out.Refusers.Total++
 		}
 		if outcome != selection.Balance {
-			out.Refused += asked
-			if asked > 0 {
+			out.Refused += amount
+			if amount > 0 {
 				if out.Refusers.Count++; out.Refusers.Count == 1 {
 					out.Refusers.Reason = choice.Reason
 				}
@@ -162,11 +162,11 @@ func nodeByNode(w world, demand func(*model.Node) float64) Distribution {
 			at := slices.IndexFunc(choice.Endpoints, func(c model.PortEndpoint) bool { return c.Addr == endpoint.Addr })
 			switch {
 			case choice.Share != nil:
-				part = float64(choice.Share.Parts[e]) / balance.One
+				part = float64(choice.Share.Fractions[e]) / balance.One
 			case at >= 0:
 				part = 1 / float64(len(choice.Endpoints))
 			}
-			part *= asked
+			part *= amount
 			out.Loads[e] += part
 			if endpoint.Demotion != nil && part > 0 && !slices.Contains(out.OnlyEvacuated, node.Name) {
 				out.OnlyEvacuated = append(out.OnlyEvacuated, node.Name)
@@ -190,16 +190,16 @@ func nodeByNode(w world, demand func(*model.Node) float64) Distribution {
 		}
 		if choice.Share != nil {
 			for k, step := range choice.Share.KeyResults {
-				out.Keys[k] += asked * float64(step.Part) / balance.One
+				out.Keys[k] += amount * float64(step.Fraction) / balance.One
 			}
 		} else if k := slices.Index(q.Topology.Keys, policy.Key(choice.Tier)); k >= 0 {
-			out.Keys[k] += asked
+			out.Keys[k] += amount
 		}
 	}
 	return out
 }
 
-func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
+func TestDistributionIsTheSumOverAllNodes(t *testing.T) {
 	random := rand.New(rand.NewPCG(18, 1))
 	seen := map[string]int{}
 	for round := range 60_000 {
@@ -216,17 +216,17 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 		if round%3 == 0 {
 			w.measure(random)
 		}
-		fleet := New(w.nodes, demand)
-		got := fleet.Distribute(w.input)
-		on := fleet.demandsOn(&w.input)
-		named, _ := fleet.named(&w.input, &on)
-		asks := func(node *model.Node) float64 {
-			if named != nil {
-				return named[fleet.byName[node.Name]]
+		simulator := New(w.nodes, demand)
+		got := simulator.Distribute(w.input)
+		demands := simulator.serviceDemandOf(&w.input)
+		byNode, _ := simulator.demandByNode(&w.input, &demands)
+		nodeDemand := func(node *model.Node) float64 {
+			if byNode != nil {
+				return byNode[simulator.byName[node.Name]]
 			}
-			return fleet.demand[fleet.byName[node.Name]]
+			return simulator.demand[simulator.byName[node.Name]]
 		}
-		want := nodeByNode(w, asks)
+		want := nodeByNode(w, nodeDemand)
 		compare := func(what string, got, want []float64) {
 			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
 				t.Errorf("round %d: %s are %v, node by node %v\n%+v", round, what, got, want, w)
@@ -237,7 +237,7 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 		if want.Refusers.Count == 0 {
 			want.Refusers = RefusingNodes{}
 		}
-		want.Refusers.First = want.Refusers.First[:min(len(want.Refusers.First), MostNamed)]
+		want.Refusers.First = want.Refusers.First[:min(len(want.Refusers.First), MaxNamed)]
 		if diff := cmp.Diff(want.Refusers, got.Refusers, cmp.Comparer(func(a, b selection.Reason) bool { return a == b })); diff != "" {
 			t.Errorf("round %d: refusing nodes (-want +got):\n%s\n%+v", round, diff, w)
 		}

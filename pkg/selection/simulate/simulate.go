@@ -31,10 +31,10 @@ type Simulator struct {
 	regionOf       []int32
 	pairs          map[[2]int32]int32 // numbers of zones with their regions, from 1, where both are known
 	view           selection.NodeView
-	inMatrix       []string // the zones with a row of their own in a matrix
+	matrixZones    []string // the zones with a row of their own in a matrix
 	rows           []int32  // of each zone in a matrix
 
-	censuses map[string]*partition
+	partitions map[string]*partition
 }
 
 // MaxZones is the maximum number of zones that a matrix names: those with most demand. All others, and nodes and
@@ -45,31 +45,31 @@ const MaxZones = 16
 // and a Service's own clients override that. If there is no demand at all, all nodes count alike. Nodes that do not run
 // Linux are no clients, whatever the demand: they only host endpoints.
 func New(nodes []model.Node, demand Demand) *Simulator {
-	f := &Simulator{
+	sim := &Simulator{
 		nodes:  slices.SortedFunc(slices.Values(nodes), func(a, b model.Node) int { return cmp.Compare(a.Name, b.Name) }),
 		byName: make(map[string]int32, len(nodes)), demand: make([]float64, len(nodes)), isGiven: demand != nil,
 		zoneOf: make([]int32, len(nodes)), regionOf: make([]int32, len(nodes)), pairs: map[[2]int32]int32{},
-		censuses: map[string]*partition{},
+		partitions: map[string]*partition{},
 	}
 	all := 0.0
-	for i := range f.nodes {
-		node := &f.nodes[i]
-		f.byName[node.Name] = int32(i)
-		f.zoneOf[i], f.regionOf[i] = f.zones.number(node.Labels[string(policy.Zone)]), f.regions.number(node.Labels[string(Region)])
-		f.demand[i] = demandOf(node, demand)
-		if pair := [2]int32{f.zoneOf[i], f.regionOf[i]}; pair[0] > 0 && pair[1] > 0 && f.pairs[pair] == 0 {
-			f.pairs[pair] = int32(len(f.pairs) + 1)
+	for i := range sim.nodes {
+		node := &sim.nodes[i]
+		sim.byName[node.Name] = int32(i)
+		sim.zoneOf[i], sim.regionOf[i] = sim.zones.number(node.Labels[string(policy.Zone)]), sim.regions.number(node.Labels[string(Region)])
+		sim.demand[i] = demandOf(node, demand)
+		if pair := [2]int32{sim.zoneOf[i], sim.regionOf[i]}; pair[0] > 0 && pair[1] > 0 && sim.pairs[pair] == 0 {
+			sim.pairs[pair] = int32(len(sim.pairs) + 1)
 		}
-		all += f.demand[i]
+		all += sim.demand[i]
 	}
 	if all == 0 {
-		for i := range f.demand {
-			f.demand[i] = demandOf(&f.nodes[i], func(*model.Node) float64 { return 1 })
+		for i := range sim.demand {
+			sim.demand[i] = demandOf(&sim.nodes[i], func(*model.Node) float64 { return 1 })
 		}
 	}
-	f.view = selection.NodeView{Labels: f.Labels}
-	f.rankZones()
-	return f
+	sim.view = selection.NodeView{Labels: sim.Labels}
+	sim.rankZones()
+	return sim
 }
 
 // demandOf returns a node's demand. Clients on nodes that do not run Linux use another proxy, so their demand is 0.
@@ -80,62 +80,62 @@ func demandOf(node *model.Node, demand Demand) float64 {
 	case demand != nil:
 		return demand(node)
 	}
-	asks, _ := policy.DemandOf(node.Labels)
-	return float64(asks)
+	weight, _ := policy.DemandOf(node.Labels)
+	return float64(weight)
 }
 
 // rankZones assigns the zones with most demand a row of their own in a matrix, sorted by name.
-func (f *Simulator) rankZones() {
-	demand := make([]float64, len(f.zones.numbers)+1)
-	for i, zone := range f.zoneOf {
-		demand[zone] += f.demand[i]
+func (sim *Simulator) rankZones() {
+	demand := make([]float64, len(sim.zones.numbers)+1)
+	for i, zone := range sim.zoneOf {
+		demand[zone] += sim.demand[i]
 	}
-	f.inMatrix = slices.Sorted(maps.Keys(f.zones.numbers))
-	slices.SortStableFunc(f.inMatrix, func(a, b string) int {
-		return cmp.Compare(demand[f.zones.numbers[b]], demand[f.zones.numbers[a]])
+	sim.matrixZones = slices.Sorted(maps.Keys(sim.zones.numbers))
+	slices.SortStableFunc(sim.matrixZones, func(a, b string) int {
+		return cmp.Compare(demand[sim.zones.numbers[b]], demand[sim.zones.numbers[a]])
 	})
-	f.inMatrix = f.inMatrix[:min(len(f.inMatrix), MaxZones)]
-	slices.Sort(f.inMatrix)
-	f.rows = slices.Repeat([]int32{int32(len(f.inMatrix))}, len(f.zones.numbers)+1)
-	for row, zone := range f.inMatrix {
-		f.rows[f.zones.numbers[zone]] = int32(row)
+	sim.matrixZones = sim.matrixZones[:min(len(sim.matrixZones), MaxZones)]
+	slices.Sort(sim.matrixZones)
+	sim.rows = slices.Repeat([]int32{int32(len(sim.matrixZones))}, len(sim.zones.numbers)+1)
+	for row, zone := range sim.matrixZones {
+		sim.rows[sim.zones.numbers[zone]] = int32(row)
 	}
 }
 
 // Zones returns the names of a matrix's rows and columns in order, without the last row and column, which are for all
 // other zones.
-func (f *Simulator) Zones() []string { return slices.Clone(f.inMatrix) }
+func (sim *Simulator) Zones() []string { return slices.Clone(sim.matrixZones) }
 
-// ZonesInAll returns the number of zones that have nodes, including those without a row.
-func (f *Simulator) ZonesInAll() int { return len(f.rows) - 1 }
+// ZoneCount returns the number of zones that have nodes, including those without a row.
+func (sim *Simulator) ZoneCount() int { return len(sim.rows) - 1 }
 
-func (f *Simulator) row(zone int32) int {
-	if int(zone) < len(f.rows) {
-		return int(f.rows[zone])
+func (sim *Simulator) row(zone int32) int {
+	if int(zone) < len(sim.rows) {
+		return int(sim.rows[zone])
 	}
-	return int(f.rows[0]) // the zone of an endpoint, but of no node
+	return int(sim.rows[0]) // the zone of an endpoint, but of no node
 }
 
 // ZoneOf returns the zone of an endpoint, or an empty string if it is unknown.
-func (f *Simulator) ZoneOf(endpoint *model.PortEndpoint) string {
-	zone, _ := f.view.ValueOf(endpoint, policy.Zone)
+func (sim *Simulator) ZoneOf(endpoint *model.PortEndpoint) string {
+	zone, _ := sim.view.ValueOf(endpoint, policy.Zone)
 	return zone
 }
 
 // Labels returns the labels of a node, and whether the simulator has the node.
-func (f *Simulator) Labels(node string) (labels map[string]string, known bool) {
-	i, known := f.byName[node]
+func (sim *Simulator) Labels(node string) (labels map[string]string, known bool) {
+	i, known := sim.byName[node]
 	if !known {
 		return nil, false
 	}
-	return f.nodes[i].Labels, true
+	return sim.nodes[i].Labels, true
 }
 
 // partition has the nodes, partitioned by one list of keys.
 type partition struct {
-	crowds []nodeClass
-	of     []int32 // the class of each node
-	cells  *balance.NodeClasses
+	classes     []nodeClass
+	classOf     []int32 // the class of each node
+	nodeClasses *balance.NodeClasses
 }
 
 // nodeClass is a set of nodes with the same values of all keys but the hostname, in one zone and one region.
@@ -164,40 +164,40 @@ func (c *nodeClass) subtract(demand float64) {
 const maxPartitions = 64
 
 // partitionOf returns the nodes, partitioned by a list of keys.
-func (f *Simulator) partitionOf(keys []policy.Key) *partition {
-	words := make([]string, len(keys))
+func (sim *Simulator) partitionOf(keys []policy.Key) *partition {
+	names := make([]string, len(keys))
 	for i, key := range keys {
-		words[i] = string(key)
+		names[i] = string(key)
 	}
-	name := strings.Join(words, ",")
-	if known := f.censuses[name]; known != nil {
+	name := strings.Join(names, ",")
+	if known := sim.partitions[name]; known != nil {
 		return known
 	}
-	if len(f.censuses) == maxPartitions {
-		clear(f.censuses)
+	if len(sim.partitions) == maxPartitions {
+		clear(sim.partitions)
 	}
-	c := &partition{of: make([]int32, len(f.nodes)), cells: balance.NewNodeClasses(keys, "")}
+	p := &partition{classOf: make([]int32, len(sim.nodes)), nodeClasses: balance.NewNodeClasses(keys, "")}
 	index, values := map[[policy.MaxKeys + 2]int32]int32{}, make([]interner, len(keys))
-	for i := range f.nodes {
-		node := &f.nodes[i]
-		c.cells.Set(node.Name, node.Labels)
-		tuple := [policy.MaxKeys + 2]int32{f.zoneOf[i], f.regionOf[i]}
+	for i := range sim.nodes {
+		node := &sim.nodes[i]
+		p.nodeClasses.Set(node.Name, node.Labels)
+		tuple := [policy.MaxKeys + 2]int32{sim.zoneOf[i], sim.regionOf[i]}
 		for k, key := range keys {
-			if value, carried := node.Labels[string(key)]; carried && key != policy.Hostname {
+			if value, hasLabel := node.Labels[string(key)]; hasLabel && key != policy.Hostname {
 				tuple[2+k] = values[k].numberOf(value)
 			}
 		}
-		at, known := index[tuple]
+		number, known := index[tuple]
 		if !known {
-			at = int32(len(c.crowds))
-			index[tuple] = at
-			c.crowds = append(c.crowds, nodeClass{node: int32(i), zone: f.zoneOf[i], region: f.regionOf[i]})
+			number = int32(len(p.classes))
+			index[tuple] = number
+			p.classes = append(p.classes, nodeClass{node: int32(i), zone: sim.zoneOf[i], region: sim.regionOf[i]})
 		}
-		c.of[i] = at
-		c.crowds[at].add(f.demand[i])
+		p.classOf[i] = number
+		p.classes[number].add(sim.demand[i])
 	}
-	f.censuses[name] = c
-	return c
+	sim.partitions[name] = p
+	return p
 }
 
 // interner numbers strings from 1. 0 means no string.
@@ -206,20 +206,20 @@ type interner struct {
 }
 
 // number returns the number of a string. A new one gets the next number, the empty one 0.
-func (v *interner) number(word string) int32 {
-	if word == "" {
+func (v *interner) number(text string) int32 {
+	if text == "" {
 		return 0
 	}
-	return v.numberOf(word)
+	return v.numberOf(text)
 }
 
-func (v *interner) numberOf(word string) int32 {
-	if number, known := v.numbers[word]; known {
+func (v *interner) numberOf(text string) int32 {
+	if number, known := v.numbers[text]; known {
 		return number
 	}
 	if v.numbers == nil {
 		v.numbers = map[string]int32{}
 	}
-	v.numbers[word] = int32(len(v.numbers) + 1)
-	return v.numbers[word]
+	v.numbers[text] = int32(len(v.numbers) + 1)
+	return v.numbers[text]
 }

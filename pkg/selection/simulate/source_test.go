@@ -10,16 +10,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// inZones returns two nodes in zone a, one in zone b and one without a zone.
-func inZones() []model.Node {
+// zonedNodes returns two nodes in zone a, one in zone b and one without a zone.
+func zonedNodes() []model.Node {
 	zone := func(name string) map[string]string { return map[string]string{string(policy.Zone): name} }
 	return []model.Node{{Name: "a1", Labels: zone("a")}, {Name: "a2", Labels: zone("a")}, {Name: "b1", Labels: zone("b")}, {Name: "x"}}
 }
 
-// TestWhereADemandIsFrom checks the source of the nodes' demand, and of the demand that a bound is planned with.
-func TestWhereADemandIsFrom(t *testing.T) {
+// TestSourcesOfDemand checks the source of the nodes' demand, and of the demand that a bound is planned with.
+func TestSourcesOfDemand(t *testing.T) {
 	given := func(*model.Node) float64 { return 1 }
-	clients, asked := map[string]uint32{"a1": 2}, map[string]float64{"b1": 1}
+	clients, nodeDemand := map[string]uint32{"a1": 2}, map[string]float64{"b1": 1}
 	measured := &model.Demand{Zones: map[string]uint32{"a": 1_000_000}}
 	nowhere := &model.Demand{Zones: map[string]uint32{"c": 1_000_000}}
 	for name, c := range map[string]struct {
@@ -38,19 +38,19 @@ func TestWhereADemandIsFrom(t *testing.T) {
 		"a file":                          {given, false, Query{}, Given, Labels},
 		"a file and clients":              {given, false, Query{Clients: clients}, Given, Clients},
 		"a file and a measurement":        {given, true, Query{Measured: measured}, Given, Measured},
-		"a file for the Service":          {given, false, Query{NodeDemand: asked}, Given, Labels},
+		"a file for the Service":          {given, false, Query{NodeDemand: nodeDemand}, Given, Labels},
 	} {
 		q := c.question
 		q.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Measured: c.wants}
 		if q.Clients != nil {
 			q.Topology.Clients = []string{"shop/api"}
 		}
-		got := New(inZones(), c.demand).Distribute(q)
+		got := New(zonedNodes(), c.demand).Distribute(q)
 		if got.Source != c.source || got.PlannedWith != c.planned {
 			t.Errorf("%s: source %q, planned with %q; want %q and %q", name, got.Source, got.PlannedWith, c.source, c.planned)
 		}
 		q.Topology.MaxLoad = 0
-		if got := New(inZones(), c.demand).Distribute(q); got.Source != c.source || got.PlannedWith != "" {
+		if got := New(zonedNodes(), c.demand).Distribute(q); got.Source != c.source || got.PlannedWith != "" {
 			t.Errorf("%s: without a bound: source %q, planned with %q", name, got.Source, got.PlannedWith)
 		}
 	}
@@ -58,14 +58,14 @@ func TestWhereADemandIsFrom(t *testing.T) {
 
 // TestAZoneHasTheMeasuredDemand: each zone has exactly the measured demand, although plans round each node's demand.
 func TestAZoneHasTheMeasuredDemand(t *testing.T) {
-	f := New(inZones(), nil)
+	f := New(zonedNodes(), nil)
 	q := Query{Measured: &model.Demand{
 		Zones: map[string]uint32{"a": 333_333, "b": 1, "": 600_000, "gone": 66_666},
 	}}
-	on := f.demandsOn(&q)
-	named, _ := f.named(&q, &on)
+	demands := f.serviceDemandOf(&q)
+	byNode, _ := f.demandByNode(&q, &demands)
 	got := map[string]float64{}
-	for node, demand := range maps.All(named) {
+	for node, demand := range maps.All(byNode) {
 		got[f.nodes[node].Labels[string(policy.Zone)]] += demand
 	}
 	if diff := cmp.Diff(map[string]float64{"a": 333_333, "b": 1, "": 600_000}, got); diff != "" {

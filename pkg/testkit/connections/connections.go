@@ -20,34 +20,34 @@ import (
 
 // Connection is the content of an entry.
 type Connection struct {
-	Protocol                  model.Protocol
-	Client, Dialled, ReplySrc netip.AddrPort
-	IsReplied                 bool
+	Protocol                   model.Protocol
+	OrigSrc, OrigDst, ReplySrc netip.AddrPort
+	IsReplied                  bool
 	// State is a TCP or SCTP state, depending on the protocol.
 	State uint8
 	Zone  uint16
 	// Label is the number of a label, as a rule sets it. 0 means none.
 	Label uint8
-	// Lasts is the timeout in seconds. 0 means an hour.
-	Lasts uint32
+	// Timeout is the timeout in seconds. 0 means an hour.
+	Timeout uint32
 }
 
 // Kernel constants that are missing in the library.
 const (
-	attrNATDestination = 13 // CTA_NAT_DST
-	attrNATMinIPv4     = 1  // CTA_NAT_V4_MINIP
-	attrNATMaxIPv4     = 2
-	attrNATPorts       = 3 // CTA_NAT_PROTO
-	attrNATMinIPv6     = 4
-	attrNATMaxIPv6     = 5
-	attrMinPort        = 1 // CTA_PROTONAT_PORT_MIN
-	attrMaxPort        = 2
-	attrSCTPState      = 1 // CTA_PROTOINFO_SCTP_STATE
-	attrSCTPTagOf      = 2 // CTA_PROTOINFO_SCTP_VTAG_ORIGINAL
-	attrSCTPTagTo      = 3
-	seenReply          = 1 << 1
-	assured            = 1 << 2
-	confirmed          = 1 << 3
+	attrNATDestination  = 13 // CTA_NAT_DST
+	attrNATMinIPv4      = 1  // CTA_NAT_V4_MINIP
+	attrNATMaxIPv4      = 2
+	attrNATPorts        = 3 // CTA_NAT_PROTO
+	attrNATMinIPv6      = 4
+	attrNATMaxIPv6      = 5
+	attrMinPort         = 1 // CTA_PROTONAT_PORT_MIN
+	attrMaxPort         = 2
+	attrSCTPState       = 1 // CTA_PROTOINFO_SCTP_STATE
+	attrSCTPTagOriginal = 2 // CTA_PROTOINFO_SCTP_VTAG_ORIGINAL
+	attrSCTPTagReply    = 3
+	seenReply           = 1 << 1
+	assured             = 1 << 2
+	confirmed           = 1 << 3
 )
 
 // Table is the connection tracking table of a namespace.
@@ -87,7 +87,7 @@ func OpenCurrent(t testing.TB) (*Table, error) {
 func (table *Table) Insert(c Connection) {
 	table.t.Helper()
 	if err := table.TryInsert(c); err != nil {
-		table.t.Fatalf("insert a connection from %s to %s: %v", c.Client, c.Dialled, err)
+		table.t.Fatalf("insert a connection from %s to %s: %v", c.OrigSrc, c.OrigDst, err)
 	}
 }
 
@@ -124,7 +124,7 @@ func (table *Table) TryInsert(c Connection) error {
 		return err
 	}
 	family := byte(unix.NFPROTO_IPV6)
-	if c.Client.Addr().Is4() {
+	if c.OrigSrc.Addr().Is4() {
 		family = unix.NFPROTO_IPV4
 	}
 	_, err = table.socket.Execute(netlink.Message{
@@ -140,20 +140,20 @@ func (table *Table) TryInsert(c Connection) error {
 func (c Connection) encode() ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
-	attributes.Nested(nl.CTA_TUPLE_ORIG, c.tuple(c.Client, c.Dialled))
-	attributes.Nested(nl.CTA_TUPLE_REPLY, c.tuple(c.Dialled, c.Client))
-	if c.ReplySrc != c.Dialled {
-		attributes.Nested(attrNATDestination, c.translation)
+	attributes.Nested(nl.CTA_TUPLE_ORIG, c.tuple(c.OrigSrc, c.OrigDst))
+	attributes.Nested(nl.CTA_TUPLE_REPLY, c.tuple(c.OrigDst, c.OrigSrc))
+	if c.ReplySrc != c.OrigDst {
+		attributes.Nested(attrNATDestination, c.dnat)
 	}
 	status := uint32(confirmed)
 	if c.IsReplied {
 		status |= seenReply | assured
 	}
 	attributes.Uint32(nl.CTA_STATUS, status)
-	if c.Lasts == 0 {
-		c.Lasts = 3600
+	if c.Timeout == 0 {
+		c.Timeout = 3600
 	}
-	attributes.Uint32(nl.CTA_TIMEOUT, c.Lasts)
+	attributes.Uint32(nl.CTA_TIMEOUT, c.Timeout)
 	if c.Zone != 0 {
 		attributes.Uint16(nl.CTA_ZONE, c.Zone)
 	}
@@ -188,13 +188,13 @@ func (c Connection) tuple(source, destination netip.AddrPort) func(*netlink.Attr
 	}
 }
 
-func (c Connection) translation(to *netlink.AttributeEncoder) error {
-	from, until := uint16(attrNATMinIPv6), uint16(attrNATMaxIPv6)
+func (c Connection) dnat(to *netlink.AttributeEncoder) error {
+	minAddr, maxAddr := uint16(attrNATMinIPv6), uint16(attrNATMaxIPv6)
 	if c.ReplySrc.Addr().Is4() {
-		from, until = attrNATMinIPv4, attrNATMaxIPv4
+		minAddr, maxAddr = attrNATMinIPv4, attrNATMaxIPv4
 	}
-	to.Bytes(from, c.ReplySrc.Addr().AsSlice())
-	to.Bytes(until, c.ReplySrc.Addr().AsSlice())
+	to.Bytes(minAddr, c.ReplySrc.Addr().AsSlice())
+	to.Bytes(maxAddr, c.ReplySrc.Addr().AsSlice())
 	to.Nested(attrNATPorts, func(ports *netlink.AttributeEncoder) error {
 		ports.Uint16(attrMinPort, c.ReplySrc.Port())
 		ports.Uint16(attrMaxPort, c.ReplySrc.Port())
@@ -213,8 +213,8 @@ func (c Connection) state(info *netlink.AttributeEncoder) error {
 	case model.SCTP:
 		info.Nested(nl.CTA_PROTOINFO_SCTP, func(sctp *netlink.AttributeEncoder) error {
 			sctp.Uint8(attrSCTPState, c.State)
-			sctp.Uint32(attrSCTPTagOf, 1)
-			sctp.Uint32(attrSCTPTagTo, 1)
+			sctp.Uint32(attrSCTPTagOriginal, 1)
+			sctp.Uint32(attrSCTPTagReply, 1)
 			return nil
 		})
 	case model.UDP: // has no state

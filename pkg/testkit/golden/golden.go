@@ -34,11 +34,11 @@ func File(t testing.TB, file, got string) {
 // Tables fails the test if the tables of a document differ. Each table is between two comments with its name.
 func Tables(t testing.TB, file string, byName map[string]string) {
 	t.Helper()
-	given, err := os.ReadFile(file)
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(given)
+	text := string(content)
 	for name, table := range byName {
 		begin, end := fmt.Sprintf("<!-- begin: %s -->\n", name), fmt.Sprintf("<!-- end: %s -->", name)
 		before, rest, hasBegin := strings.Cut(text, begin)

@@ -87,9 +87,9 @@ func renamed(value any, rename func(string) string) any {
 func EachField(value any, do func(field string)) { eachField(reflect.ValueOf(value).Elem(), "", do) }
 
 func eachField(v reflect.Value, path string, do func(field string)) {
-	before := reflect.New(v.Type()).Elem()
-	before.Set(v)
-	defer v.Set(before)
+	original := reflect.New(v.Type()).Elem()
+	original.Set(v)
+	defer v.Set(original)
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(v.String() + Text)

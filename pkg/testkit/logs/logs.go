@@ -18,12 +18,12 @@ type Log struct {
 }
 
 // New returns an empty log. If the test fails, the content of the log is logged at its end.
-func New(t testing.TB, of string) *Log {
+func New(t testing.TB, name string) *Log {
 	t.Helper()
 	l := &Log{}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("log of %s:\n%s", of, l)
+			t.Logf("log of %s:\n%s", name, l)
 		}
 	})
 	return l
@@ -67,14 +67,14 @@ func (l *Log) WaitFor(t testing.TB, text string) {
 		if l.Has(text) {
 			return nil
 		}
-		return notYet{l}
+		return missingText{l}
 	})
 }
 
-// notYet formats the log only if the wait fails.
-type notYet struct{ log *Log }
+// missingText formats the log only if the wait fails.
+type missingText struct{ log *Log }
 
-func (e notYet) Error() string { return "log:\n" + e.log.String() }
+func (e missingText) Error() string { return "log:\n" + e.log.String() }
 
 // Logger returns a logger that writes key=value lines to the log, from level Info.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }

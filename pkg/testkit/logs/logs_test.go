@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-func TestALogIsReadWhileItIsWritten(t *testing.T) {
+func TestConcurrentReadsAndWrites(t *testing.T) {
 	var log logs.Log
 	var writers sync.WaitGroup
 	for range 4 {
@@ -26,7 +26,7 @@ func TestALogIsReadWhileItIsWritten(t *testing.T) {
 	}
 }
 
-func TestLinesAreFoundByTheirText(t *testing.T) {
+func TestLines(t *testing.T) {
 	var log logs.Log
 	_, _ = log.Write([]byte("one\ntwo\ntwo and a half\nth"))
 	if got := log.Lines("two"); !slices.Equal(got, []string{"two", "two and a half"}) {
@@ -37,20 +37,20 @@ func TestLinesAreFoundByTheirText(t *testing.T) {
 	}
 }
 
-// failed is a failing test that records its log.
-type failed struct {
+// failingTB is a failing test that records its log.
+type failingTB struct {
 	testing.TB
 	cleanups []func()
 	shown    []any
 }
 
-func (*failed) Helper()                       {}
-func (*failed) Failed() bool                  { return true }
-func (f *failed) Cleanup(cleanup func())      { f.cleanups = append(f.cleanups, cleanup) }
-func (f *failed) Logf(_ string, shown ...any) { f.shown = shown }
+func (*failingTB) Helper()                       {}
+func (*failingTB) Failed() bool                  { return true }
+func (f *failingTB) Cleanup(cleanup func())      { f.cleanups = append(f.cleanups, cleanup) }
+func (f *failingTB) Logf(_ string, shown ...any) { f.shown = shown }
 
-func TestATestThatFailsShowsTheLog(t *testing.T) {
-	f := &failed{TB: t}
+func TestFailedTestPrintsLog(t *testing.T) {
+	f := &failingTB{TB: t}
 	log := logs.New(f, "the proxy")
 	log.Logger().Warn("beware")
 	for _, cleanup := range f.cleanups {

@@ -118,9 +118,9 @@ func (a alert) check(t *testing.T, tests string) {
 	if severity != "critical" && severity != "warning" {
 		t.Errorf("%s: severity %q", a.Alert, severity)
 	}
-	isExpected := regexp.MustCompile(
+	expectation := regexp.MustCompile(
 		`alertname: ` + a.Alert + `\n +eval_time: \w+\n +exp_alerts:\n +- exp_labels: \{severity: ` + severity + `[,}]`)
-	if !strings.Contains(tests, `"`+a.Alert+`", alertstate="firing", severity="`+severity+`"`) && !isExpected.MatchString(tests) {
+	if !strings.Contains(tests, `"`+a.Alert+`", alertstate="firing", severity="`+severity+`"`) && !expectation.MatchString(tests) {
 		t.Errorf("%s: no rule test makes it fire as %s", a.Alert, severity)
 	}
 }

@@ -43,7 +43,7 @@ func (f Files) CheckDashboard(t *testing.T) {
 			t.Errorf("panel %q: description %q, %d targets", panel.Title, panel.Description, len(panel.Targets))
 		}
 		for _, target := range panel.Targets {
-			fmt.Fprintf(&rules, "  - record: panel:%d:%d\n    expr: %q\n", panels, rules.Len(), f.filled(target.Expr))
+			fmt.Fprintf(&rules, "  - record: panel:%d:%d\n    expr: %q\n", panels, rules.Len(), f.substituteVariables(target.Expr))
 		}
 	}
 	if panels < 10 {
@@ -56,8 +56,8 @@ func (f Files) CheckDashboard(t *testing.T) {
 	promtool(t, "check", "rules", file)
 }
 
-// filled returns a panel's query with values for the dashboard's variables.
-func (f Files) filled(expr string) string {
+// substituteVariables returns a panel's query with values for the dashboard's variables.
+func (f Files) substituteVariables(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "5m", "$job", f.Job, "$instance", ".*", "$price", "0.02").Replace(expr)
 }
 
@@ -67,7 +67,7 @@ func (f Files) Queries(t testing.TB) map[string][]string {
 	queries := map[string][]string{}
 	for _, panel := range f.readDashboard(t).Panels {
 		for _, target := range panel.Targets {
-			queries[panel.Title] = append(queries[panel.Title], f.filled(target.Expr))
+			queries[panel.Title] = append(queries[panel.Title], f.substituteVariables(target.Expr))
 		}
 	}
 	return queries

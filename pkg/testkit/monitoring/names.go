@@ -23,19 +23,19 @@ func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []st
 	if err != nil {
 		t.Fatal(err)
 	}
-	exist := map[string]bool{}
+	gathered := map[string]bool{}
 	for _, family := range families {
-		exist[family.GetName()] = true
+		gathered[family.GetName()] = true
 	}
-	named := map[string]bool{}
+	used := map[string]bool{}
 	for _, file := range []string{f.dashboard(), f.rules(), f.ruleTests()} {
 		for _, name := range metricName.FindAllString(read(t, file), -1) {
 			family := histogramSuffix.ReplaceAllString(name, "")
-			if !exist[name] && !exist[family] {
+			if !gathered[name] && !gathered[family] {
 				t.Errorf("%s uses %s, which does not exist", file, name)
 			}
 			if file != f.ruleTests() {
-				named[name], named[family] = true, true
+				used[name], used[family] = true, true
 			}
 		}
 	}
@@ -43,14 +43,14 @@ func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []st
 		t.Error("no metrics to check")
 	}
 	for _, name := range shown {
-		if !named[name] {
+		if !used[name] {
 			t.Errorf("%s is neither in the dashboard nor in an alert", name)
 		}
 	}
 }
 
-// matcher matches a label matcher.
-var matcher = regexp.MustCompile(`\b([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
+// labelMatcher matches a label matcher.
+var labelMatcher = regexp.MustCompile(`\b([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
 
 // prometheusLabels are the labels that Prometheus, its alerts or a histogram's buckets add.
 var prometheusLabels = []string{"job", "instance", "alertname", "alertstate", "severity", "le"}
@@ -72,7 +72,7 @@ func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
 		}
 	}
 	for _, file := range []string{f.dashboard(), f.rules()} {
-		found := matcher.FindAllStringSubmatch(strings.ReplaceAll(read(t, file), `\"`, `"`), -1)
+		found := labelMatcher.FindAllStringSubmatch(strings.ReplaceAll(read(t, file), `\"`, `"`), -1)
 		if len(found) == 0 {
 			t.Errorf("%s has no label matcher", file)
 		}
@@ -85,11 +85,11 @@ func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
 }
 
 // allMatch reports whether the value of a matcher, or each alternative of it, is one of the values.
-func allMatch(operator, wanted string, values []string) bool {
+func allMatch(operator, value string, values []string) bool {
 	if !strings.HasSuffix(operator, "~") {
-		return slices.Contains(values, wanted)
+		return slices.Contains(values, value)
 	}
-	for alternative := range strings.SplitSeq(wanted, "|") {
+	for alternative := range strings.SplitSeq(value, "|") {
 		if !slices.ContainsFunc(values, regexp.MustCompile("^(?:"+alternative+")$").MatchString) {
 			return false
 		}

@@ -33,7 +33,7 @@ func New(t testing.TB) *Namespace {
 		t.Fatal("this test reads its rules back with the nft program, which is missing: install the package nftables")
 	}
 	n := &Namespace{t: t}
-	err := onOwnThread(func() error {
+	err := withLockedThread(func() error {
 		handle, err := netns.New()
 		if err != nil {
 			return err
@@ -52,7 +52,7 @@ func New(t testing.TB) *Namespace {
 // it starts run outside.
 func (n *Namespace) Do(f func()) {
 	n.t.Helper()
-	err := onOwnThread(func() error {
+	err := withLockedThread(func() error {
 		if err := netns.Set(n.handle); err != nil {
 			return err
 		}
@@ -106,29 +106,29 @@ func (n *Namespace) mustRun(command *exec.Cmd) string {
 
 func (n *Namespace) run(command *exec.Cmd) (output string, err error) {
 	n.t.Helper()
-	var printed, complaints strings.Builder
-	command.Stdout, command.Stderr = &printed, &complaints
+	var stdout, stderr strings.Builder
+	command.Stdout, command.Stderr = &stdout, &stderr
 	n.Do(func() { err = command.Run() })
 	if err != nil {
-		err = fmt.Errorf("run %v: %w: %s", command.Args, err, strings.TrimSpace(complaints.String()))
+		err = fmt.Errorf("run %v: %w: %s", command.Args, err, strings.TrimSpace(stderr.String()))
 	}
-	return printed.String(), err
+	return stdout.String(), err
 }
 
-// onOwnThread runs f with the thread locked and returns the thread to its original namespace, even when f ends the
+// withLockedThread runs f with the thread locked and returns the thread to its original namespace, even when f ends the
 // test. A thread for which that fails stays locked, so that the runtime destroys it with its goroutine.
-func onOwnThread(f func() error) error {
+func withLockedThread(f func() error) error {
 	runtime.LockOSThread()
-	before, err := netns.Get()
+	original, err := netns.Get()
 	if err != nil {
 		runtime.UnlockOSThread()
 		return err
 	}
 	defer func() {
-		if netns.Set(before) == nil {
+		if netns.Set(original) == nil {
 			runtime.UnlockOSThread()
 		}
-		_ = before.Close()
+		_ = original.Close()
 	}()
 	return f()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-func TestANamespaceIsApartAndTheThreadComesBack(t *testing.T) {
+func TestNamespaceIsIsolated(t *testing.T) {
 	before, err := netns.Get()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestSocketsOfANamespaceReachItsLoopback(t *testing.T) {
 	})
 }
 
-func TestTheErrorOfAFailedProgramHasItsOutput(t *testing.T) {
+func TestTryReturnsStderr(t *testing.T) {
 	output, err := New(t).Try("nft", "list table ip absent")
 	if output != "" || err == nil || !strings.Contains(err.Error(), "No such file") {
 		t.Errorf("listing an absent table: %q, %v; want no output and the error of nft", output, err)

@@ -26,38 +26,38 @@ type Reserved struct {
 //
 // It binds a socket that does not listen. Linux never assigns the port of such a socket automatically, but allows
 // binding to it explicitly with SO_REUSEADDR (inet_csk_get_port, __inet_hash_connect).
-func Reserve(at netip.Addr) (*Reserved, error) {
-	domain, local := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: at.As16()})
-	if at.Is4() {
-		domain, local = unix.AF_INET, &unix.SockaddrInet4{Addr: at.As4()}
+func Reserve(addr netip.Addr) (*Reserved, error) {
+	domain, local := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: addr.As16()})
+	if addr.Is4() {
+		domain, local = unix.AF_INET, &unix.SockaddrInet4{Addr: addr.As4()}
 	}
 	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("reserve a port of %s: %w", at, os.NewSyscallError("socket", err))
+		return nil, fmt.Errorf("reserve a port of %s: %w", addr, os.NewSyscallError("socket", err))
 	}
 	r := &Reserved{fd: fd}
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return nil, r.failed(at, "setsockopt", err)
+		return nil, r.closeWithError(addr, "setsockopt", err)
 	}
 	if err := unix.Bind(fd, local); err != nil {
-		return nil, r.failed(at, "bind", err)
+		return nil, r.closeWithError(addr, "bind", err)
 	}
 	bound, err := unix.Getsockname(fd)
 	if err != nil {
-		return nil, r.failed(at, "getsockname", err)
+		return nil, r.closeWithError(addr, "getsockname", err)
 	}
 	switch bound := bound.(type) {
 	case *unix.SockaddrInet4:
-		r.Addr = netip.AddrPortFrom(at, uint16(bound.Port))
+		r.Addr = netip.AddrPortFrom(addr, uint16(bound.Port))
 	case *unix.SockaddrInet6:
-		r.Addr = netip.AddrPortFrom(at, uint16(bound.Port))
+		r.Addr = netip.AddrPortFrom(addr, uint16(bound.Port))
 	}
 	return r, nil
 }
 
-func (r *Reserved) failed(at netip.Addr, call string, err error) error {
+func (r *Reserved) closeWithError(addr netip.Addr, call string, err error) error {
 	r.Close()
-	return fmt.Errorf("reserve a port of %s: %w", at, os.NewSyscallError(call, err))
+	return fmt.Errorf("reserve a port of %s: %w", addr, os.NewSyscallError(call, err))
 }
 
 // Close releases the port.

@@ -59,8 +59,8 @@ func CheckPrefixes(t *testing.T, prefixes []netip.Prefix) {
 	}
 }
 
-// checkOneEach checks that no two items are of the same family.
-func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family) {
+// checkOnePerFamily checks that no two items are of the same family.
+func checkOnePerFamily[T any](t *testing.T, items []T, familyOf func(T) model.Family) {
 	t.Helper()
 	seen := map[model.Family]bool{}
 	for _, item := range items {
@@ -71,8 +71,8 @@ func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family)
 	}
 }
 
-// maxSentences bounds the findings about one object: about twenty parts, and one with the number of further ones.
-const maxSentences = 21
+// maxFindings bounds the findings about one object: about twenty parts, and one with the number of further ones.
+const maxFindings = 21
 
 func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []model.Finding) {
 	t.Helper()
@@ -91,7 +91,7 @@ func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []
 			}
 		}
 	}
-	if skipped > maxSentences {
+	if skipped > maxFindings {
 		t.Errorf("%d ignored parts are reported, want at most 21", skipped)
 	}
 }
@@ -108,7 +108,7 @@ func CheckService(t *testing.T, service *model.Service) {
 		t.Errorf("service %v has no frontend", service)
 	}
 	checkServicePorts(t, service.Ports)
-	checkOneEach(t, service.ClusterIPs, model.FamilyOf)
+	checkOnePerFamily(t, service.ClusterIPs, model.FamilyOf)
 	for _, addrs := range [][]netip.Addr{service.ClusterIPs, service.ExternalIPs, service.LoadBalancerIPs} {
 		checkAddrs(t, addrs)
 		for _, addr := range addrs {
@@ -138,11 +138,11 @@ func checkServicePorts(t *testing.T, ports []model.ServicePort) {
 	}
 	type nodePort number
 	for _, port := range ports {
-		here, onNodes := number{port.Protocol, port.Port}, nodePort{port.Protocol, port.NodePort}
-		if port.Port == 0 || seen[here] || seen[port.Name] || port.NodePort != 0 && seen[onNodes] {
+		servicePort, node := number{port.Protocol, port.Port}, nodePort{port.Protocol, port.NodePort}
+		if port.Port == 0 || seen[servicePort] || seen[port.Name] || port.NodePort != 0 && seen[node] {
 			t.Errorf("ports = %v", ports)
 		}
-		seen[here], seen[port.Name], seen[onNodes] = true, true, true
+		seen[servicePort], seen[port.Name], seen[node] = true, true, true
 		if port.Name != "" {
 			checkLabel(t, port.Name)
 		}
@@ -195,8 +195,8 @@ func checkLocation(t *testing.T, endpoint model.SliceEndpoint) {
 			t.Errorf("zone %q: %v", zone, messages)
 		}
 	}
-	const most = 8 // in Kubernetes' validation
-	if len(endpoint.HintNodes) > most || len(endpoint.HintZones) > most {
+	const maxHints = 8 // in Kubernetes' validation
+	if len(endpoint.HintNodes) > maxHints || len(endpoint.HintZones) > maxHints {
 		t.Errorf("hints for %d nodes and %d zones", len(endpoint.HintNodes), len(endpoint.HintZones))
 	}
 }
@@ -208,21 +208,21 @@ func CheckNode(t *testing.T, node *model.Node) {
 		return
 	}
 	checkSubdomain(t, node.Name)
-	checkOneEach(t, node.Addresses, model.FamilyOf)
+	checkOnePerFamily(t, node.Addresses, model.FamilyOf)
 	for _, addr := range node.Addresses {
 		if !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() {
 			t.Errorf("address %s of a node", addr)
 		}
 	}
 	CheckPrefixes(t, node.PodCIDRs)
-	checkOneEach(t, node.PodCIDRs, model.FamilyOfPrefix)
+	checkOnePerFamily(t, node.PodCIDRs, model.FamilyOfPrefix)
 }
 
 // CheckServiceCIDR checks the guarantees of package model for the ranges of a ServiceCIDR.
 func CheckServiceCIDR(t *testing.T, prefixes []netip.Prefix) {
 	t.Helper()
 	CheckPrefixes(t, prefixes)
-	checkOneEach(t, prefixes, model.FamilyOfPrefix)
+	checkOnePerFamily(t, prefixes, model.FamilyOfPrefix)
 	for _, prefix := range prefixes {
 		if prefix.Bits() == 0 {
 			t.Errorf("range %s contains every address", prefix)

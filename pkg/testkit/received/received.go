@@ -12,26 +12,26 @@ import (
 // Bytes counts the bytes that clients receive from the API server, including TLS and HTTP/2.
 type Bytes struct{ atomic.Int64 }
 
-// Of returns a copy of a configuration whose connections are counted.
-func (b *Bytes) Of(config *rest.Config) *rest.Config {
+// Wrap returns a copy of a configuration whose connections are counted.
+func (b *Bytes) Wrap(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return counted{conn, b}, nil
+		return countedConn{conn, b}, nil
 	}
 	return config
 }
 
-type counted struct {
+type countedConn struct {
 	net.Conn
-	by *Bytes
+	total *Bytes
 }
 
-func (c counted) Read(buffer []byte) (int, error) {
+func (c countedConn) Read(buffer []byte) (int, error) {
 	n, err := c.Conn.Read(buffer)
-	c.by.Add(int64(n))
+	c.total.Add(int64(n))
 	return n, err
 }

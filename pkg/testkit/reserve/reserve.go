@@ -21,9 +21,9 @@ var Loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // At reserves a port at an address, in the network namespace of the calling thread, until the test ends. The address ::
 // means all addresses of both families. The kernel assigns the port to no other socket. A server can listen on it
 // explicitly if it sets SO_REUSEADDR, as every Go program does. While none listens, connections are refused.
-func At(t testing.TB, at netip.Addr) netip.AddrPort {
+func At(t testing.TB, addr netip.Addr) netip.AddrPort {
 	t.Helper()
-	reserved, err := port.Reserve(at)
+	reserved, err := port.Reserve(addr)
 	must.Succeed(t, err)
 	t.Cleanup(reserved.Close)
 	return reserved.Addr

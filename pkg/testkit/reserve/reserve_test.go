@@ -14,39 +14,39 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
-// TestAReservedPortIsNobodysByChance checks that the kernel, with two ports to choose from, assigns the other one or
+// TestReservedPortIsNotAssigned checks that the kernel, with two ports to choose from, assigns the other one or
 // none. A server that names the port gets it, repeatedly, and between servers connections are refused.
-func TestAReservedPortIsNobodysByChance(t *testing.T) {
+func TestReservedPortIsNotAssigned(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::", "::1"} {
 		t.Run(host, func(t *testing.T) {
 			netns := netns.New(t)
 			netns.Exec("sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=40000 40001")
-			netns.Do(func() { expectNobodyGets(t, netip.MustParseAddr(host)) })
+			netns.Do(func() { expectNotAssigned(t, netip.MustParseAddr(host)) })
 		})
 	}
 }
 
-func expectNobodyGets(t *testing.T, at netip.Addr) {
+func expectNotAssigned(t *testing.T, addr netip.Addr) {
 	t.Helper()
-	reserved := reserve.At(t, at)
-	dialled := netip.AddrPortFrom(reserve.Loopback, reserved.Port())
-	if at.Is6() && !at.IsUnspecified() {
-		dialled = reserved
+	reserved := reserve.At(t, addr)
+	target := netip.AddrPortFrom(reserve.Loopback, reserved.Port())
+	if addr.Is6() && !addr.IsUnspecified() {
+		target = reserved
 	}
-	if _, err := net.Dial("tcp", dialled.String()); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := net.Dial("tcp", target.String()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("without a server: %v, want connection refused", err)
 	}
-	for _, any := range []string{"[::]:0", "127.0.0.1:0", "[::1]:0"} {
+	for _, listenAddr := range []string{"[::]:0", "127.0.0.1:0", "[::1]:0"} {
 		for range 20 {
-			other, err := net.Listen("tcp", any)
+			other, err := net.Listen("tcp", listenAddr)
 			if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 				t.Fatal(err)
 			}
 			if err != nil {
 				continue
 			}
-			if got := netip.MustParseAddrPort(other.Addr().String()).Port(); got == reserved.Port() && isAt(any, at) {
-				t.Errorf("a server that listens at %s got the port", any)
+			if got := netip.MustParseAddrPort(other.Addr().String()).Port(); got == reserved.Port() && conflicts(listenAddr, addr) {
+				t.Errorf("a server that listens at %s got the port", listenAddr)
 			}
 			must.Succeed(t, other.Close())
 		}
@@ -54,9 +54,9 @@ func expectNobodyGets(t *testing.T, at netip.Addr) {
 	for range 2 {
 		server, err := net.Listen("tcp", reserved.String())
 		must.Succeed(t, err)
-		client, err := net.Dial("tcp", dialled.String())
+		client, err := net.Dial("tcp", target.String())
 		must.Succeed(t, err)
-		if own := netip.MustParseAddrPort(client.LocalAddr().String()).Port(); own == reserved.Port() {
+		if clientPort := netip.MustParseAddrPort(client.LocalAddr().String()).Port(); clientPort == reserved.Port() {
 			t.Error("a client got the port")
 		}
 		must.Succeed(t, client.(*net.TCPConn).SetLinger(0))
@@ -65,8 +65,8 @@ func expectNobodyGets(t *testing.T, at netip.Addr) {
 	}
 }
 
-// isAt reports whether a server at one address, or at all addresses, conflicts with one at the other.
-func isAt(any string, at netip.Addr) bool {
-	host := netip.MustParseAddrPort(any)
-	return host.Addr().IsUnspecified() || at.IsUnspecified() || host.Addr() == at
+// conflicts reports whether a server at one address, or at all addresses, conflicts with one at the other.
+func conflicts(listenAddr string, addr netip.Addr) bool {
+	host := netip.MustParseAddrPort(listenAddr)
+	return host.Addr().IsUnspecified() || addr.IsUnspecified() || host.Addr() == addr
 }

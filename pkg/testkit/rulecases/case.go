@@ -127,13 +127,13 @@ func Service(t testing.TB, object map[string]any) *rules.Service {
 	}
 	service := decode[rules.Service](t, object)
 	spec := &service.Spec
-	spec.Type = orElse(spec.Type, "ClusterIP")
-	spec.SessionAffinity = orElse(spec.SessionAffinity, "None")
+	spec.Type = withDefault(spec.Type, "ClusterIP")
+	spec.SessionAffinity = withDefault(spec.SessionAffinity, "None")
 	if spec.Type != "ExternalName" {
-		spec.InternalTrafficPolicy = orElse(spec.InternalTrafficPolicy, "Cluster")
+		spec.InternalTrafficPolicy = withDefault(spec.InternalTrafficPolicy, "Cluster")
 	}
 	if spec.Type == "NodePort" || spec.Type == "LoadBalancer" {
-		spec.ExternalTrafficPolicy = orElse(spec.ExternalTrafficPolicy, "Cluster")
+		spec.ExternalTrafficPolicy = withDefault(spec.ExternalTrafficPolicy, "Cluster")
 	}
 	return service
 }
@@ -177,8 +177,8 @@ func (s serviceNames) Names(namespace string) (names []string, known bool) {
 	return names, known
 }
 
-// Admission returns the settings of the webhook.
-func (s *Settings) Admission() *rules.Settings {
+// ToRules returns the settings of the webhook.
+func (s *Settings) ToRules() *rules.Settings {
 	if s == nil {
 		return &rules.Settings{}
 	}
@@ -192,8 +192,8 @@ func (s *Settings) Admission() *rules.Settings {
 	return settings
 }
 
-// Defaults returns the defaults of the Namespace.
-func (n *Namespace) Defaults() rules.NamespaceDefaults {
+// ToRules returns the defaults of the Namespace.
+func (n *Namespace) ToRules() rules.NamespaceDefaults {
 	if n == nil {
 		return rules.NamespaceDefaults{}
 	}
@@ -213,7 +213,7 @@ func decode[T any](t testing.TB, object map[string]any) *T {
 	return decoded
 }
 
-func orElse(text, otherwise string) string {
+func withDefault(text, otherwise string) string {
 	if text == "" {
 		return otherwise
 	}

@@ -21,31 +21,33 @@ type Writes struct {
 	counts map[string]int
 }
 
-// Of returns a counter for a resource, named as in URL paths: topologyslices.
-func Of(resource string) *Writes { return &Writes{resource: resource, counts: map[string]int{}} }
+// NewCounter returns a counter for a resource, named as in URL paths: topologyslices.
+func NewCounter(resource string) *Writes {
+	return &Writes{resource: resource, counts: map[string]int{}}
+}
 
-// By returns a copy of a configuration whose writes are counted.
-func (w *Writes) By(config *rest.Config) *rest.Config {
+// Wrap returns a copy of a configuration whose writes are counted.
+func (w *Writes) Wrap(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, w} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countedTransport{next, w} })
 	return config
 }
 
-type counted struct {
+type countedTransport struct {
 	http.RoundTripper
-	by *Writes
+	writes *Writes
 }
 
 var operations = map[string]string{
 	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "update", http.MethodDelete: "delete",
 }
 
-func (c counted) RoundTrip(request *http.Request) (*http.Response, error) {
+func (c countedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	operation, writes := operations[request.Method]
-	if writes && slices.Contains(strings.Split(request.URL.Path, "/"), c.by.resource) {
-		c.by.mutex.Lock()
-		c.by.counts[operation]++
-		c.by.mutex.Unlock()
+	if writes && slices.Contains(strings.Split(request.URL.Path, "/"), c.writes.resource) {
+		c.writes.mutex.Lock()
+		c.writes.counts[operation]++
+		c.writes.mutex.Unlock()
 	}
 	return c.RoundTripper.RoundTrip(request)
 }
@@ -57,8 +59,8 @@ func (w *Writes) All() string {
 	return fmt.Sprint(w.counts)
 }
 
-// Taken returns the counts since the last call.
-func (w *Writes) Taken() string {
+// Take returns the counts since the last call.
+func (w *Writes) Take() string {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	text := fmt.Sprint(w.counts)

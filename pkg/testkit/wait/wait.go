@@ -15,8 +15,8 @@ const Timeout = 2 * time.Minute
 
 // The minimum and maximum pause between two polls.
 const (
-	shortest = time.Millisecond
-	maxWait  = 250 * time.Millisecond
+	minPause = time.Millisecond
+	maxPause = 250 * time.Millisecond
 )
 
 // Until waits until a condition holds. After Timeout it ends the test with what did not happen.
@@ -26,10 +26,10 @@ func Until(t testing.TB, what string, holds func() bool) {
 }
 
 // Within waits until a condition holds, and ends the test if that takes longer than atMost.
-func Within(t testing.TB, atMost time.Duration, what string, holds func() bool) {
+func Within(t testing.TB, timeout time.Duration, what string, holds func() bool) {
 	t.Helper()
-	if !poll(atMost, holds) {
-		t.Fatalf("after %s, not yet: %s", atMost, what)
+	if !poll(timeout, holds) {
+		t.Fatalf("after %s, not yet: %s", timeout, what)
 	}
 }
 
@@ -64,15 +64,15 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 }
 
 // poll reports whether a condition becomes true in time. It polls once more at the end.
-func poll(atMost time.Duration, holds func() bool) bool {
-	for began := time.Now(); ; {
-		passed := time.Since(began)
+func poll(timeout time.Duration, holds func() bool) bool {
+	for start := time.Now(); ; {
+		passed := time.Since(start)
 		if holds() {
 			return true
 		}
-		if passed >= atMost {
+		if passed >= timeout {
 			return false
 		}
-		time.Sleep(min(max(passed/10, shortest), maxWait))
+		time.Sleep(min(max(passed/10, minPause), maxPause))
 	}
 }

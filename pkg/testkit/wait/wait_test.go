@@ -11,17 +11,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// failing is a test that records why it ended.
-type failing struct {
+// failingTB is a test that records why it ended.
+type failingTB struct {
 	testing.TB
-	why string
+	message string
 }
 
-func (*failing) Helper() {}
+func (*failingTB) Helper() {}
 
-func (f *failing) Fatalf(format string, arguments ...any) { f.why = fmt.Sprintf(format, arguments...) }
+func (f *failingTB) Fatalf(format string, arguments ...any) {
+	f.message = fmt.Sprintf(format, arguments...)
+}
 
-func TestAWaitTakesATenthLongerAtMost(t *testing.T) {
+func TestPollDelay(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, 30 * time.Millisecond, time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -33,7 +35,7 @@ func TestAWaitTakesATenthLongerAtMost(t *testing.T) {
 	}
 }
 
-func TestATimeoutReportsWhatIsMissing(t *testing.T) {
+func TestTimeoutMessage(t *testing.T) {
 	for want, begin := range map[string]func(testing.TB){
 		"after 1s, not yet: the end":          func(t testing.TB) { wait.Within(t, time.Second, "the end", func() bool { return false }) },
 		"after 2m0s, not yet: the end":        func(t testing.TB) { wait.Until(t, "the end", func() bool { return false }) },
@@ -43,16 +45,16 @@ func TestATimeoutReportsWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &failing{TB: t}
-				if begin(f); !strings.HasPrefix(f.why, want) {
-					t.Errorf("ended with %q", f.why)
+				f := &failingTB{TB: t}
+				if begin(f); !strings.HasPrefix(f.message, want) {
+					t.Errorf("ended with %q", f.message)
 				}
 			})
 		})
 	}
 }
 
-func TestWhatComesAtTheLastMomentIsSeen(t *testing.T) {
+func TestLastPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		wait.Within(t, time.Minute, "the last moment", func() bool { return time.Since(began) >= time.Minute })

@@ -34,11 +34,11 @@ type byKind struct {
 	informers map[string]*controllertest.FakeInformer
 }
 
-func (b byKind) GetInformer(_ context.Context, of client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	if _, ok := of.(*metav1.PartialObjectMetadata); !ok {
-		return nil, fmt.Errorf("%T is not PartialObjectMetadata", of)
+func (b byKind) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	if _, ok := obj.(*metav1.PartialObjectMetadata); !ok {
+		return nil, fmt.Errorf("%T is not PartialObjectMetadata", obj)
 	}
-	if found := b.informers[of.GetObjectKind().GroupVersionKind().Kind]; found != nil {
+	if found := b.informers[obj.GetObjectKind().GroupVersionKind().Kind]; found != nil {
 		return found, nil
 	}
 	return nil, errNoInformer
@@ -58,8 +58,8 @@ func newFakeCluster(t *testing.T) fakeCluster {
 	return fakeCluster{c, namespaces, nodes}
 }
 
-// listed returns a cluster that is listed and empty.
-func listed(t *testing.T) fakeCluster {
+// newListedCluster returns a cluster that is listed and empty.
+func newListedCluster(t *testing.T) fakeCluster {
 	t.Helper()
 	c := newFakeCluster(t)
 	c.namespaces.Synced()
@@ -80,7 +80,7 @@ func inZone(name, zone string) *metav1.PartialObjectMetadata {
 	return object("Node", name, string(policy.Zone), zone)
 }
 
-func TestNothingIsCachedBeforeEverythingIsListed(t *testing.T) {
+func TestCacheIsNotSyncedUntilAllKindsAreListed(t *testing.T) {
 	c := newFakeCluster(t)
 	c.nodes.Add(inZone("node-1", "a"))
 	if c.HasSynced() || c.Nodes() != nil || c.Namespace("shop").IsLoaded {
@@ -96,7 +96,7 @@ func TestNothingIsCachedBeforeEverythingIsListed(t *testing.T) {
 	}
 }
 
-func TestNamespacesAloneAreNotEverything(t *testing.T) {
+func TestCacheIsNotSyncedWithoutNodes(t *testing.T) {
 	c := newFakeCluster(t)
 	c.namespaces.Synced()
 	if c.HasSynced() || c.Nodes() != nil {
@@ -104,7 +104,7 @@ func TestNamespacesAloneAreNotEverything(t *testing.T) {
 	}
 }
 
-func TestANamespaceOfAnIncompleteListIsCached(t *testing.T) {
+func TestNamespaceIsCachedBeforeTheListIsComplete(t *testing.T) {
 	c := newFakeCluster(t)
 	c.Cache.namespaces.waitTimeout = time.Hour // no review waits before the list is complete
 	c.namespaces.Add(object("Namespace", "shop"))
@@ -114,7 +114,7 @@ func TestANamespaceOfAnIncompleteListIsCached(t *testing.T) {
 }
 
 func TestANamespaceIsCachedFromItsCreationToItsDeletion(t *testing.T) {
-	c := listed(t)
+	c := newListedCluster(t)
 	shop := object("Namespace", "shop", "team", "a")
 	c.namespaces.Add(shop)
 	want := rules.NamespaceDefaults{IsLoaded: true, Labels: map[string]string{"team": "a"}}
@@ -134,8 +134,8 @@ func TestANamespaceIsCachedFromItsCreationToItsDeletion(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatWasMadeAMomentAgoIsWaitedFor(t *testing.T) {
-	c := listed(t)
+func TestNamespaceWaitsForANewNamespace(t *testing.T) {
+	c := newListedCluster(t)
 	c.Cache.namespaces.waitTimeout = time.Minute
 	go func() {
 		c.namespaces.Add(object("Namespace", "other"))
@@ -146,8 +146,8 @@ func TestANamespaceThatWasMadeAMomentAgoIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
-	c := listed(t)
+func TestNamespaceWaitTimesOut(t *testing.T) {
+	c := newListedCluster(t)
 	c.Cache.namespaces.waitTimeout = 20 * time.Millisecond
 	start := time.Now()
 	if got := c.Namespace("shop"); got.IsLoaded {
@@ -158,12 +158,12 @@ func TestANamespaceThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
-func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
-	c := listed(t)
+func TestWaitingReviewsAreLimited(t *testing.T) {
+	c := newListedCluster(t)
 	c.Cache.namespaces.waitTimeout = time.Hour
-	waiting, answers := c.Cache.namespaces.waiting, make(chan rules.NamespaceDefaults, maxWaiting)
+	waiting, results := c.Cache.namespaces.waiting, make(chan rules.NamespaceDefaults, maxWaiting)
 	for range maxWaiting {
-		go func() { answers <- c.Namespace("shop") }()
+		go func() { results <- c.Namespace("shop") }()
 	}
 	wait.Until(t, "all reviews wait", func() bool { return len(waiting) == maxWaiting })
 	if got := c.Namespace("other"); got.IsLoaded { // the call returns
@@ -171,7 +171,7 @@ func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
 	}
 	c.namespaces.Add(object("Namespace", "shop"))
 	for range maxWaiting {
-		if got := <-answers; !got.IsLoaded {
+		if got := <-results; !got.IsLoaded {
 			t.Errorf("Namespace not loaded after waiting: %v", got)
 		}
 	}
@@ -181,8 +181,8 @@ func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestNodesAreCountedAsTheyComeAndGo(t *testing.T) {
-	c := listed(t)
+func TestNodeSnapshotFollowsChanges(t *testing.T) {
+	c := newListedCluster(t)
 	one := inZone("node-1", "a")
 	c.nodes.Add(one)
 	first := c.Nodes()
@@ -205,15 +205,15 @@ func TestNodesAreCountedAsTheyComeAndGo(t *testing.T) {
 	}
 }
 
-func TestAChangeThatIsNoneOfLabelsMakesNothingNew(t *testing.T) {
-	c := listed(t)
+func TestHeartbeatsReuseTheSnapshot(t *testing.T) {
+	c := newListedCluster(t)
 	before := inZone("node-1", "a")
 	c.nodes.Add(before)
-	counted := c.Nodes()
+	snapshot := c.Nodes()
 	heartbeat := inZone("node-1", "a")
 	heartbeat.ResourceVersion = "2"
 	c.nodes.Update(before, heartbeat)
-	if c.Nodes() != counted {
+	if c.Nodes() != snapshot {
 		t.Error("a heartbeat created a new snapshot")
 	}
 	if allocations := testing.AllocsPerRun(100, func() { c.Nodes(); c.Cache.nodes.put(heartbeat) }); allocations > 0 {
@@ -221,8 +221,8 @@ func TestAChangeThatIsNoneOfLabelsMakesNothingNew(t *testing.T) {
 	}
 }
 
-func TestReadersAndChangesMayMeet(t *testing.T) {
-	c := listed(t)
+func TestConcurrentReadsAndUpdates(t *testing.T) {
+	c := newListedCluster(t)
 	ctx, stop := context.WithCancel(t.Context())
 	read := make(chan struct{})
 	go func() {
@@ -244,7 +244,7 @@ func TestReadersAndChangesMayMeet(t *testing.T) {
 	<-read
 }
 
-func TestOnlyWhatIsNeededIsKept(t *testing.T) {
+func TestKeepMetadataStripsObjects(t *testing.T) {
 	full := object("Namespace", "shop", "team", "a")
 	full.UID, full.ResourceVersion, full.Finalizers = types.UID("1"), "7", []string{"x"}
 	full.Annotations = map[string]string{"example.com/much": strings.Repeat("x", 1000), policy.DefaultTopologyKeysAnnotation: "*"}
@@ -264,7 +264,7 @@ func TestOnlyWhatIsNeededIsKept(t *testing.T) {
 	}
 }
 
-func TestACacheThatCannotFollowIsAnError(t *testing.T) {
+func TestNewCacheFailsWithoutInformer(t *testing.T) {
 	namespaces := map[string]*controllertest.FakeInformer{"Namespace": controllertest.NewFakeInformer()}
 	for kind, informers := range map[string]map[string]*controllertest.FakeInformer{"Namespaces": nil, "Nodes": namespaces} {
 		_, err := NewCache(t.Context(), byKind{informers: informers})
@@ -274,9 +274,9 @@ func TestACacheThatCannotFollowIsAnError(t *testing.T) {
 	}
 }
 
-func TestADeletionThatWasMissedCounts(t *testing.T) {
+func TestTombstoneDeletesNode(t *testing.T) {
 	nodes := newNodes()
-	nodes.listed = func() bool { return true }
+	nodes.hasSynced = func() bool { return true }
 	handler := handlerOf(nodes.put, nodes.delete)
 	handler.OnAdd(inZone("node-1", "a"), true)
 	handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "node-1", Obj: inZone("node-1", "a")})

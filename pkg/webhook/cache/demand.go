@@ -20,20 +20,20 @@ const demandInterval = time.Minute
 // FollowDemand checks periodically, until ctx ends, whether demand is published: whether the Lease in the publisher's
 // namespace was renewed within servicedemand.FreshFor. Proxies use the same criterion. The last result is kept while
 // the API server is down or denies reading the Lease.
-func (f *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) error {
+func (c *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) error {
 	client, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("create client for the demand Lease: %w", err)
 	}
-	var seen lease.Observed
+	var observed lease.Observed
 	logged := ""
 	for {
 		read, err := lease.Get(ctx, client.RESTClient(), namespace, servicedemand.LeaseName)
 		switch {
 		case err == nil:
 			logged = ""
-			seen.Observe(time.Now(), read)
-			f.noDemand.Store(!seen.IsFresh(servicedemand.FreshFor))
+			observed.Observe(time.Now(), read)
+			c.noDemand.Store(!observed.IsFresh(servicedemand.FreshFor))
 		case err.Error() != logged && ctx.Err() == nil: // once, not with every request
 			logged = err.Error()
 			log.Warn("failed to read the demand Lease; keeping the last known state", "error", err)
@@ -47,4 +47,4 @@ func (f *Cache) FollowDemand(ctx context.Context, config *rest.Config, namespace
 }
 
 // HasNoDemandPublisher reports whether demand is known to be unpublished.
-func (f *Cache) HasNoDemandPublisher() bool { return f.noDemand.Load() }
+func (c *Cache) HasNoDemandPublisher() bool { return c.noDemand.Load() }

@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// leases is an API server that has one Lease or none, or is down.
-type leases struct {
+// leaseServer is an API server that has one Lease or none, or is down.
+type leaseServer struct {
 	status   atomic.Int64 // of the response
 	lease    atomic.Pointer[coordinationv1.Lease]
 	requests atomic.Int64
@@ -29,7 +29,7 @@ type leases struct {
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/vicinity-system/leases/vicinity-demand"
 
 // RoundTrip responds without a network, so that a test may use a fake clock.
-func (l *leases) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *leaseServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.requests.Add(1)
 	recorder := httptest.NewRecorder()
 	recorder.Header().Set("Content-Type", "application/json")
@@ -46,9 +46,9 @@ func (l *leases) RoundTrip(r *http.Request) (*http.Response, error) {
 	return recorder.Result(), err
 }
 
-func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
+func TestFollowDemandReadsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, server, log := newFakeCluster(t), &leases{}, &logs.Log{}
+		c, server, log := newFakeCluster(t), &leaseServer{}, &logs.Log{}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		config, logger := &rest.Config{Host: "https://api.example", Transport: server}, log.Logger()
@@ -91,8 +91,8 @@ func TestWhetherDemandIsPublishedIsFollowed(t *testing.T) {
 			t.Errorf("FollowDemand() = %v", err)
 		}
 		passed := 5 + 2 + 5 + 2 + 2 + 120 + 2 + 58 + 4 + 5
-		if asked := server.requests.Load(); asked < int64(passed) || asked > int64(passed)+1 {
-			t.Errorf("%d requests in %d minutes", asked, passed)
+		if requests := server.requests.Load(); requests < int64(passed) || requests > int64(passed)+1 {
+			t.Errorf("%d requests in %d minutes", requests, passed)
 		}
 		if count := strings.Count(log.String(), "failed to read the demand Lease"); count != 4 {
 			t.Errorf("%d log lines about failed reads, want one for each outage:\n%s", count, log)

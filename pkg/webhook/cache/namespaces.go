@@ -21,13 +21,13 @@ const maxWaiting = 16
 
 // namespaces are the Namespaces of a cluster.
 type namespaces struct {
-	listed      func() bool
+	hasSynced   func() bool
 	waitTimeout time.Duration
 	waiting     chan struct{} // a semaphore for waiting reviews
 
-	mu      sync.RWMutex
-	cached  map[string]rules.NamespaceDefaults
-	arrival chan struct{} // closed when a new Namespace becomes known
+	mu     sync.RWMutex
+	cached map[string]rules.NamespaceDefaults
+	added  chan struct{} // closed when a new Namespace becomes known
 }
 
 func newNamespaces() namespaces {
@@ -35,19 +35,19 @@ func newNamespaces() namespaces {
 		waitTimeout: waitTimeout,
 		waiting:     make(chan struct{}, maxWaiting),
 		cached:      map[string]rules.NamespaceDefaults{},
-		arrival:     make(chan struct{}),
+		added:       make(chan struct{}),
 	}
 }
 
 // put stores the current version of a Namespace. It takes ownership of its maps, which must not change.
-func (n *namespaces) put(now *metav1.PartialObjectMetadata) {
+func (n *namespaces) put(namespace *metav1.PartialObjectMetadata) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, was := n.cached[now.Name]
-	n.cached[now.Name] = rules.NamespaceDefaults{IsLoaded: true, Labels: now.Labels, Annotations: now.Annotations}
-	if !was {
-		close(n.arrival)
-		n.arrival = make(chan struct{})
+	_, isKnown := n.cached[namespace.Name]
+	n.cached[namespace.Name] = rules.NamespaceDefaults{IsLoaded: true, Labels: namespace.Labels, Annotations: namespace.Annotations}
+	if !isKnown {
+		close(n.added)
+		n.added = make(chan struct{})
 	}
 }
 
@@ -60,7 +60,7 @@ func (n *namespaces) delete(name string) {
 // find returns at once if the Namespace is known, or if the list is not complete yet: then waiting would not help.
 func (n *namespaces) find(name string) rules.NamespaceDefaults {
 	found, _ := n.fetch(name)
-	if found.IsLoaded || !n.listed() {
+	if found.IsLoaded || !n.hasSynced() {
 		return found
 	}
 	select {
@@ -76,11 +76,11 @@ func (n *namespaces) find(name string) rules.NamespaceDefaults {
 func (n *namespaces) waitFor(name string) rules.NamespaceDefaults {
 	timer := time.NewTimer(n.waitTimeout)
 	defer timer.Stop()
-	found, arrival := n.fetch(name)
+	found, added := n.fetch(name)
 	for !found.IsLoaded {
 		select {
-		case <-arrival:
-			found, arrival = n.fetch(name)
+		case <-added:
+			found, added = n.fetch(name)
 		case <-timer.C:
 			return found
 		}
@@ -89,8 +89,8 @@ func (n *namespaces) waitFor(name string) rules.NamespaceDefaults {
 }
 
 // fetch returns a Namespace, and a channel that is closed when a new one becomes known.
-func (n *namespaces) fetch(name string) (found rules.NamespaceDefaults, arrival <-chan struct{}) {
+func (n *namespaces) fetch(name string) (found rules.NamespaceDefaults, added <-chan struct{}) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return n.cached[name], n.arrival
+	return n.cached[name], n.added
 }

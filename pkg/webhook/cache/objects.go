@@ -51,13 +51,13 @@ func keepMetadata(object any) (any, error) {
 			UID:             full.UID,
 			ResourceVersion: full.ResourceVersion,
 			Labels:          full.Labels,
-			Annotations:     hasOwnAnnotations(full.Annotations),
+			Annotations:     vicinityAnnotations(full.Annotations),
 		},
 	}, nil
 }
 
-// hasOwnAnnotations returns Vicinity's annotations.
-func hasOwnAnnotations(annotations map[string]string) map[string]string {
+// vicinityAnnotations returns Vicinity's annotations.
+func vicinityAnnotations(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range annotations {
 		if !strings.HasPrefix(key, policy.Domain) {

@@ -9,13 +9,13 @@ import (
 
 // A program that had to query the API server first could not start while that is down, and would start late after it is
 // back: kubelet waits minutes before it restarts a container.
-func TestFollowingBeginsWhileNoAPIServerResponds(t *testing.T) {
-	away := &rest.Config{Host: "http://127.0.0.1:1"}
-	mapper, err := Mapper(away, nil)
+func TestNewCacheWithoutAPIServer(t *testing.T) {
+	unreachable := &rest.Config{Host: "http://127.0.0.1:1"}
+	mapper, err := Mapper(unreachable, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cache.New(away, cache.Options{ByObject: ByObject(), Mapper: mapper})
+	c, err := cache.New(unreachable, cache.Options{ByObject: ByObject(), Mapper: mapper})
 	if err != nil {
 		t.Fatal(err)
 	}

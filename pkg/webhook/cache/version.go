@@ -15,13 +15,13 @@ import (
 
 // An upgrade changes the version of an API server. No watch reports that, so it is polled.
 const (
-	versionInterval = time.Minute
-	firstInterval   = time.Second // until the version is known
-	versionTimeout  = 10 * time.Second
+	versionInterval        = time.Minute
+	initialVersionInterval = time.Second // until the version is known
+	versionTimeout         = 10 * time.Second
 )
 
 // FollowVersion polls the version of an API server until ctx ends. The last known version is kept while requests fail.
-func (f *Cache) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
+func (c *Cache) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("create discovery client: %w", err)
@@ -32,14 +32,14 @@ func (f *Cache) FollowVersion(ctx context.Context, config *rest.Config, log *slo
 		switch {
 		case err == nil:
 			logged = ""
-			f.version.Store(found)
+			c.version.Store(found)
 		case err.Error() != logged && ctx.Err() == nil: // once, not with every request
 			logged = err.Error()
-			f.warn(log, err)
+			c.logVersionError(log, err)
 		}
 		interval := versionInterval
-		if f.Version() == nil {
-			interval = firstInterval
+		if c.Version() == nil {
+			interval = initialVersionInterval
 		}
 		select {
 		case <-ctx.Done():
@@ -49,8 +49,8 @@ func (f *Cache) FollowVersion(ctx context.Context, config *rest.Config, log *slo
 	}
 }
 
-func (f *Cache) warn(log *slog.Logger, err error) {
-	if known := f.Version(); known != nil {
+func (c *Cache) logVersionError(log *slog.Logger, err error) {
+	if known := c.Version(); known != nil {
 		log.Warn("failed to get the version of Kubernetes; assuming the last known one", "known", known.String(), "error", err)
 		return
 	}
@@ -85,4 +85,4 @@ func supportedVersion(response apiversion.Info) (*version.Version, error) {
 }
 
 // Version returns the version that the API server emulates; nil if it is unknown.
-func (f *Cache) Version() *version.Version { return f.version.Load() }
+func (c *Cache) Version() *version.Version { return c.version.Load() }

@@ -15,15 +15,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// versions is an API server that returns its version.
-type versions struct {
+// versionServer is an API server that returns its version.
+type versionServer struct {
 	response atomic.Pointer[string]
 	requests atomic.Int64
 }
 
 // RoundTrip responds without a network, so that a test may use a fake clock. No response means that the API server is
 // down.
-func (v *versions) RoundTrip(r *http.Request) (*http.Response, error) {
+func (v *versionServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	v.requests.Add(1)
 	recorder := httptest.NewRecorder()
 	if response := v.response.Load(); r.URL.Path != "/version" || response == nil {
@@ -35,11 +35,11 @@ func (v *versions) RoundTrip(r *http.Request) (*http.Response, error) {
 	return recorder.Result(), nil
 }
 
-func (v *versions) set(response string) { v.response.Store(&response) }
+func (v *versionServer) set(response string) { v.response.Store(&response) }
 
 func TestTheVersionIsPolledUntilItIsAvailableAndAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, server, log := newFakeCluster(t), &versions{}, &logs.Log{}
+		c, server, log := newFakeCluster(t), &versionServer{}, &logs.Log{}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		config, logger := &rest.Config{Host: "https://api.example", Transport: server}, log.Logger()
@@ -67,8 +67,8 @@ func TestTheVersionIsPolledUntilItIsAvailableAndAfter(t *testing.T) {
 				t.Errorf("after %q the version is %s, want %s", step.says, got, step.want)
 			}
 		}
-		if asked := server.requests.Load(); asked < 20 || asked > 60 {
-			t.Errorf("%d requests in half an hour", asked)
+		if requests := server.requests.Load(); requests < 20 || requests > 60 {
+			t.Errorf("%d requests in half an hour", requests)
 		}
 		if count := strings.Count(log.String(), "failed to get the version"); count != 3 {
 			t.Errorf("%d log lines about failed requests, want one for each reason:\n%s", count, log)

@@ -62,15 +62,15 @@ func (a *authority) issue(now time.Time, lifetime time.Duration, names []string)
 
 // sign generates a key, and a certificate for it that a CA signs; nil means self-signed. crypto/x509 chooses the serial
 // number.
-func sign(template *x509.Certificate, by *authority) (*x509.Certificate, crypto.Signer, error) {
+func sign(template *x509.Certificate, issuer *authority) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
-	if by == nil {
-		by = &authority{template, key}
+	if issuer == nil {
+		issuer = &authority{template, key}
 	}
-	encoded, err := x509.CreateCertificate(rand.Reader, template, by.Certificate, key.Public(), by.Key)
+	encoded, err := x509.CreateCertificate(rand.Reader, template, issuer.Certificate, key.Public(), issuer.Key)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -28,7 +28,7 @@ func (s *SelfSigned) secretName() string {
 // readSecret reads the Secret from the API server, not from a cache that may lag behind. It returns nil if there is
 // none.
 func (s *SelfSigned) readSecret(ctx context.Context) (*corev1.Secret, error) {
-	request, cancel := context.WithTimeout(ctx, requestBudget)
+	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	secret, err := s.secrets.Get(request, s.settings.Secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -40,10 +40,10 @@ func (s *SelfSigned) readSecret(ctx context.Context) (*corev1.Secret, error) {
 // writeSecret updates the Secret after a step, and keeps other keys in it. It returns false without an error if the
 // Secret has changed in the meantime.
 func (s *SelfSigned) writeSecret(ctx context.Context, do action, seen view, secret *corev1.Secret) (isWritten bool, err error) {
-	request, cancel := context.WithTimeout(ctx, requestBudget)
+	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var data map[string][]byte
-	next, err := seen.after(do, s.settings)
+	next, err := seen.contentAfter(do, s.settings)
 	if err == nil {
 		data, err = next.data()
 	}
@@ -72,8 +72,8 @@ const (
 	validating = "validatingwebhookconfigurations"
 )
 
-// names returns the names of the configurations whose caBundle is maintained, by resource.
-func (s Settings) names() map[string]string {
+// configurationNames returns the names of the configurations whose caBundle is maintained, by resource.
+func (s Settings) configurationNames() map[string]string {
 	names := map[string]string{mutating: s.Mutating, validating: s.Validating}
 	maps.DeleteFunc(names, func(_, name string) bool { return name == "" })
 	return names
@@ -82,7 +82,7 @@ func (s Settings) names() map[string]string {
 // readConfigurations reads the existing webhook configurations. One may be missing: its manifest has not been applied
 // yet, or was deleted. One that cannot be read is returned as unknown.
 func (s *SelfSigned) readConfigurations(ctx context.Context) (all []configuration, err error) {
-	for resource, name := range s.settings.names() {
+	for resource, name := range s.settings.configurationNames() {
 		read, readErr := s.readConfiguration(ctx, resource, name)
 		if apierrors.IsNotFound(readErr) {
 			readErr = nil
@@ -96,7 +96,7 @@ func (s *SelfSigned) readConfigurations(ctx context.Context) (all []configuratio
 
 // readConfiguration reads the fields that both kinds have.
 func (s *SelfSigned) readConfiguration(ctx context.Context, resource, name string) (configuration, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestBudget)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	found := configuration{resource: resource, unknown: true}
 	result := s.webhooks.Get().Resource(resource).Name(name).SetHeader("Accept", "application/json").Do(ctx)
@@ -128,7 +128,7 @@ func (s *SelfSigned) readConfiguration(ctx context.Context, resource, name strin
 // patch writes the Secret's CAs into a configuration. It returns false without an error if the configuration has
 // changed in the meantime.
 func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bundle) (isWritten bool, err error) {
-	request, cancel := context.WithTimeout(ctx, requestBudget)
+	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	type operation struct { // of a JSON patch (RFC 6902)
 		Op    string `json:"op"`
@@ -144,7 +144,7 @@ func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bund
 	if err != nil {
 		return false, fmt.Errorf("encode patch: %w", err)
 	}
-	name := s.settings.names()[seen.resource]
+	name := s.settings.configurationNames()[seen.resource]
 	err = s.webhooks.Patch(types.JSONPatchType).Resource(seen.resource).Name(name).Body(body).Do(request).Error()
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return false, nil
@@ -157,7 +157,7 @@ func (s *SelfSigned) patch(ctx context.Context, seen configuration, trusted bund
 // An informer would cache objects that are read again anyway, and needs the permission to list.
 func (s *SelfSigned) watchObjects(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { s.watch(ctx, s.core, s.settings.Namespace, "secrets", s.settings.Secret) })
-	for resource, name := range s.settings.names() {
+	for resource, name := range s.settings.configurationNames() {
 		running.Go(func() { s.watch(ctx, s.webhooks, "", resource, name) })
 	}
 }

@@ -14,10 +14,10 @@ import (
 
 // The keys of the Secret. The first two are those of type kubernetes.io/tls.
 const (
-	leafKey      = "tls.crt" // the served certificate and intermediates
-	leafKeyKey   = "tls.key"
-	bundleKey    = "ca.crt" // the trusted CAs, the newest first
-	authorityKey = "ca.key" // the key of the CA that signs
+	leafEntry         = "tls.crt" // the served certificate and intermediates
+	leafKeyEntry      = "tls.key"
+	bundleEntry       = "ca.crt" // the trusted CAs, the newest first
+	authorityKeyEntry = "ca.key" // the key of the CA that signs
 )
 
 // The types of PEM blocks that are read and written.
@@ -40,17 +40,17 @@ type content struct {
 
 // readContent parses the data of the Secret, whichever program wrote it.
 func readContent(data map[string][]byte) *content {
-	c := &content{trusted: readBundle(data[bundleKey])}
-	if !bytes.Equal(bytes.TrimSpace(c.trusted.encode()), bytes.TrimSpace(data[bundleKey])) {
-		c.errs = append(c.errs, bundleKey+": contains data other than CAs in PEM, or a duplicate")
+	c := &content{trusted: readBundle(data[bundleEntry])}
+	if !bytes.Equal(bytes.TrimSpace(c.trusted.encode()), bytes.TrimSpace(data[bundleEntry])) {
+		c.errs = append(c.errs, bundleEntry+": contains data other than CAs in PEM, or a duplicate")
 	}
 	var err error
-	if c.signer, err = readSigner(data[authorityKey], c.trusted); err != nil {
-		c.errs = append(c.errs, authorityKey+": "+err.Error())
+	if c.signer, err = readSigner(data[authorityKeyEntry], c.trusted); err != nil {
+		c.errs = append(c.errs, authorityKeyEntry+": "+err.Error())
 	}
-	leaf, err := tls.X509KeyPair(data[leafKey], data[leafKeyKey]) // this also fails if they do not match
+	leaf, err := tls.X509KeyPair(data[leafEntry], data[leafKeyEntry]) // this also fails if they do not match
 	if err != nil {
-		c.errs = append(c.errs, leafKey+": "+err.Error())
+		c.errs = append(c.errs, leafEntry+": "+err.Error())
 	} else {
 		c.leaf = &leaf
 	}
@@ -64,23 +64,23 @@ func readSigner(text []byte, trusted bundle) (*authority, error) {
 		return nil, errors.New("no PKCS #8 private key in PEM")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	key, signs := parsed.(crypto.Signer)
-	if err != nil || !signs {
+	key, canSign := parsed.(crypto.Signer)
+	if err != nil || !canSign {
 		return nil, errors.New("not a PKCS #8 private key that can sign")
 	}
 	for _, certificate := range trusted {
-		public, compares := certificate.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
-		if compares && public.Equal(key.Public()) {
+		public, isComparable := certificate.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+		if isComparable && public.Equal(key.Public()) {
 			return &authority{certificate, key}, nil
 		}
 	}
-	return nil, fmt.Errorf("private key does not match any CA in %s", bundleKey)
+	return nil, fmt.Errorf("private key does not match any CA in %s", bundleEntry)
 }
 
 // data returns the data of a Secret with this content.
 func (c *content) data() (map[string][]byte, error) {
-	data := map[string][]byte{bundleKey: c.trusted.encode(), leafKey: encode(certificateBlock, c.leaf.Certificate...)}
-	for name, key := range map[string]crypto.PrivateKey{authorityKey: c.signer.Key, leafKeyKey: c.leaf.PrivateKey} {
+	data := map[string][]byte{bundleEntry: c.trusted.encode(), leafEntry: encode(certificateBlock, c.leaf.Certificate...)}
+	for name, key := range map[string]crypto.PrivateKey{authorityKeyEntry: c.signer.Key, leafKeyEntry: c.leaf.PrivateKey} {
 		encoded, err := x509.MarshalPKCS8PrivateKey(key)
 		if err != nil {
 			return nil, fmt.Errorf("encode %s: unsupported key type", name)
@@ -124,11 +124,11 @@ func (b bundle) encode() (text []byte) {
 }
 
 // with returns the bundle with further CAs appended.
-func (b bundle) with(others ...*x509.Certificate) bundle {
+func (b bundle) with(added ...*x509.Certificate) bundle {
 	joined := slices.Clone(b)
-	for _, other := range others {
-		if !slices.ContainsFunc(joined, other.Equal) {
-			joined = append(joined, other)
+	for _, certificate := range added {
+		if !slices.ContainsFunc(joined, certificate.Equal) {
+			joined = append(joined, certificate)
 		}
 	}
 	return joined
@@ -143,17 +143,17 @@ func (b bundle) withoutExpired(now time.Time) bundle {
 // verify returns the CA by which a client that trusts these CAs verifies a server with this name, or why verification
 // fails.
 func (b bundle) verify(served *tls.Certificate, name string, now time.Time) (*x509.Certificate, error) {
-	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	for _, certificate := range b {
 		roots.AddCert(certificate)
 	}
 	for _, raw := range served.Certificate[1:] {
 		if certificate, err := x509.ParseCertificate(raw); err == nil {
-			between.AddCert(certificate)
+			intermediates.AddCert(certificate)
 		}
 	}
 	chains, err := served.Leaf.Verify(x509.VerifyOptions{
-		Roots: roots, Intermediates: between, DNSName: name, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Roots: roots, Intermediates: intermediates, DNSName: name, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	if err != nil {
 		return nil, err

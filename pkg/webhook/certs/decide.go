@@ -36,13 +36,13 @@ const (
 	addCA        action = "add a CA" // to the Secret; it signs from now on
 	patchBundle  action = "patch a caBundle"
 	issueLeaf    action = "issue a certificate"
-	dropOlder    action = "drop older CAs" // that are no longer needed
+	dropOlderCAs action = "drop older CAs" // that are no longer needed
 	pause        action = "wait"
 )
 
 // step is an action and its reason.
 type step struct {
-	do     action
+	action action
 	reason string
 	// configuration is the one to patch.
 	configuration configuration
@@ -54,14 +54,14 @@ type step struct {
 // one concerns the Secret, and it may be a pause.
 func (v view) decide(settings Settings) []step {
 	if v.content == nil {
-		return []step{{do: createSecret, reason: "it does not exist"}}
+		return []step{{action: createSecret, reason: "it does not exist"}}
 	}
 	var steps []step
-	want := string(v.content.trusted.encode())
+	wantBundle := string(v.content.trusted.encode())
 	for _, configuration := range v.configurations {
 		// A Secret without a CA is repaired first.
-		if want != "" && !configuration.unknown && slices.ContainsFunc(configuration.bundles, func(have string) bool { return have != want }) {
-			steps = append(steps, step{do: patchBundle, configuration: configuration, reason: "its caBundle differs from the Secret"})
+		if wantBundle != "" && !configuration.unknown && slices.ContainsFunc(configuration.bundles, func(have string) bool { return have != wantBundle }) {
+			steps = append(steps, step{action: patchBundle, configuration: configuration, reason: "its caBundle differs from the Secret"})
 		}
 	}
 	return append(steps, v.secretStep(settings))
@@ -69,31 +69,31 @@ func (v view) decide(settings Settings) []step {
 
 func (v view) secretStep(settings Settings) step {
 	if reason := v.signerReason(settings); reason != "" {
-		return step{do: addCA, reason: reason}
+		return step{action: addCA, reason: reason}
 	}
 	if reason, isUsable := v.leafReason(settings); reason != "" {
-		at, isSettled := v.isSettled(settings)
+		settledAt, isSettled := v.trustSettled(settings)
 		if isSettled || !isUsable {
-			return step{do: issueLeaf, reason: reason}
+			return step{action: issueLeaf, reason: reason}
 		}
 		// The served certificate stays until it expires, even if an API server does not trust the new CA by then.
 		expired := v.content.leaf.Leaf.NotAfter.Add(time.Second)
-		return step{do: pause, reason: reason + "; API servers may not trust its CA yet", until: minTime(at, expired)}
+		return step{action: pause, reason: reason + "; API servers may not trust its CA yet", until: minTime(settledAt, expired)}
 	}
-	next := minTime(dueAt(v.content.signer.Certificate, settings.CA), dueAt(v.content.leaf.Leaf, settings.Leaf))
+	next := minTime(renewalTime(v.content.signer.Certificate, settings.CA), renewalTime(v.content.leaf.Leaf, settings.Leaf))
 	if len(v.content.trusted) > 1 {
-		unneeded := v.content.olderUntil(settings)
+		unneeded := v.content.olderValidUntil(settings)
 		if v.now.After(unneeded) {
-			return step{do: dropOlder, reason: "no certificate of an older CA is valid any more"}
+			return step{action: dropOlderCAs, reason: "no certificate of an older CA is valid any more"}
 		}
 		next = minTime(next, unneeded.Add(time.Second))
 	}
-	return step{do: pause, reason: "nothing is due", until: next}
+	return step{action: pause, reason: "nothing is due", until: next}
 }
 
-// dueAt returns when a certificate is renewed: when a third of a lifetime is left. Its own validity period does not
+// renewalTime returns when a certificate is renewed: when a third of a lifetime is left. Its own validity period does not
 // matter, so certificates of other programs are treated alike.
-func dueAt(certificate *x509.Certificate, lifetime time.Duration) time.Time {
+func renewalTime(certificate *x509.Certificate, lifetime time.Duration) time.Time {
 	return certificate.NotAfter.Add(-lifetime / 3)
 }
 
@@ -103,10 +103,10 @@ func (v view) signerReason(settings Settings) string {
 		return "the Secret has no CA with its key"
 	}
 	certificate := v.content.signer.Certificate
-	if err := valid(certificate, v.now); err != nil {
+	if err := checkValidity(certificate, v.now); err != nil {
 		return fmt.Sprintf("the CA cannot be used: %v", err)
 	}
-	if !v.now.Before(dueAt(certificate, settings.CA)) {
+	if !v.now.Before(renewalTime(certificate, settings.CA)) {
 		return fmt.Sprintf("the CA expires at %s", certificate.NotAfter.Format(time.RFC3339))
 	}
 	return ""
@@ -127,23 +127,23 @@ func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
 	if _, err := (bundle{v.content.signer.Certificate}).verify(v.content.leaf, settings.Names[0], v.now); err != nil {
 		return "the certificate is of an older CA", true
 	}
-	if !v.now.Before(dueAt(certificate, settings.Leaf)) {
+	if !v.now.Before(renewalTime(certificate, settings.Leaf)) {
 		return fmt.Sprintf("the certificate expires at %s", certificate.NotAfter.Format(time.RFC3339)), true
 	}
 	return "", true
 }
 
-// isSettled reports whether all API servers trust the CA that signs, and if not, when they will: zero if that is
+// trustSettled reports whether all API servers trust the CA that signs, and if not, when they will: zero if that is
 // unknown. Without a configuration no API server calls the webhook, so nothing needs to be trusted.
-func (v view) isSettled(settings Settings) (at time.Time, isSettled bool) {
+func (v view) trustSettled(settings Settings) (settledAt time.Time, isSettled bool) {
 	if len(v.configurations) == 0 {
 		return time.Time{}, true
 	}
 	if v.trustedSince.IsZero() {
 		return time.Time{}, false
 	}
-	at = v.trustedSince.Add(settings.TrustDelay)
-	return at, !v.now.Before(at)
+	settledAt = v.trustedSince.Add(settings.TrustDelay)
+	return settledAt, !v.now.Before(settledAt)
 }
 
 // trust is when a replica first saw that every configuration trusts a CA.
@@ -159,10 +159,10 @@ func (t trust) observe(now time.Time, content *content, configurations []configu
 		return trust{}
 	}
 	signer := content.signer.Certificate
-	want := string(bundle{signer}.encode())
-	distrusts := func(bundle string) bool { return !strings.Contains(bundle, want) }
+	wantCA := string(bundle{signer}.encode())
+	lacksCA := func(bundle string) bool { return !strings.Contains(bundle, wantCA) }
 	for _, configuration := range configurations {
-		if configuration.unknown || slices.ContainsFunc(configuration.bundles, distrusts) {
+		if configuration.unknown || slices.ContainsFunc(configuration.bundles, lacksCA) {
 			return trust{}
 		}
 	}
@@ -172,14 +172,14 @@ func (t trust) observe(now time.Time, content *content, configurations []configu
 	return trust{signer, now}
 }
 
-// olderUntil returns until when a certificate of an older CA may be valid: older CAs have signed nothing since the
+// olderValidUntil returns until when a certificate of an older CA may be valid: older CAs have signed nothing since the
 // current one exists. Times in certificates have a resolution of seconds.
-func (c *content) olderUntil(settings Settings) time.Time {
+func (c *content) olderValidUntil(settings Settings) time.Time {
 	return c.signer.Certificate.NotBefore.Add(backdate + settings.Leaf + 2*time.Second)
 }
 
-// after returns the content of the Secret after a step.
-func (v view) after(do action, settings Settings) (*content, error) {
+// contentAfter returns the content of the Secret after a step.
+func (v view) contentAfter(do action, settings Settings) (*content, error) {
 	var next content
 	if v.content != nil {
 		next = *v.content
@@ -200,7 +200,7 @@ func (v view) after(do action, settings Settings) (*content, error) {
 		next.leaf, err = next.signer.issue(v.now, settings.Leaf, settings.Names)
 	case issueLeaf:
 		next.leaf, err = next.signer.issue(v.now, settings.Leaf, settings.Names)
-	case dropOlder:
+	case dropOlderCAs:
 		next.trusted = bundle{next.signer.Certificate}
 	case patchBundle, pause: // no change
 	}
@@ -210,9 +210,9 @@ func (v view) after(do action, settings Settings) (*content, error) {
 // minTime returns the earliest non-zero time; zero if there is none.
 func minTime(times ...time.Time) time.Time {
 	var first time.Time
-	for _, at := range times {
-		if first.IsZero() || !at.IsZero() && at.Before(first) {
-			first = at
+	for _, t := range times {
+		if first.IsZero() || !t.IsZero() && t.Before(first) {
+			first = t
 		}
 	}
 	return first

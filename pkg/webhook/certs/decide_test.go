@@ -13,17 +13,17 @@ import (
 )
 
 var (
-	someday    = time.Unix(1_800_000_000, 0)
-	someDays   = 24 * time.Hour
-	oneSetting = Settings{Names: ServiceNames("webhook", "system"), CA: 90 * someDays, Leaf: 30 * someDays, TrustDelay: time.Minute}
+	testTime     = time.Unix(1_800_000_000, 0)
+	day          = 24 * time.Hour
+	testSettings = Settings{Names: ServiceNames("webhook", "system"), CA: 90 * day, Leaf: 30 * day, TrustDelay: time.Minute}
 )
 
-// made returns a CA that is valid for a day, and a certificate of it.
-func made(t *testing.T, at time.Time) (*authority, *tls.Certificate) {
+// newPair returns a CA that is valid for a day, and a certificate of it.
+func newPair(t *testing.T, at time.Time) (*authority, *tls.Certificate) {
 	t.Helper()
-	ca, err := newAuthority(at, oneSetting.CA)
+	ca, err := newAuthority(at, testSettings.CA)
 	must(t, err)
-	leaf, err := ca.issue(at, oneSetting.Leaf, oneSetting.Names)
+	leaf, err := ca.issue(at, testSettings.Leaf, testSettings.Names)
 	must(t, err)
 	return ca, leaf
 }
@@ -33,13 +33,13 @@ func trusting(trusted bundle) []configuration {
 	return []configuration{{resource: "one", bundles: []string{string(trusted.encode())}}}
 }
 
-func TestTheNextStepIsDecided(t *testing.T) {
-	old, oldLeaf := made(t, someday.Add(-40*someDays))
-	ca, leaf := made(t, someday)
+func TestDecide(t *testing.T) {
+	old, oldLeaf := newPair(t, testTime.Add(-40*day))
+	ca, leaf := newPair(t, testTime)
 	rotating := content{trusted: bundle{ca.Certificate, old.Certificate}, signer: ca, leaf: oldLeaf}
 	rotated := content{trusted: rotating.trusted, signer: ca, leaf: leaf}
 	settled := content{trusted: bundle{ca.Certificate}, signer: ca, leaf: leaf}
-	fresh, freshLeaf := made(t, someday.Add(-20*someDays))
+	fresh, freshLeaf := newPair(t, testTime.Add(-20*day))
 	early := content{trusted: bundle{ca.Certificate, fresh.Certificate}, signer: ca, leaf: freshLeaf}
 
 	for name, c := range map[string]struct {
@@ -48,86 +48,86 @@ func TestTheNextStepIsDecided(t *testing.T) {
 		reason string
 		until  time.Time // of the last step
 	}{
-		"there is no Secret": {view: view{now: someday}, want: []action{createSecret}, reason: "it does not exist"},
+		"there is no Secret": {view: view{now: testTime}, want: []action{createSecret}, reason: "it does not exist"},
 		"the Secret is empty": {
-			view: view{now: someday, content: &content{}, configurations: trusting(bundle{old.Certificate})},
+			view: view{now: testTime, content: &content{}, configurations: trusting(bundle{old.Certificate})},
 			want: []action{addCA}, reason: "no CA with its key",
 		},
 		"the Secret has a CA without its key": {
-			view: view{now: someday, content: &content{trusted: settled.trusted, leaf: leaf}, configurations: trusting(settled.trusted)},
+			view: view{now: testTime, content: &content{trusted: settled.trusted, leaf: leaf}, configurations: trusting(settled.trusted)},
 			want: []action{addCA}, reason: "no CA with its key",
 		},
 		"the Secret has a CA without a certificate": {
-			view: view{now: someday, content: &content{trusted: settled.trusted, signer: ca}, configurations: trusting(settled.trusted)},
+			view: view{now: testTime, content: &content{trusted: settled.trusted, signer: ca}, configurations: trusting(settled.trusted)},
 			want: []action{issueLeaf}, reason: "no certificate with its key",
 		},
 		"the Secret has the certificate of another CA": {
-			view: view{now: someday, content: &content{trusted: settled.trusted, signer: ca, leaf: freshLeaf}, configurations: trusting(nil)},
+			view: view{now: testTime, content: &content{trusted: settled.trusted, signer: ca, leaf: freshLeaf}, configurations: trusting(nil)},
 			want: []action{patchBundle, issueLeaf}, reason: "the certificate cannot be used",
 		},
 		"nothing is due": {
-			view: view{now: someday, content: &settled, configurations: trusting(settled.trusted)},
-			want: []action{pause}, reason: "nothing is due", until: someday.Add(20 * someDays),
+			view: view{now: testTime, content: &settled, configurations: trusting(settled.trusted)},
+			want: []action{pause}, reason: "nothing is due", until: testTime.Add(20 * day),
 		},
 		"a caBundle is empty": {
-			view: view{now: someday, content: &settled, configurations: trusting(nil)},
-			want: []action{patchBundle, pause}, reason: "nothing is due", until: someday.Add(20 * someDays),
+			view: view{now: testTime, content: &settled, configurations: trusting(nil)},
+			want: []action{patchBundle, pause}, reason: "nothing is due", until: testTime.Add(20 * day),
 		},
 		"a configuration that cannot be read is not written": {
-			view: view{now: someday, content: &settled, configurations: []configuration{{resource: "one", unknown: true}}},
-			want: []action{pause}, reason: "nothing is due", until: someday.Add(20 * someDays),
+			view: view{now: testTime, content: &settled, configurations: []configuration{{resource: "one", unknown: true}}},
+			want: []action{pause}, reason: "nothing is due", until: testTime.Add(20 * day),
 		},
 		"the CA is due, and a caBundle is also repaired": {
-			view: view{now: someday.Add(61 * someDays), content: &settled, configurations: trusting(nil)},
+			view: view{now: testTime.Add(61 * day), content: &settled, configurations: trusting(nil)},
 			want: []action{patchBundle, addCA}, reason: "the CA expires at",
 		},
 		"the CA has expired": {
-			view: view{now: someday.Add(91 * someDays), content: &settled, configurations: trusting(settled.trusted)},
+			view: view{now: testTime.Add(91 * day), content: &settled, configurations: trusting(settled.trusted)},
 			want: []action{addCA}, reason: "the CA cannot be used: expired at",
 		},
 		"a new CA is not trusted": {
-			view: view{now: someday, content: &early, configurations: trusting(bundle{fresh.Certificate})},
-			want: []action{patchBundle, pause}, reason: "of an older CA; API servers may not", until: someday.Add(10*someDays + time.Second),
+			view: view{now: testTime, content: &early, configurations: trusting(bundle{fresh.Certificate})},
+			want: []action{patchBundle, pause}, reason: "of an older CA; API servers may not", until: testTime.Add(10*day + time.Second),
 		},
 		"a new CA is trusted, but has not settled": {
-			view: view{now: someday.Add(59 * time.Second), content: &early, configurations: trusting(early.trusted), trustedSince: someday},
-			want: []action{pause}, reason: "of an older CA; API servers may not", until: someday.Add(time.Minute),
+			view: view{now: testTime.Add(59 * time.Second), content: &early, configurations: trusting(early.trusted), trustedSince: testTime},
+			want: []action{pause}, reason: "of an older CA; API servers may not", until: testTime.Add(time.Minute),
 		},
 		"a new CA has settled": {
-			view: view{now: someday.Add(time.Minute), content: &early, configurations: trusting(early.trusted), trustedSince: someday},
+			view: view{now: testTime.Add(time.Minute), content: &early, configurations: trusting(early.trusted), trustedSince: testTime},
 			want: []action{issueLeaf}, reason: "of an older CA",
 		},
 		"no API server calls, so no CA needs to settle": {
-			view: view{now: someday, content: &early}, want: []action{issueLeaf}, reason: "of an older CA",
+			view: view{now: testTime, content: &early}, want: []action{issueLeaf}, reason: "of an older CA",
 		},
 		"the certificate expires before the new CA has settled": {
-			view: view{now: someday, content: &rotating, configurations: trusting(rotating.trusted), trustedSince: someday},
+			view: view{now: testTime, content: &rotating, configurations: trusting(rotating.trusted), trustedSince: testTime},
 			want: []action{issueLeaf}, reason: "the certificate cannot be used",
 		},
 		"a certificate is due": {
 			view: view{
-				now: someday.Add(20 * someDays), content: &settled, configurations: trusting(settled.trusted), trustedSince: someday,
+				now: testTime.Add(20 * day), content: &settled, configurations: trusting(settled.trusted), trustedSince: testTime,
 			},
 			want: []action{issueLeaf}, reason: "the certificate expires at",
 		},
 		"an older CA may still be needed": {
-			view: view{now: someday.Add(10 * someDays), content: &rotated, configurations: trusting(rotated.trusted)},
-			want: []action{pause}, reason: "nothing is due", until: someday.Add(20 * someDays),
+			view: view{now: testTime.Add(10 * day), content: &rotated, configurations: trusting(rotated.trusted)},
+			want: []action{pause}, reason: "nothing is due", until: testTime.Add(20 * day),
 		},
 		"an older CA is not needed any more": {
 			view: view{
-				now:            someday.Add(30*someDays + 3*time.Second),
-				content:        &content{trusted: rotated.trusted, signer: ca, leaf: reissued(t, ca, someday.Add(20*someDays))},
+				now:            testTime.Add(30*day + 3*time.Second),
+				content:        &content{trusted: rotated.trusted, signer: ca, leaf: issueLeafAt(t, ca, testTime.Add(20*day))},
 				configurations: trusting(rotated.trusted),
 			},
-			want: []action{dropOlder}, reason: "no certificate of an older CA",
+			want: []action{dropOlderCAs}, reason: "no certificate of an older CA",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			steps := c.view.decide(oneSetting)
+			steps := c.view.decide(testSettings)
 			var actions []action
 			for _, step := range steps {
-				actions = append(actions, step.do)
+				actions = append(actions, step.action)
 			}
 			if diff := cmp.Diff(c.want, actions); diff != "" {
 				t.Errorf("steps (-want +got):\n%s", diff)
@@ -143,32 +143,32 @@ func TestTheNextStepIsDecided(t *testing.T) {
 	}
 }
 
-func reissued(t *testing.T, ca *authority, at time.Time) *tls.Certificate {
+func issueLeafAt(t *testing.T, ca *authority, at time.Time) *tls.Certificate {
 	t.Helper()
-	leaf, err := ca.issue(at, oneSetting.Leaf, oneSetting.Names)
+	leaf, err := ca.issue(at, testSettings.Leaf, testSettings.Names)
 	must(t, err)
 	return leaf
 }
 
-func TestTrustLastsAsLongAsEveryConfigurationTrustsTheCAThatSigns(t *testing.T) {
-	old, _ := made(t, someday)
-	ca, leaf := made(t, someday)
-	now := &content{trusted: bundle{ca.Certificate, old.Certificate}, signer: ca, leaf: leaf}
-	both, other := trusting(now.trusted), trusting(bundle{old.Certificate})
-	before := trust{ca.Certificate, someday}
-	later := someday.Add(time.Second)
+func TestTrustObserve(t *testing.T) {
+	old, _ := newPair(t, testTime)
+	ca, leaf := newPair(t, testTime)
+	current := &content{trusted: bundle{ca.Certificate, old.Certificate}, signer: ca, leaf: leaf}
+	both, other := trusting(current.trusted), trusting(bundle{old.Certificate})
+	before := trust{ca.Certificate, testTime}
+	later := testTime.Add(time.Second)
 	for name, c := range map[string]struct {
 		content        *content
 		configurations []configuration
 		want           time.Time
 	}{
-		"all still trust it":               {now, append(both, both...), someday},
-		"one does not":                     {now, append(both, other...), time.Time{}},
-		"one cannot be read":               {now, append(both, configuration{unknown: true}), time.Time{}},
-		"another CA signs":                 {&content{trusted: now.trusted, signer: old}, both, later},
-		"there is no CA that signs":        {&content{trusted: now.trusted}, both, time.Time{}},
+		"all still trust it":               {current, append(both, both...), testTime},
+		"one does not":                     {current, append(both, other...), time.Time{}},
+		"one cannot be read":               {current, append(both, configuration{unknown: true}), time.Time{}},
+		"another CA signs":                 {&content{trusted: current.trusted, signer: old}, both, later},
+		"there is no CA that signs":        {&content{trusted: current.trusted}, both, time.Time{}},
 		"there is no Secret":               {nil, both, time.Time{}},
-		"there is no configuration at all": {now, nil, someday},
+		"there is no configuration at all": {current, nil, testTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := before.observe(later, c.content, c.configurations).since; !got.Equal(c.want) {
@@ -176,40 +176,40 @@ func TestTrustLastsAsLongAsEveryConfigurationTrustsTheCAThatSigns(t *testing.T) 
 			}
 		})
 	}
-	if got := (trust{}).observe(later, now, both).since; !got.Equal(later) {
+	if got := (trust{}).observe(later, current, both).since; !got.Equal(later) {
 		t.Errorf("newly trusted since %s, want %s", got, later)
 	}
 }
 
-func TestANewCAJoinsTheOldOneAndTheCertificateStaysIfItCan(t *testing.T) {
-	old, leaf := made(t, someday)
-	now := someday.Add(time.Hour)
-	before := &content{trusted: bundle{old.Certificate}, signer: old, leaf: leaf}
-	next, err := view{now: now, content: before}.after(addCA, oneSetting)
+func TestNewCAKeepsTheOldOneAndItsCertificate(t *testing.T) {
+	old, leaf := newPair(t, testTime)
+	now := testTime.Add(time.Hour)
+	existing := &content{trusted: bundle{old.Certificate}, signer: old, leaf: leaf}
+	next, err := view{now: now, content: existing}.contentAfter(addCA, testSettings)
 	must(t, err)
 	if len(next.trusted) != 2 || next.trusted[0] != next.signer.Certificate || !next.trusted[1].Equal(old.Certificate) || next.leaf != leaf {
 		t.Errorf("%d CAs, want a new one that signs, then the old one, and the old certificate", len(next.trusted))
 	}
-	if want := now.Add(30*someDays + 2*time.Second); !next.olderUntil(oneSetting).Equal(want) {
-		t.Errorf("the old one is kept until %s, want %s", next.olderUntil(oneSetting), want)
+	if want := now.Add(30*day + 2*time.Second); !next.olderValidUntil(testSettings).Equal(want) {
+		t.Errorf("the old one is kept until %s, want %s", next.olderValidUntil(testSettings), want)
 	}
-	if last, err := (view{now: now.Add(31 * someDays), content: next}).after(dropOlder, oneSetting); err != nil || len(last.trusted) != 1 {
+	if last, err := (view{now: now.Add(31 * day), content: next}).contentAfter(dropOlderCAs, testSettings); err != nil || len(last.trusted) != 1 {
 		t.Errorf("%d CAs (%v), want the new one alone", len(last.trusted), err)
 	}
-	for name, spoilt := range map[string]*content{
-		"no Secret": nil, "an empty Secret": {}, "another CA": {trusted: bundle{old.Certificate}, leaf: reissued(t, next.signer, now)},
+	for name, broken := range map[string]*content{
+		"no Secret": nil, "an empty Secret": {}, "another CA": {trusted: bundle{old.Certificate}, leaf: issueLeafAt(t, next.signer, now)},
 	} {
-		after, err := view{now: now, content: spoilt}.after(createSecret, oneSetting)
+		after, err := view{now: now, content: broken}.contentAfter(createSecret, testSettings)
 		must(t, err)
-		if _, err := (bundle{after.signer.Certificate}).verify(after.leaf, oneSetting.Names[0], now); err != nil {
+		if _, err := (bundle{after.signer.Certificate}).verify(after.leaf, testSettings.Names[0], now); err != nil {
 			t.Errorf("%s: the certificate is not of the new CA: %v", name, err)
 		}
 	}
 }
 
-func TestAnInvalidSecretIsRejectedAndReportedWithoutAnyKey(t *testing.T) {
-	ca, leaf := made(t, someday)
-	_, otherLeaf := made(t, someday)
+func TestReadContentReportsErrorsWithoutKeys(t *testing.T) {
+	ca, leaf := newPair(t, testTime)
+	_, otherLeaf := newPair(t, testTime)
 	good, err := (&content{trusted: bundle{ca.Certificate}, signer: ca, leaf: leaf}).data()
 	must(t, err)
 	other, err := (&content{trusted: bundle{ca.Certificate}, signer: ca, leaf: otherLeaf}).data()
@@ -219,17 +219,17 @@ func TestAnInvalidSecretIsRejectedAndReportedWithoutAnyKey(t *testing.T) {
 		text []byte
 		want string
 	}{
-		"a key of another certificate": {leafKeyKey, other[leafKeyKey], "tls.crt: tls: private key does not match public key"},
-		"no key":                       {leafKeyKey, nil, "tls.crt: tls: failed to find any PEM data in key input"},
-		"garbage for a certificate":    {leafKey, []byte("garbage"), "tls.crt: tls: failed to find any PEM data in certificate input"},
-		"the key of no CA":             {authorityKey, good[leafKeyKey], "ca.key: private key does not match any CA in ca.crt"},
-		"garbage for a CA's key":       {authorityKey, []byte("garbage"), "ca.key: no PKCS #8 private key in PEM"},
+		"a key of another certificate": {leafKeyEntry, other[leafKeyEntry], "tls.crt: tls: private key does not match public key"},
+		"no key":                       {leafKeyEntry, nil, "tls.crt: tls: failed to find any PEM data in key input"},
+		"garbage for a certificate":    {leafEntry, []byte("garbage"), "tls.crt: tls: failed to find any PEM data in certificate input"},
+		"the key of no CA":             {authorityKeyEntry, good[leafKeyEntry], "ca.key: private key does not match any CA in ca.crt"},
+		"garbage for a CA's key":       {authorityKeyEntry, []byte("garbage"), "ca.key: no PKCS #8 private key in PEM"},
 		"a truncated key of a CA": {
-			authorityKey, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: not a PKCS #8 private key",
+			authorityKeyEntry, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: not a PKCS #8 private key",
 		},
-		"a certificate that is no CA": {bundleKey, good[leafKey], "ca.crt: contains data other than CAs"},
-		"a key among the CAs":         {bundleKey, slices.Concat(good[authorityKey], good[bundleKey]), "ca.crt: contains data other than CAs"},
-		"text behind the CAs":         {bundleKey, slices.Concat(good[bundleKey], []byte("behind")), "ca.crt: contains data other than CAs"},
+		"a certificate that is no CA": {bundleEntry, good[leafEntry], "ca.crt: contains data other than CAs"},
+		"a key among the CAs":         {bundleEntry, slices.Concat(good[authorityKeyEntry], good[bundleEntry]), "ca.crt: contains data other than CAs"},
+		"text behind the CAs":         {bundleEntry, slices.Concat(good[bundleEntry], []byte("behind")), "ca.crt: contains data other than CAs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := maps.Clone(good)
@@ -238,7 +238,7 @@ func TestAnInvalidSecretIsRejectedAndReportedWithoutAnyKey(t *testing.T) {
 			if !strings.Contains(errs, c.want) {
 				t.Errorf("errors: %q, want %q", errs, c.want)
 			}
-			for _, key := range []string{authorityKey, leafKeyKey} {
+			for _, key := range []string{authorityKeyEntry, leafKeyEntry} {
 				if text := strings.Split(string(good[key]), "\n")[1]; strings.Contains(errs, text) {
 					t.Errorf("the errors contain a key: %s", errs)
 				}
@@ -250,9 +250,9 @@ func TestAnInvalidSecretIsRejectedAndReportedWithoutAnyKey(t *testing.T) {
 	}
 }
 
-func TestContentComesBackAsItWasWritten(t *testing.T) {
-	old, _ := made(t, someday)
-	ca, leaf := made(t, someday)
+func TestContentRoundTrip(t *testing.T) {
+	old, _ := newPair(t, testTime)
+	ca, leaf := newPair(t, testTime)
 	written := &content{trusted: bundle{ca.Certificate, old.Certificate}, signer: ca, leaf: leaf}
 	data, err := written.data()
 	must(t, err)
@@ -263,24 +263,24 @@ func TestContentComesBackAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestACertificateIsWhatAnAPIServerExpects(t *testing.T) {
-	ca, leaf := made(t, someday)
+func TestIssuedCertificateIsValidForServiceNames(t *testing.T) {
+	ca, leaf := newPair(t, testTime)
 	for _, name := range []string{"webhook.system.svc", "webhook.system", "webhook.system.svc.cluster.local"} {
-		for _, at := range []time.Time{someday.Add(-59 * time.Minute), someday, someday.Add(30*someDays - time.Second)} {
+		for _, at := range []time.Time{testTime.Add(-59 * time.Minute), testTime, testTime.Add(30*day - time.Second)} {
 			if _, err := (bundle{ca.Certificate}).verify(leaf, name, at); err != nil {
 				t.Errorf("%s at %s: %v", name, at, err)
 			}
 		}
 	}
-	if _, err := (bundle{ca.Certificate}).verify(leaf, "webhook.elsewhere.svc", someday); err == nil {
+	if _, err := (bundle{ca.Certificate}).verify(leaf, "webhook.elsewhere.svc", testTime); err == nil {
 		t.Error("the certificate is also valid for another name")
 	}
 }
 
-func TestANameThatNoCertificateCanHaveIsRejected(t *testing.T) {
-	settings := oneSetting
+func TestIssueRejectsInvalidName(t *testing.T) {
+	settings := testSettings
 	settings.Names = []string{"127.0.0.1"} // an address is not a DNS name
-	if _, err := (view{now: someday}).after(createSecret, settings); err == nil {
+	if _, err := (view{now: testTime}).contentAfter(createSecret, settings); err == nil {
 		t.Error("a certificate was issued that is not valid for its name")
 	}
 }

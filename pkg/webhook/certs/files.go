@@ -60,9 +60,9 @@ func (f *Files) read(ctx context.Context) error {
 		return f.failures.report(ctx, ReadFiles, object, err)
 	}
 	now := time.Now()
-	err = valid(pair.Leaf, now)
-	before := f.current.Load()
-	if err != nil && before != nil && valid(before.Leaf, now) == nil || !f.set(&pair) {
+	err = checkValidity(pair.Leaf, now)
+	previous := f.current.Load()
+	if err != nil && previous != nil && checkValidity(previous.Leaf, now) == nil || !f.set(&pair) {
 		return f.failures.report(ctx, ReadFiles, object, err)
 	}
 	f.settings.Observer.CertificateExpires(pair.Leaf.NotAfter)

@@ -17,7 +17,7 @@ import (
 // waitTimeout bounds waits for events that happen at once on an idle machine.
 const waitTimeout = 60 * time.Second
 
-func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // observed records the calls of an Observer.
 type observed struct {
@@ -72,7 +72,7 @@ func (m *mounted) update(certificate, key []byte) {
 	must(m.t, os.Mkdir(version, 0o700))
 	must(m.t, os.WriteFile(filepath.Join(version, "tls.crt"), certificate, 0o600))
 	must(m.t, os.WriteFile(filepath.Join(version, "tls.key"), key, 0o600))
-	before, _ := os.Readlink(filepath.Join(m.dir, "..data"))
+	previous, _ := os.Readlink(filepath.Join(m.dir, "..data"))
 	must(m.t, os.Symlink(filepath.Base(version), filepath.Join(m.dir, "..data_tmp")))
 	must(m.t, os.Rename(filepath.Join(m.dir, "..data_tmp"), filepath.Join(m.dir, "..data")))
 	for _, name := range []string{"tls.crt", "tls.key"} {
@@ -80,8 +80,8 @@ func (m *mounted) update(certificate, key []byte) {
 			must(m.t, os.Symlink(filepath.Join("..data", name), m.path(name)))
 		}
 	}
-	if before != "" {
-		must(m.t, os.RemoveAll(filepath.Join(m.dir, before)))
+	if previous != "" {
+		must(m.t, os.RemoveAll(filepath.Join(m.dir, previous)))
 	}
 }
 
@@ -97,19 +97,19 @@ func must(t *testing.T, err error) {
 // pair returns a certificate, and its two files.
 func pair(t *testing.T, at time.Time) (leaf *tls.Certificate, certificate, key []byte) {
 	t.Helper()
-	ca, leaf := made(t, at)
+	ca, leaf := newPair(t, at)
 	data, err := (&content{trusted: bundle{ca.Certificate}, signer: ca, leaf: leaf}).data()
 	must(t, err)
-	return leaf, data[leafKey], data[leafKeyKey]
+	return leaf, data[leafEntry], data[leafKeyEntry]
 }
 
-func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
+func TestFilesReloadsChangedPair(t *testing.T) {
 	folder := &mounted{t: t, dir: t.TempDir()}
 	first, certificate, key := pair(t, time.Now())
 	folder.update(certificate, key)
 	reported := &observed{}
 	files, err := NewFiles(t.Context(), FilesSettings{
-		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Interval: 100 * time.Millisecond, Log: quietLog(), Observer: reported,
+		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Interval: 100 * time.Millisecond, Log: discardLog(), Observer: reported,
 	})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -134,7 +134,7 @@ func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 		t.Error("the previous pair is no longer served")
 	}
 
-	_, certificate, key = pair(t, time.Now().Add(-100*someDays))
+	_, certificate, key = pair(t, time.Now().Add(-100*day))
 	before := reported.served()
 	folder.update(certificate, key)
 	wait.Until(t, "the failure of the pair that has expired", func() bool { return reported.failures("expired at") > 0 })
@@ -154,7 +154,7 @@ func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeServedAreRejectedAtTheStart(t *testing.T) {
+func TestNewFilesRejectsUnusablePair(t *testing.T) {
 	_, certificate, _ := pair(t, time.Now())
 	_, _, key := pair(t, time.Now())
 	folder := &mounted{t: t, dir: t.TempDir()}
@@ -162,7 +162,7 @@ func TestFilesThatCannotBeServedAreRejectedAtTheStart(t *testing.T) {
 	for name, path := range map[string]string{"that do not match": folder.path("tls.crt"), "that do not exist": folder.path("none")} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewFiles(t.Context(), FilesSettings{
-				Certificate: path, Key: folder.path("tls.key"), Log: quietLog(), Observer: &observed{},
+				Certificate: path, Key: folder.path("tls.key"), Log: discardLog(), Observer: &observed{},
 			})
 			if err == nil {
 				t.Error("no error")
@@ -171,13 +171,13 @@ func TestFilesThatCannotBeServedAreRejectedAtTheStart(t *testing.T) {
 	}
 }
 
-func TestFilesThatHaveExpiredAreServedAtTheStartAndReported(t *testing.T) {
+func TestNewFilesServesExpiredPair(t *testing.T) {
 	folder := &mounted{t: t, dir: t.TempDir()}
-	_, certificate, key := pair(t, time.Now().Add(-100*someDays))
+	_, certificate, key := pair(t, time.Now().Add(-100*day))
 	folder.update(certificate, key)
 	reported := &observed{}
 	files, err := NewFiles(t.Context(), FilesSettings{
-		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Log: quietLog(), Observer: reported,
+		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Log: discardLog(), Observer: reported,
 	})
 	must(t, err)
 	if got, err := files.GetCertificate(nil); err != nil || got.Leaf.NotAfter.After(time.Now()) {

@@ -21,10 +21,10 @@ import (
 // The limits of a replica's pauses. Any change in the cluster ends a pause, but the rate of reconciliations is limited:
 // otherwise two replicas whose clocks are years apart would undo each other's work without a break.
 const (
-	maxPause         = time.Hour
-	reloadsPerSecond = 5
-	reloadBurst      = 50
-	requestBudget    = 10 * time.Second
+	maxPause            = time.Hour
+	reconcilesPerSecond = 5
+	reconcileBurst      = 50
+	requestTimeout      = 10 * time.Second
 )
 
 // retries are the pauses after failures: 0.2 s, doubled up to 10 s.
@@ -64,7 +64,7 @@ func NewSelfSigned(config *rest.Config, settings Settings) (*SelfSigned, error) 
 		settings: settings,
 		secrets:  core.Secrets(settings.Namespace), core: core.RESTClient(), webhooks: webhooks.RESTClient(),
 		changed:  notify.NewSignal(),
-		limit:    flowcontrol.NewTokenBucketRateLimiter(reloadsPerSecond, reloadBurst),
+		limit:    flowcontrol.NewTokenBucketRateLimiter(reconcilesPerSecond, reconcileBurst),
 		failures: failures{log: settings.Log, observer: settings.Observer},
 	}, nil
 }
@@ -99,11 +99,11 @@ func (s *SelfSigned) Run(ctx context.Context) error {
 // reconcile again, and the errors of failed requests. The order of the requests matters: see the package comment.
 func (s *SelfSigned) reconcileOnce(ctx context.Context) (until time.Time, err error) {
 	configurations, err := s.readConfigurations(ctx)
-	secret, errOfSecret := s.readSecret(ctx)
+	secret, secretErr := s.readSecret(ctx)
 	now := time.Now()
 	until = now.Add(maxPause)
-	if errOfSecret != nil {
-		return until, errors.Join(err, errOfSecret)
+	if secretErr != nil {
+		return until, errors.Join(err, secretErr)
 	}
 	seen := view{now: now, configurations: configurations}
 	if secret != nil {
@@ -114,12 +114,12 @@ func (s *SelfSigned) reconcileOnce(ctx context.Context) (until time.Time, err er
 	s.trust = s.trust.observe(now, seen.content, configurations)
 	seen.trustedSince = s.trust.since
 	for _, step := range seen.decide(s.settings) {
-		if step.do == pause {
+		if step.action == pause {
 			s.settings.Log.Debug("certificates: no step is due", "reason", step.reason, "until", step.until)
 			until = minTime(until, step.until)
 			continue
 		}
-		stepErr := s.load(ctx, step, seen, secret)
+		stepErr := s.takeStep(ctx, step, seen, secret)
 		if err = errors.Join(err, stepErr); stepErr == nil {
 			until = now
 		}
@@ -127,11 +127,11 @@ func (s *SelfSigned) reconcileOnce(ctx context.Context) (until time.Time, err er
 	return until, err
 }
 
-// load takes one step. It is not an error if another replica was faster; its result is read next.
-func (s *SelfSigned) load(ctx context.Context, step step, seen view, secret *corev1.Secret) error {
+// takeStep takes one step. It is not an error if another replica was faster; its result is read next.
+func (s *SelfSigned) takeStep(ctx context.Context, step step, seen view, secret *corev1.Secret) error {
 	log := s.settings.Log.With("reason", step.reason)
-	write := func() (bool, error) { return s.writeSecret(ctx, step.do, seen, secret) }
-	if step.do == patchBundle {
+	write := func() (bool, error) { return s.writeSecret(ctx, step.action, seen, secret) }
+	if step.action == patchBundle {
 		log = log.With("configuration", step.configuration.resource)
 		write = func() (bool, error) { return s.patch(ctx, step.configuration, seen.content.trusted) }
 	}
@@ -139,9 +139,9 @@ func (s *SelfSigned) load(ctx context.Context, step step, seen view, secret *cor
 	switch {
 	case err != nil: // reported already
 	case isWritten:
-		log.Info("certificates: " + string(step.do))
+		log.Info("certificates: " + string(step.action))
 	default:
-		log.Debug("certificates: another replica was faster", "step", string(step.do))
+		log.Debug("certificates: another replica was faster", "step", string(step.action))
 	}
 	return err
 }

@@ -29,9 +29,9 @@ type Settings struct {
 
 // The defaults.
 const (
-	DefaultCA     = 10 * 365 * 24 * time.Hour
-	DefaultLeaf   = 365 * 24 * time.Hour
-	DefaultSettle = time.Minute
+	DefaultCA         = 10 * 365 * 24 * time.Hour
+	DefaultLeaf       = 365 * 24 * time.Hour
+	DefaultTrustDelay = time.Minute
 )
 
 // ServiceNames returns the DNS names of a Service in a cluster whose domain is cluster.local. API servers use the first

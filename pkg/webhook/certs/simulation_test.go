@@ -13,15 +13,15 @@ import (
 
 // sabotage are faults in the algorithm. The simulation must detect each.
 type sabotage struct {
-	unguarded bool // patches do not test the version
-	hasty     bool // a certificate is served as soon as its CA is trusted
-	forgetful bool // older CAs are dropped at once
+	skipVersionCheck bool // patches do not test the version
+	noTrustDelay     bool // a certificate is served as soon as its CA is trusted
+	dropCAsEarly     bool // older CAs are dropped at once
 }
 
 // chances are the probabilities of events in each step, in 1/1000.
-type chances struct{ crash, standStill, reset int }
+type chances struct{ crash, pause, reset int }
 
-type world struct {
+type simulation struct {
 	t        *testing.T
 	rng      *rand.Rand
 	now      time.Time
@@ -33,10 +33,10 @@ type world struct {
 	configurations []*simulatedConfiguration
 	replicas       []*replica
 
-	agreed    bool // set once all replicas were trusted; from then on they always must be
-	broken    string
-	verified  map[string]*checkedState
-	authority map[string]bool // every CA that ever signed
+	allTrusted bool // set once all replicas were trusted; from then on they always must be
+	violation  string
+	verified   map[string]*verification
+	authority  map[string]bool // every CA that ever signed
 }
 
 type simulatedSecret struct{ data map[string][]byte }
@@ -45,20 +45,20 @@ type simulatedSecret struct{ data map[string][]byte }
 type simulatedConfiguration struct {
 	name    string
 	version int
-	events  []statusEvent
+	history []bundleVersion
 }
 
-type statusEvent struct {
+type bundleVersion struct {
 	bundle  string
 	until   time.Time // zero for the current content
 	foreign bool      // written by another program: no guarantee applies
 }
 
-func (c *simulatedConfiguration) eventsText() string { return c.events[len(c.events)-1].bundle }
+func (c *simulatedConfiguration) currentBundle() string { return c.history[len(c.history)-1].bundle }
 
 func (c *simulatedConfiguration) record(now time.Time, bundle string, foreign bool) {
-	c.events[len(c.events)-1].until = now
-	c.events = append(c.events, statusEvent{bundle: bundle, foreign: foreign})
+	c.history[len(c.history)-1].until = now
+	c.history = append(c.history, bundleVersion{bundle: bundle, foreign: foreign})
 	c.version++
 }
 
@@ -67,14 +67,14 @@ const lag = 50 * time.Second
 
 // replica is the state of a replica between two steps.
 type replica struct {
-	served *tls.Certificate
-	trust  trust
-	asleep time.Time // it pauses until then
-	seen   []simulatedView
-	read   *simulatedSecret // the Secret as read; nil if there was none
-	view   view
-	steps  []step
-	phase  int
+	served      *tls.Certificate
+	trust       trust
+	pausedUntil time.Time // it pauses until then
+	seen        []simulatedView
+	read        *simulatedSecret // the Secret as read; nil if there was none
+	view        view
+	steps       []step
+	phase       int
 }
 
 type simulatedView struct {
@@ -83,17 +83,17 @@ type simulatedView struct {
 	bundle        string
 }
 
-func newWorld(t *testing.T, seed uint64, sabotage sabotage, chances chances) *world {
-	w := &world{
+func newSimulation(t *testing.T, seed uint64, sabotage sabotage, chances chances) *simulation {
+	w := &simulation{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_800_000_000, 0), sabotage: sabotage, chances: chances,
 		settings: Settings{Names: ServiceNames("webhook", "system"), CA: 24 * time.Hour, Leaf: 8 * time.Hour, TrustDelay: time.Minute},
-		verified: map[string]*checkedState{}, authority: map[string]bool{},
+		verified: map[string]*verification{}, authority: map[string]bool{},
 	}
-	if sabotage.hasty {
+	if sabotage.noTrustDelay {
 		w.settings.TrustDelay = 0
 	}
 	for _, name := range []string{"mutating", "validating"} {
-		w.configurations = append(w.configurations, &simulatedConfiguration{name: name, events: []statusEvent{{}}})
+		w.configurations = append(w.configurations, &simulatedConfiguration{name: name, history: []bundleVersion{{}}})
 	}
 	for range 3 {
 		w.replicas = append(w.replicas, &replica{})
@@ -102,54 +102,54 @@ func newWorld(t *testing.T, seed uint64, sabotage sabotage, chances chances) *wo
 }
 
 // run simulates a number of steps. It returns early when a guarantee is violated.
-func (w *world) run(moments int) {
-	for range moments {
-		w.pass()
-		one := w.replicas[w.rng.IntN(len(w.replicas))]
+func (w *simulation) run(steps int) {
+	for range steps {
+		w.advanceClock()
+		r := w.replicas[w.rng.IntN(len(w.replicas))]
 		switch {
-		case w.now.Before(one.asleep):
+		case w.now.Before(r.pausedUntil):
 		case w.happens(w.chances.crash):
-			*one = replica{}
-		case w.happens(w.chances.standStill):
-			one.asleep = w.now.Add(rand64(w.rng, 5*time.Hour))
+			*r = replica{}
+		case w.happens(w.chances.pause):
+			r.pausedUntil = w.now.Add(randomDuration(w.rng, 5*time.Hour))
 		case w.happens(w.chances.reset):
 			w.configurations[w.rng.IntN(2)].record(w.now, []string{"", "nonsense"}[w.rng.IntN(2)], true)
 		default:
-			w.moment(one)
+			w.stepReplica(r)
 		}
-		if w.check(); w.broken != "" {
+		if w.check(); w.violation != "" {
 			return
 		}
 	}
 }
 
-func (w *world) happens(chance int) bool { return w.rng.IntN(1000) < chance }
+func (w *simulation) happens(chance int) bool { return w.rng.IntN(1000) < chance }
 
-func rand64(rng *rand.Rand, most time.Duration) time.Duration {
-	return time.Duration(rng.Int64N(int64(most)))
+func randomDuration(rng *rand.Rand, limit time.Duration) time.Duration {
+	return time.Duration(rng.Int64N(int64(limit)))
 }
 
-// pass advances the clock: usually by little, and sometimes by much.
-func (w *world) pass() {
-	most := 3 * time.Second
+// advanceClock advances the clock: usually by little, and sometimes by much.
+func (w *simulation) advanceClock() {
+	limit := 3 * time.Second
 	switch chance := w.rng.IntN(100); {
 	case chance < 3:
-		most = 40 * time.Minute
+		limit = 40 * time.Minute
 	case chance < 15:
-		most = time.Minute
+		limit = time.Minute
 	}
-	w.now = w.now.Add(rand64(w.rng, most))
+	w.now = w.now.Add(randomDuration(w.rng, limit))
 }
 
-// moment lets a replica perform one read or write.
-func (w *world) moment(r *replica) {
+// stepReplica lets a replica perform one read or write.
+func (w *simulation) stepReplica(r *replica) {
 	switch {
 	case r.phase == 0:
 		r.seen, r.phase = nil, 1
 		fallthrough
 	case r.phase <= len(w.configurations):
 		from := w.configurations[r.phase-1]
-		r.seen = append(r.seen, simulatedView{from, from.version, from.eventsText()})
+		r.seen = append(r.seen, simulatedView{from, from.version, from.currentBundle()})
 		r.phase++
 	case r.phase == len(w.configurations)+1:
 		w.decide(r)
@@ -159,11 +159,11 @@ func (w *world) moment(r *replica) {
 	default:
 		step := r.steps[0]
 		r.steps = r.steps[1:]
-		w.take(r, step)
+		w.takeStep(r, step)
 	}
 }
 
-func (w *world) decide(r *replica) {
+func (w *simulation) decide(r *replica) {
 	r.read = w.secret
 	r.view = view{now: w.now}
 	for _, seen := range r.seen {
@@ -178,17 +178,17 @@ func (w *world) decide(r *replica) {
 	r.trust = r.trust.observe(w.now, r.view.content, r.view.configurations)
 	r.view.trustedSince = r.trust.since
 	r.steps = r.view.decide(w.settings)
-	if last := &r.steps[len(r.steps)-1]; w.sabotage.forgetful && last.reason == "nothing is due" && len(r.view.content.trusted) > 1 {
-		last.do = dropOlder
+	if last := &r.steps[len(r.steps)-1]; w.sabotage.dropCAsEarly && last.reason == "nothing is due" && len(r.view.content.trusted) > 1 {
+		last.action = dropOlderCAs
 	}
 }
 
-func (w *world) take(r *replica, step step) {
-	switch step.do {
+func (w *simulation) takeStep(r *replica, step step) {
+	switch step.action {
 	case pause:
 	case patchBundle:
 		for _, seen := range r.seen {
-			if seen.configuration.name == step.configuration.resource && (w.sabotage.unguarded || seen.version == seen.configuration.version) {
+			if seen.configuration.name == step.configuration.resource && (w.sabotage.skipVersionCheck || seen.version == seen.configuration.version) {
 				seen.configuration.record(w.now, string(r.view.content.trusted.encode()), false)
 			}
 		}
@@ -200,38 +200,38 @@ func (w *world) take(r *replica, step step) {
 	}
 }
 
-func (w *world) write(r *replica, step step) {
-	after, err := view{now: w.now, content: r.view.content}.after(step.do, w.settings)
+func (w *simulation) write(r *replica, step step) {
+	after, err := view{now: w.now, content: r.view.content}.contentAfter(step.action, w.settings)
 	if err != nil {
-		w.t.Fatalf("%s: %v", step.do, err)
+		w.t.Fatalf("%s: %v", step.action, err)
 	}
 	data, err := after.data()
 	if err != nil {
-		w.t.Fatalf("%s: %v", step.do, err)
+		w.t.Fatalf("%s: %v", step.action, err)
 	}
 	w.secret = &simulatedSecret{data}
 	w.authority[string(after.signer.Certificate.Raw)] = true
 }
 
-// checkedState is the result of verifying a certificate with a bundle, apart from expiry.
-type checkedState struct {
+// verification is the result of verifying a certificate with a bundle, apart from expiry.
+type verification struct {
 	until time.Time // of the CA that verifies it
 	err   error
 }
 
 // check checks that each API server, however far behind, trusts each replica with an unexpired certificate.
-func (w *world) check() {
+func (w *simulation) check() {
 	for i, r := range w.replicas {
 		if r.served == nil || w.now.After(r.served.Leaf.NotAfter) {
 			continue
 		}
 		for _, configuration := range w.configurations {
-			for _, one := range configuration.events {
+			for _, one := range configuration.history {
 				if one.foreign || !one.until.IsZero() && w.now.After(one.until.Add(lag)) {
 					continue
 				}
-				if err := w.trusts(one.bundle, r); err != nil && w.agreed {
-					w.broken = fmt.Sprintf("replica %d would not be trusted by the %s configuration: %v", i, configuration.name, err)
+				if err := w.trusts(one.bundle, r); err != nil && w.allTrusted {
+					w.violation = fmt.Sprintf("replica %d would not be trusted by the %s configuration: %v", i, configuration.name, err)
 				} else if err != nil {
 					return
 				}
@@ -239,15 +239,15 @@ func (w *world) check() {
 		}
 	}
 	if w.replicas[0].served != nil {
-		w.agreed = true
+		w.allTrusted = true
 	}
 }
 
-func (w *world) trusts(text string, r *replica) error {
+func (w *simulation) trusts(text string, r *replica) error {
 	key := text + string(r.served.Certificate[0])
 	if w.verified[key] == nil {
 		authority, err := readBundle([]byte(text)).verify(r.served, w.settings.Names[0], w.now)
-		w.verified[key] = &checkedState{err: err}
+		w.verified[key] = &verification{err: err}
 		if err == nil {
 			w.verified[key].until = authority.NotAfter
 		}
@@ -260,38 +260,38 @@ func (w *world) trusts(text string, r *replica) error {
 }
 
 // settle lets all replicas finish the steps that are due, without further faults.
-func (w *world) settle() {
+func (w *simulation) settle() {
 	w.chances = chances{}
 	for _, r := range w.replicas {
-		r.asleep = time.Time{}
+		r.pausedUntil = time.Time{}
 	}
 	for range 400 {
 		for _, r := range w.replicas {
-			w.moment(r)
+			w.stepReplica(r)
 		}
 		w.now = w.now.Add(time.Second)
-		if w.check(); w.broken != "" {
+		if w.check(); w.violation != "" {
 			return
 		}
 	}
 }
 
-func TestReplicasThatRaceAndCrashAreTrustedAtEveryMoment(t *testing.T) {
+func TestSimulatedReplicasAreAlwaysTrusted(t *testing.T) {
 	for name, chances := range map[string]chances{
 		"no faults":                         {},
 		"replicas are killed":               {crash: 30},
-		"replicas pause":                    {standStill: 20},
-		"both, and resets by a GitOps tool": {crash: 20, standStill: 10, reset: 5},
+		"replicas pause":                    {pause: 20},
+		"both, and resets by a GitOps tool": {crash: 20, pause: 10, reset: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3) {
-				w := newWorld(t, seed, sabotage{}, chances)
+				w := newSimulation(t, seed, sabotage{}, chances)
 				w.run(4000)
-				if w.broken == "" {
+				if w.violation == "" {
 					w.settle()
 				}
-				if w.broken != "" {
-					t.Fatalf("seed %d: %s", seed, w.broken)
+				if w.violation != "" {
+					t.Fatalf("seed %d: %s", seed, w.violation)
 				}
 				w.checkEnd(t, seed)
 			}
@@ -300,14 +300,14 @@ func TestReplicasThatRaceAndCrashAreTrustedAtEveryMoment(t *testing.T) {
 }
 
 // checkEnd checks that the replicas reached the final state, and that anything happened at all.
-func (w *world) checkEnd(t *testing.T, seed uint64) {
+func (w *simulation) checkEnd(t *testing.T, seed uint64) {
 	t.Helper()
 	if len(w.authority) < 3 {
 		t.Errorf("seed %d: %d CAs in total, want at least 3", seed, len(w.authority))
 	}
 	content := readContent(w.secret.data)
 	for _, configuration := range w.configurations {
-		if configuration.eventsText() != string(content.trusted.encode()) {
+		if configuration.currentBundle() != string(content.trusted.encode()) {
 			t.Errorf("seed %d: the caBundle of the %s configuration differs from the Secret", seed, configuration.name)
 		}
 	}
@@ -323,21 +323,21 @@ func (w *world) checkEnd(t *testing.T, seed uint64) {
 	}
 }
 
-func TestTheSimulationNoticesWhatIsDoneWrong(t *testing.T) {
+func TestSimulationDetectsFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		sabotage sabotage
 		chances  chances
 	}{
-		"a patch without a precondition":          {sabotage{unguarded: true}, chances{standStill: 50, reset: 20}},
-		"a certificate before its CA has settled": {sabotage{hasty: true}, chances{crash: 20}},
-		"a CA that is dropped at once":            {sabotage{forgetful: true}, chances{standStill: 30}},
+		"a patch without a precondition":          {sabotage{skipVersionCheck: true}, chances{pause: 50, reset: 20}},
+		"a certificate before its CA has settled": {sabotage{noTrustDelay: true}, chances{crash: 20}},
+		"a CA that is dropped at once":            {sabotage{dropCAsEarly: true}, chances{pause: 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(30) {
-				w := newWorld(t, seed, c.sabotage, c.chances)
+				w := newSimulation(t, seed, c.sabotage, c.chances)
 				w.run(4000)
-				if w.broken != "" {
-					t.Logf("seed %d: %s", seed, w.broken)
+				if w.violation != "" {
+					t.Logf("seed %d: %s", seed, w.violation)
 					return
 				}
 			}

@@ -70,12 +70,12 @@ func (s *served) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 
 // set serves a certificate from now on, and reports whether it differs from the previous one.
 func (s *served) set(certificate *tls.Certificate) bool {
-	before := s.current.Swap(certificate)
-	return before == nil || !before.Leaf.Equal(certificate.Leaf)
+	previous := s.current.Swap(certificate)
+	return previous == nil || !previous.Leaf.Equal(certificate.Leaf)
 }
 
-// valid returns why a certificate is not valid at a time.
-func valid(certificate *x509.Certificate, now time.Time) error {
+// checkValidity returns why a certificate is not valid at a time.
+func checkValidity(certificate *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(certificate.NotBefore):
 		return fmt.Errorf("not valid before %s", certificate.NotBefore.Format(time.RFC3339))

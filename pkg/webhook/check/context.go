@@ -21,8 +21,8 @@ const (
 // fileContext is the classification of files by the folders around them. So a check of a single file, as before a
 // commit, gives the same result as a check of the folder.
 type fileContext struct {
-	charts map[string]bool           // whether an absolute folder is a Helm chart; present if it has been checked
-	named  map[string]classification // the files named by kustomizations, by absolute path
+	charts     map[string]bool           // whether an absolute folder is a Helm chart; present if it has been checked
+	classified map[string]classification // the files named by kustomizations, by absolute path
 }
 
 // classification is the role of a file, and the reason.
@@ -34,20 +34,20 @@ type classification struct {
 // loadContext reads the kustomizations in the folders of files, and in those above: by default kustomize allows no
 // others to name them.
 func loadContext(files []string) *fileContext {
-	s := &fileContext{charts: map[string]bool{}, named: map[string]classification{}}
+	c := &fileContext{charts: map[string]bool{}, classified: map[string]classification{}}
 	for _, file := range files {
 		if file == Stdin {
 			continue
 		}
 		for folder := range foldersAbove(file) {
-			if _, seen := s.charts[folder]; seen {
+			if _, seen := c.charts[folder]; seen {
 				break // the folders above have been read as well
 			}
-			s.charts[folder] = isFile(filepath.Join(folder, "Chart.yaml"))
-			s.readKustomization(folder)
+			c.charts[folder] = isFile(filepath.Join(folder, "Chart.yaml"))
+			c.readKustomization(folder)
 		}
 	}
-	return s
+	return c
 }
 
 // foldersAbove yields the absolute folders that contain a file, from its own upwards.
@@ -67,7 +67,7 @@ func isFile(name string) bool {
 
 // readKustomization classifies the files that the kustomization of a folder names, if there is one. An unreadable one
 // is ignored here, and is an error if it is among the checked files.
-func (s *fileContext) readKustomization(folder string) {
+func (c *fileContext) readKustomization(folder string) {
 	for _, name := range kustomizationNames {
 		path := filepath.Join(folder, name)
 		if !isFile(path) {
@@ -81,30 +81,30 @@ func (s *fileContext) readKustomization(folder string) {
 		if !isOne {
 			return
 		}
-		s.named[path] = classification{kustomizationFile, "a kustomization; check what 'kubectl kustomize' prints"}
+		c.classified[path] = classification{kustomizationFile, "a kustomization; check what 'kubectl kustomize' prints"}
 		for file, role := range parsed.files() {
 			reason := "input of a kustomization, not a manifest"
 			if role == patchFile {
 				reason = "a patch that no rule checks"
 			}
-			s.named[filepath.Join(folder, file)] = classification{role, reason}
+			c.classified[filepath.Join(folder, file)] = classification{role, reason}
 		}
 		return
 	}
 }
 
-// of returns the classification of a file; false if it has none.
-func (s *fileContext) of(file string) (classification, bool) {
+// classify returns the classification of a file; false if it has none.
+func (c *fileContext) classify(file string) (classification, bool) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
 		return classification{}, false
 	}
-	if found, isNamed := s.named[absolute]; isNamed {
+	if found, isNamed := c.classified[absolute]; isNamed {
 		return found, true
 	}
 	for folder := range foldersAbove(file) {
 		below, err := filepath.Rel(folder, absolute)
-		if s.charts[folder] && err == nil && isChartFile(filepath.ToSlash(below)) {
+		if c.charts[folder] && err == nil && isChartFile(filepath.ToSlash(below)) {
 			return classification{chartFile, "a file of a Helm chart; check what 'helm template' prints"}, true
 		}
 	}

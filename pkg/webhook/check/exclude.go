@@ -15,11 +15,11 @@ func ValidGlob(pattern string) bool { return pattern != "" && doublestar.Validat
 func excludedBy(patterns []string, file string) string {
 	file = filepath.ToSlash(filepath.Clean(file))
 	for _, pattern := range patterns {
-		anywhere := path.Clean(pattern)
-		if !path.IsAbs(anywhere) {
-			anywhere = "**/" + anywhere
+		glob := path.Clean(pattern)
+		if !path.IsAbs(glob) {
+			glob = "**/" + glob
 		}
-		if doublestar.MatchUnvalidated(anywhere, file) || doublestar.MatchUnvalidated(anywhere+"/**", file) {
+		if doublestar.MatchUnvalidated(glob, file) || doublestar.MatchUnvalidated(glob+"/**", file) {
 			return pattern
 		}
 	}

@@ -33,38 +33,38 @@ var serviceFields = append([]knownField{
 func unknownFieldError(field string, known []knownField) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(field, "metadata."), "spec.")
 	names := make([]string, len(known))
-	for i, word := range known {
-		if names[i] = word.name; word.name == name {
-			return unknown("did you mean " + word.path + "?")
+	for i, candidate := range known {
+		if names[i] = candidate.name; candidate.name == name {
+			return unknownFieldText("did you mean " + candidate.path + "?")
 		}
 	}
-	meant := policy.Suggest(name, names...)
-	for _, word := range known {
-		if word.name == meant {
-			return unknown("did you mean " + word.path + "?")
+	suggestion := policy.Suggest(name, names...)
+	for _, candidate := range known {
+		if candidate.name == suggestion {
+			return unknownFieldText("did you mean " + candidate.path + "?")
 		}
 	}
 	if len(known) > 0 && strings.Contains(strings.ToLower(name), "topology") {
-		return unknown("is it an annotation?")
+		return unknownFieldText("is it an annotation?")
 	}
 	return ""
 }
 
-func unknown(advice string) string { return "unknown field, which API servers drop; " + advice }
+func unknownFieldText(hint string) string { return "unknown field, which API servers drop; " + hint }
 
 // addTypeError records a field of the wrong type. The decoder does not return which annotation or label it is, but the
 // mistake is always the same: in YAML, true and 5 are not strings.
-func (c *Files) addTypeError(at location, fault manifest.ParseError) {
+func (f *Files) addTypeError(loc location, fault manifest.ParseError) {
 	var object struct {
 		Metadata map[string]json.RawMessage `json:"metadata"`
 	}
 	var values map[string]json.RawMessage
 	parent, name, _ := strings.Cut(fault.Field, ".")
-	if parent == "metadata" && json.Unmarshal(at.part.JSON, &object) == nil && json.Unmarshal(object.Metadata[name], &values) == nil {
+	if parent == "metadata" && json.Unmarshal(loc.part.JSON, &object) == nil && json.Unmarshal(object.Metadata[name], &values) == nil {
 		isReported := false
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if value := string(values[key]); value != "null" && value[0] != '"' {
-				c.addError(at, fault.Field+"["+key+"]", mustBeString([]byte(value)))
+				f.addError(loc, fault.Field+"["+key+"]", mustBeString([]byte(value)))
 				isReported = true
 			}
 		}
@@ -72,7 +72,7 @@ func (c *Files) addTypeError(at location, fault manifest.ParseError) {
 			return
 		}
 	}
-	c.addError(at, fault.Field, fault.Reason)
+	f.addError(loc, fault.Field, fault.Reason)
 }
 
 // mustBeString returns the error about a JSON value that is not a string.

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestNoFieldOfKubernetesIsTakenForAMistake checks all fields of a Service and a Namespace.
-func TestNoFieldOfKubernetesIsTakenForAMistake(t *testing.T) {
+// TestKubernetesFieldsAreNotErrors checks all fields of a Service and a Namespace.
+func TestKubernetesFieldsAreNotErrors(t *testing.T) {
 	for prefix, object := range map[string]any{
 		"": corev1.Service{}, "metadata.": metav1.ObjectMeta{}, "spec.": corev1.ServiceSpec{},
 	} {
@@ -24,11 +24,11 @@ func checkFields(t *testing.T, prefix string, object any, known []knownField) {
 	t.Helper()
 	for field := range reflect.TypeOf(object).Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		isWord := false
-		for _, word := range known {
-			isWord = isWord || word.path == prefix+name
+		isKnown := false
+		for _, candidate := range known {
+			isKnown = isKnown || candidate.path == prefix+name
 		}
-		if reason := unknownFieldError(prefix+name, known); name != "" && !isWord && reason != "" {
+		if reason := unknownFieldError(prefix+name, known); name != "" && !isKnown && reason != "" {
 			t.Errorf("%s%s: %s", prefix, name, reason)
 		}
 	}

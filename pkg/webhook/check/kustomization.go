@@ -32,10 +32,10 @@ type kustomization struct {
 	// Set on every object. Kustomize rejects a value that is not a string.
 	CommonAnnotations map[string]any `json:"commonAnnotations"`
 	CommonLabels      map[string]any `json:"commonLabels"`
-	Labels            []labelling    `json:"labels"`
+	Labels            []labelPairs   `json:"labels"`
 }
 
-type labelling struct {
+type labelPairs struct {
 	Pairs map[string]any `json:"pairs"`
 }
 
@@ -88,51 +88,51 @@ func (k *kustomization) inlinePatches() map[string]string {
 	return texts
 }
 
-// common are annotations or labels that a kustomization sets on every object.
-type common struct {
-	field  string // in the kustomization
-	ofKind string // "annotations" or "labels", in the objects
-	values map[string]any
+// commonMetadata are annotations or labels that a kustomization sets on every object.
+type commonMetadata struct {
+	field         string // in the kustomization
+	metadataField string // "annotations" or "labels", in the objects
+	values        map[string]any
 }
 
 // common returns the annotations and labels for every object, in the order in which they are usually written.
-func (k *kustomization) common() []common {
-	all := []common{{"commonAnnotations", "annotations", k.CommonAnnotations}, {"commonLabels", "labels", k.CommonLabels}}
+func (k *kustomization) common() []commonMetadata {
+	all := []commonMetadata{{"commonAnnotations", "annotations", k.CommonAnnotations}, {"commonLabels", "labels", k.CommonLabels}}
 	for i, label := range k.Labels {
-		all = append(all, common{fmt.Sprintf("labels[%d].pairs", i), "labels", label.Pairs})
+		all = append(all, commonMetadata{fmt.Sprintf("labels[%d].pairs", i), "labels", label.Pairs})
 	}
 	return all
 }
 
 // files returns the files that a kustomization names, except for resources, with their roles.
 func (k *kustomization) files() map[string]role {
-	named := map[string]role{}
-	name := func(what role, files ...string) {
+	roles := map[string]role{}
+	add := func(fileRole role, files ...string) {
 		for _, file := range files {
 			if file != "" && !slices.Contains(k.Resources, file) {
-				named[filepath.Clean(file)] = what
+				roles[filepath.Clean(file)] = fileRole
 			}
 		}
 	}
 	for _, patch := range slices.Concat(k.Patches, k.PatchesJSON6902) {
-		name(patchFile, patch.Path)
+		add(patchFile, patch.Path)
 	}
-	name(patchFile, k.PatchesStrategicMerge...)
+	add(patchFile, k.PatchesStrategicMerge...)
 	for _, generator := range slices.Concat(k.ConfigMapGenerator, k.SecretGenerator) {
 		for _, file := range generator.Files {
 			if _, path, hasKey := strings.Cut(file, "="); hasKey {
 				file = path
 			}
-			name(inputFile, file)
+			add(inputFile, file)
 		}
-		name(inputFile, append(generator.Envs, generator.Env)...)
+		add(inputFile, append(generator.Envs, generator.Env)...)
 	}
 	for _, replacement := range k.Replacements {
-		name(inputFile, replacement.Path)
+		add(inputFile, replacement.Path)
 	}
 	for _, chart := range k.HelmCharts {
-		name(inputFile, append(chart.AdditionalValuesFiles, chart.ValuesFile)...)
+		add(inputFile, append(chart.AdditionalValuesFiles, chart.ValuesFile)...)
 	}
-	name(inputFile, slices.Concat(k.Configurations, k.CRDs, []string{k.OpenAPI.Path})...)
-	return named
+	add(inputFile, slices.Concat(k.Configurations, k.CRDs, []string{k.OpenAPI.Path})...)
+	return roles
 }

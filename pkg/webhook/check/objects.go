@@ -19,22 +19,22 @@ var (
 // Files is the content of the files. Nothing is checked before all of them are read: a Node or a Namespace may come
 // last.
 type Files struct {
-	exclude    []string // see New
-	objects    []object
-	findings   []finding      // errors while reading
-	files      map[string]int // index by file, in the order in which they were read
-	passedOver int            // objects
-	notRead    []skippedFile  // files
-	isNotRead  map[string]bool
-	nodes      *rules.NodeLabels // nil without a Node
-	services   serviceNames
-	optedOut   map[string]bool // the Namespaces whose Services are not checked
+	exclude      []string // see New
+	objects      []object
+	findings     []finding      // errors while reading
+	fileIndex    map[string]int // index by file, in the order in which they were read
+	skipped      int            // objects
+	skippedFiles []skippedFile  // files
+	isSkipped    map[string]bool
+	nodes        *rules.NodeLabels // nil without a Node
+	services     serviceNames
+	optedOut     map[string]bool // the Namespaces whose Services are not checked
 }
 
 // New returns an empty set of files. Files that match a pattern will be skipped; see ValidGlob.
 func New(exclude []string) *Files {
 	return &Files{
-		exclude: exclude, findings: []finding{}, files: map[string]int{}, notRead: []skippedFile{}, isNotRead: map[string]bool{},
+		exclude: exclude, findings: []finding{}, fileIndex: map[string]int{}, skippedFiles: []skippedFile{}, isSkipped: map[string]bool{},
 		services: serviceNames{}, optedOut: map[string]bool{},
 	}
 }
@@ -62,24 +62,24 @@ const template = "{{"
 const renderFirst = "a template must be rendered first, as 'helm template' does"
 
 // readText reads the objects of a file.
-func (c *Files) readText(name string, text []byte) {
-	c.number(name)
+func (f *Files) readText(name string, text []byte) {
+	f.assignIndex(name)
 	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType, nodeType) {
-		at := location{file: name, part: &part}
+		loc := location{file: name, part: &part}
 		switch {
 		case part.Fault != nil && isJSONPatch(part.JSON):
-			c.skip(name, classification{patchFile, "a patch that no rule checks"})
+			f.skip(name, classification{patchFile, "a patch that no rule checks"})
 		case part.Fault != nil:
 			explainTemplate(part.Fault, text)
-			c.addError(at, part.Fault.Field, part.Fault.Reason+noManifest(at))
+			f.addError(loc, part.Fault.Field, part.Fault.Reason+excludeHint(loc))
 		case part.Type == serviceType:
-			c.readService(at)
+			f.readService(loc)
 		case part.Type == namespaceType:
-			c.readNamespace(at)
+			f.readNamespace(loc)
 		case part.Type == nodeType:
-			c.readNode(at)
+			f.readNode(loc)
 		default:
-			c.passedOver++
+			f.skipped++
 		}
 	}
 }
@@ -104,24 +104,24 @@ func explainTemplate(fault *manifest.ParseError, text []byte) {
 	}
 }
 
-// noManifest returns a hint for a document that is not an object at all.
-func noManifest(at location) string {
-	if at.file == stdinName || at.part.JSON == nil || at.part.Path != "" || at.part.Type != (manifest.Type{}) {
+// excludeHint returns a hint for a document that is not an object at all.
+func excludeHint(loc location) string {
+	if loc.file == stdinName || loc.part.JSON == nil || loc.part.Path != "" || loc.part.Type != (manifest.Type{}) {
 		return ""
 	}
 	return "; a file that is not a manifest can be skipped with --exclude"
 }
 
-func (c *Files) readService(at location) {
+func (f *Files) readService(loc location) {
 	service := new(rules.Service)
-	if !c.decode(at, service, serviceFields) || !c.isNamed(at, &service.Metadata) {
+	if !f.decode(loc, service, serviceFields) || !f.isNamed(loc, &service.Metadata) {
 		return
 	}
 	setDefaults(&service.Spec)
 	if metadata := &service.Metadata; metadata.Name != "" {
-		c.services[metadata.Namespace] = append(c.services[metadata.Namespace], metadata.Name)
+		f.services[metadata.Namespace] = append(f.services[metadata.Namespace], metadata.Name)
 	}
-	c.objects = append(c.objects, object{location: at, service: service})
+	f.objects = append(f.objects, object{location: loc, service: service})
 }
 
 // setDefaults sets the defaults on which rules depend. An API server does so before it calls webhooks.
@@ -145,15 +145,15 @@ func setDefaults(spec *rules.ServiceSpec) {
 	}
 }
 
-func (c *Files) readNamespace(at location) {
+func (f *Files) readNamespace(loc location) {
 	var namespace rules.Namespace
-	if !c.decode(at, &namespace, namespaceFields) || !c.isNamed(at, &namespace.Metadata) {
+	if !f.decode(loc, &namespace, namespaceFields) || !f.isNamed(loc, &namespace.Metadata) {
 		return
 	}
 	if isOptedOut(&namespace.Metadata) {
-		c.optedOut[namespace.Metadata.Name] = true
+		f.optedOut[namespace.Metadata.Name] = true
 	}
-	c.objects = append(c.objects, object{location: at, namespace: &namespace})
+	f.objects = append(f.objects, object{location: loc, namespace: &namespace})
 }
 
 // serviceNames are the names of the Services in the files, by Namespace. Nothing is known about a Namespace without
@@ -168,40 +168,40 @@ type otherServices struct {
 }
 
 // Names returns the Services of a Namespace, if the files have any.
-func (b otherServices) Names(namespace string) (names []string, known bool) {
-	names, known = b.all[namespace]
-	return names, known && (namespace != b.self || len(names) > 1)
+func (o otherServices) Names(namespace string) (names []string, known bool) {
+	names, known = o.all[namespace]
+	return names, known && (namespace != o.self || len(names) > 1)
 }
 
 // readNode reads the labels of a Node. No rule checks Nodes here.
-func (c *Files) readNode(at location) {
+func (f *Files) readNode(loc location) {
 	var node struct {
 		Metadata rules.Metadata `json:"metadata"`
 	}
-	if !c.decode(at, &node, nil) || !c.isNamed(at, &node.Metadata) {
+	if !f.decode(loc, &node, nil) || !f.isNamed(loc, &node.Metadata) {
 		return
 	}
-	if c.nodes == nil {
-		c.nodes = rules.NewNodeLabels()
+	if f.nodes == nil {
+		f.nodes = rules.NewNodeLabels()
 	}
-	c.nodes.Put(node.Metadata.Name, node.Metadata.Labels)
-	c.passedOver++
+	f.nodes.Put(node.Metadata.Name, node.Metadata.Labels)
+	f.skipped++
 }
 
 // decode decodes an object and records errors. It reports whether the object can be checked. Unknown fields matter only
 // if they are similar to a known one.
-func (c *Files) decode(at location, into any, known []knownField) bool {
+func (f *Files) decode(loc location, into any, known []knownField) bool {
 	isReadable := true
-	for _, fault := range at.part.Decode(into) {
+	for _, fault := range loc.part.Decode(into) {
 		switch fault.Reason {
 		case manifest.UnknownField:
 			if reason := unknownFieldError(fault.Field, known); reason != "" {
-				c.addError(at, fault.Field, reason)
+				f.addError(loc, fault.Field, reason)
 			}
 		case manifest.DuplicateField:
-			c.addError(at, fault.Field, fault.Reason)
+			f.addError(loc, fault.Field, fault.Reason)
 		default:
-			c.addTypeError(at, fault)
+			f.addTypeError(loc, fault)
 			isReadable = false
 		}
 	}
@@ -209,26 +209,26 @@ func (c *Files) decode(at location, into any, known []knownField) bool {
 }
 
 // isNamed reports whether an object has a name without placeholders, and otherwise records an error.
-func (c *Files) isNamed(at location, metadata *rules.Metadata) bool {
+func (f *Files) isNamed(loc location, metadata *rules.Metadata) bool {
 	if metadata.Name == "" && metadata.GenerateName == "" {
-		c.addError(at, "metadata.name", "Required value")
+		f.addError(loc, "metadata.name", "Required value")
 		return false
 	}
 	for _, field := range []struct{ path, value string }{
 		{"metadata.name", metadata.Name}, {"metadata.generateName", metadata.GenerateName}, {"metadata.namespace", metadata.Namespace},
 	} {
 		if strings.Contains(field.value, template) {
-			c.addError(at, field.path, renderFirst)
+			f.addError(loc, field.path, renderFirst)
 			return false
 		}
 	}
 	return true
 }
 
-// number assigns an index to a file, unless it has one.
-func (c *Files) number(file string) {
-	if _, counted := c.files[file]; !counted {
-		c.files[file] = len(c.files)
+// assignIndex assigns an index to a file, unless it has one.
+func (f *Files) assignIndex(file string) {
+	if _, counted := f.fileIndex[file]; !counted {
+		f.fileIndex[file] = len(f.fileIndex)
 	}
 }
 

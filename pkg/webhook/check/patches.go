@@ -29,12 +29,12 @@ func isJSONPatch(document []byte) bool {
 }
 
 // readInlinePatches reads the patches whose text is in a kustomization, and the metadata that it sets on every object.
-func (c *Files) readInlinePatches(name string, text []byte) {
+func (f *Files) readInlinePatches(name string, text []byte) {
 	parsed, _ := parseKustomization(text)
 	patches := parsed.inlinePatches()
 	for document := range manifest.Parts(manifest.FormatOfText(name, text), text) {
 		for _, added := range parsed.common() {
-			c.readCommon(location{file: name, part: &document}, added)
+			f.readCommon(location{file: name, part: &document}, added)
 		}
 		for _, field := range slices.Sorted(maps.Keys(patches)) {
 			// Empty lines before the patch make its line numbers those of the kustomization. A block of text begins below its
@@ -43,7 +43,7 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 			if !strings.Contains(patches[field], "\n") {
 				above--
 			}
-			_ = c.readPatches(name, []byte(strings.Repeat("\n", above)+patches[field]))
+			_ = f.readPatches(name, []byte(strings.Repeat("\n", above)+patches[field]))
 		}
 		return // kustomize reads one document
 	}
@@ -51,62 +51,62 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 
 // readCommon reads the annotations or labels that a kustomization sets on every object. They are checked as those of
 // Services; defaults for Namespaces as those of Namespaces.
-func (c *Files) readCommon(at location, added common) {
-	at.from, at.to = "metadata."+added.ofKind, added.field
-	ofServices, ofNamespaces := map[string]string{}, map[string]string{}
+func (f *Files) readCommon(loc location, added commonMetadata) {
+	loc.from, loc.to = "metadata."+added.metadataField, added.field
+	forServices, forNamespaces := map[string]string{}, map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(added.values)) {
 		value, isText := added.values[key].(string)
 		switch {
 		case added.values[key] == nil:
 		case !isText:
 			written, _ := json.Marshal(added.values[key]) // it was JSON
-			c.addError(at, added.field+"["+key+"]", mustBeString(written))
+			f.addError(loc, added.field+"["+key+"]", mustBeString(written))
 		case slices.ContainsFunc(policy.NamespaceDefaults[:], func(d struct{ Name, Of string }) bool { return d.Name == key }):
-			ofNamespaces[key] = value
+			forNamespaces[key] = value
 		default:
-			ofServices[key] = value
+			forServices[key] = value
 		}
 	}
 	metadata := func(values map[string]string) rules.Metadata {
-		if added.ofKind == "labels" {
+		if added.metadataField == "labels" {
 			return rules.Metadata{Labels: values}
 		}
 		return rules.Metadata{Annotations: values}
 	}
-	if len(ofServices) > 0 {
-		c.objects = append(c.objects, object{location: at, service: &rules.Service{Metadata: metadata(ofServices)}, isPatch: true})
+	if len(forServices) > 0 {
+		f.objects = append(f.objects, object{location: loc, service: &rules.Service{Metadata: metadata(forServices)}, isPatch: true})
 	}
-	if len(ofNamespaces) > 0 {
-		c.objects = append(c.objects, object{location: at, namespace: &rules.Namespace{Metadata: metadata(ofNamespaces)}, isPatch: true})
+	if len(forNamespaces) > 0 {
+		f.objects = append(f.objects, object{location: loc, namespace: &rules.Namespace{Metadata: metadata(forNamespaces)}, isPatch: true})
 	}
 }
 
 // readPatches reads strategic-merge patches of Services and Namespaces. A patch need not name its target. It reports
 // whether there is something to check: JSON patches are not checked.
-func (c *Files) readPatches(name string, text []byte) (found bool) {
-	before := len(c.objects) + len(c.findings)
+func (f *Files) readPatches(name string, text []byte) (found bool) {
+	before := len(f.objects) + len(f.findings)
 	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType) {
-		at := location{file: name, part: &part}
+		loc := location{file: name, part: &part}
 		switch {
 		case part.Fault != nil && part.JSON != nil && part.Type.Kind == "":
 		case part.Fault != nil:
 			explainTemplate(part.Fault, text)
-			c.addError(at, part.Fault.Field, part.Fault.Reason)
+			f.addError(loc, part.Fault.Field, part.Fault.Reason)
 		case part.Type == serviceType:
 			var service rules.Service
-			if c.decode(at, &service, serviceFields) {
+			if f.decode(loc, &service, serviceFields) {
 				dropRemovedKeys(&service.Metadata, part.JSON)
-				c.objects = append(c.objects, object{location: at, service: &service, isPatch: true})
+				f.objects = append(f.objects, object{location: loc, service: &service, isPatch: true})
 			}
 		case part.Type == namespaceType:
 			var namespace rules.Namespace
-			if c.decode(at, &namespace, namespaceFields) {
+			if f.decode(loc, &namespace, namespaceFields) {
 				dropRemovedKeys(&namespace.Metadata, part.JSON)
-				c.objects = append(c.objects, object{location: at, namespace: &namespace, isPatch: true})
+				f.objects = append(f.objects, object{location: loc, namespace: &namespace, isPatch: true})
 			}
 		}
 	}
-	return len(c.objects)+len(c.findings) > before
+	return len(f.objects)+len(f.findings) > before
 }
 
 // dropRemovedKeys removes from metadata the annotations and labels that a patch removes: those that are null, which a
@@ -121,8 +121,8 @@ func dropRemovedKeys(metadata *rules.Metadata, patch []byte) {
 	if json.Unmarshal(patch, &written) != nil {
 		return
 	}
-	isRemoved := func(in map[string]*string) func(string, string) bool {
-		return func(key, _ string) bool { return in[key] == nil }
+	isRemoved := func(patched map[string]*string) func(string, string) bool {
+		return func(key, _ string) bool { return patched[key] == nil }
 	}
 	maps.DeleteFunc(metadata.Annotations, isRemoved(written.Metadata.Annotations))
 	maps.DeleteFunc(metadata.Labels, isRemoved(written.Metadata.Labels))

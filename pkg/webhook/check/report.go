@@ -59,35 +59,35 @@ type summary struct {
 }
 
 // Check checks all objects that were read.
-func (c *Files) Check(settings *rules.Settings) Report {
-	report := Report{Findings: c.findings, Skipped: c.notRead, Summary: summary{
-		Skipped: c.passedOver, Errors: len(c.findings), FilesSkipped: len(c.notRead), roles: map[role]int{},
+func (f *Files) Check(settings *rules.Settings) Report {
+	report := Report{Findings: f.findings, Skipped: f.skippedFiles, Summary: summary{
+		Skipped: f.skipped, Errors: len(f.findings), FilesSkipped: len(f.skippedFiles), roles: map[role]int{},
 	}}
-	for _, file := range c.notRead {
+	for _, file := range f.skippedFiles {
 		report.Summary.roles[file.Role]++
 	}
-	for i := range c.objects {
-		if c.isExempt(&c.objects[i]) {
+	for i := range f.objects {
+		if f.isExempt(&f.objects[i]) {
 			report.Summary.Skipped++
 			continue
 		}
-		report.add(&c.objects[i], c.evaluate(&c.objects[i], settings))
+		report.add(&f.objects[i], f.evaluate(&f.objects[i], settings))
 	}
-	report.sort(c.files)
+	report.sort(f.fileIndex)
 	return report
 }
 
 // isExempt reports whether the webhook would not be called for an object because of its labels, or those of its
 // Namespace.
-func (c *Files) isExempt(o *object) bool {
+func (f *Files) isExempt(o *object) bool {
 	if o.namespace != nil {
 		return isOptedOut(&o.namespace.Metadata)
 	}
-	return isOptedOut(&o.service.Metadata) || c.optedOut[o.service.Metadata.Namespace]
+	return isOptedOut(&o.service.Metadata) || f.optedOut[o.service.Metadata.Namespace]
 }
 
 // evaluate checks an object as a new one.
-func (c *Files) evaluate(o *object, settings *rules.Settings) rules.Result {
+func (f *Files) evaluate(o *object, settings *rules.Settings) rules.Result {
 	switch {
 	case o.isPatch && o.namespace != nil:
 		return rules.ReviewNamespacePatch(o.namespace, settings)
@@ -97,7 +97,7 @@ func (c *Files) evaluate(o *object, settings *rules.Settings) rules.Result {
 	if o.namespace != nil {
 		return rules.ReviewNamespace(nil, o.namespace, settings)
 	}
-	facts := rules.Facts{Nodes: c.nodes, Services: otherServices{c.services, o.service.Metadata.Namespace}}
+	facts := rules.Facts{Nodes: f.nodes, Services: otherServices{f.services, o.service.Metadata.Namespace}}
 	return rules.ReviewService(nil, o.service, facts, settings)
 }
 
@@ -120,47 +120,47 @@ func (r *Report) add(o *object, result rules.Result) {
 	}
 }
 
-func (p location) violation(violation rules.Violation, action rules.Action) finding {
-	here := *violation.Error
-	if rest, isMoved := strings.CutPrefix(here.Field, p.from); isMoved && p.from != "" {
-		here.Field = p.to + rest
+func (l location) violation(violation rules.Violation, action rules.Action) finding {
+	fieldErr := *violation.Error
+	if rest, hasPrefix := strings.CutPrefix(fieldErr.Field, l.from); hasPrefix && l.from != "" {
+		fieldErr.Field = l.to + rest
 	}
-	violation.Error = &here
-	finding := p.finding(here.Field, action, violation.Message())
+	violation.Error = &fieldErr
+	finding := l.finding(fieldErr.Field, action, violation.Message())
 	finding.Rule = violation.Rule
 	return finding
 }
 
 // skip records once that a file is skipped.
-func (c *Files) skip(file string, means classification) {
+func (f *Files) skip(file string, class classification) {
 	clean := filepath.Clean(file)
-	if c.isNotRead[clean] {
+	if f.isSkipped[clean] {
 		return
 	}
-	c.isNotRead[clean] = true
-	c.notRead = append(c.notRead, skippedFile{File: file, Role: means.role, Reason: means.reason})
+	f.isSkipped[clean] = true
+	f.skippedFiles = append(f.skippedFiles, skippedFile{File: file, Role: class.role, Reason: class.reason})
 }
 
 // addError records that something could not be checked.
-func (c *Files) addError(at location, field, reason string) {
-	c.number(at.file)
+func (f *Files) addError(loc location, field, reason string) {
+	f.assignIndex(loc.file)
 	message := reason
 	if field != "" {
 		message = field + ": " + reason
 	}
-	c.findings = append(c.findings, at.finding(field, actionError, message))
+	f.findings = append(f.findings, loc.finding(field, actionError, message))
 }
 
 // finding returns a finding at a location.
-func (p location) finding(field string, action rules.Action, message string) finding {
-	found := finding{File: p.file, Action: action, Path: sanitize.Truncate(field), Message: sanitize.Truncate(message)}
-	if p.part == nil {
+func (l location) finding(field string, action rules.Action, message string) finding {
+	found := finding{File: l.file, Action: action, Path: sanitize.Truncate(field), Message: sanitize.Truncate(message)}
+	if l.part == nil {
 		return found
 	}
-	found.Kind, found.Namespace = sanitize.Truncate(p.part.Type.Kind), sanitize.Truncate(p.part.Namespace)
-	found.Name = sanitize.Truncate(p.part.Name)
-	if found.Line = p.part.LineOf(field); p.part.Fault != nil && p.part.Fault.Line > 0 {
-		found.Line = p.part.Fault.Line
+	found.Kind, found.Namespace = sanitize.Truncate(l.part.Type.Kind), sanitize.Truncate(l.part.Namespace)
+	found.Name = sanitize.Truncate(l.part.Name)
+	if found.Line = l.part.LineOf(field); l.part.Fault != nil && l.part.Fault.Line > 0 {
+		found.Line = l.part.Fault.Line
 	}
 	return found
 }
@@ -236,7 +236,7 @@ func (s summary) String() string {
 // byRole returns the counts of skipped files: "1 kustomization", "2 patches".
 func (s summary) byRole() []string {
 	var counts []string
-	for _, words := range [...]struct {
+	for _, noun := range [...]struct {
 		role      role
 		one, many string
 	}{
@@ -244,8 +244,8 @@ func (s summary) byRole() []string {
 		{inputFile, "input of a kustomization", "inputs of kustomizations"},
 		{chartFile, "file of a Helm chart", "files of Helm charts"}, {excludedFile, "excluded", "excluded"},
 	} {
-		if n := s.roles[words.role]; n > 0 {
-			counts = append(counts, sanitize.CountOf(n, words.one, words.many))
+		if n := s.roles[noun.role]; n > 0 {
+			counts = append(counts, sanitize.CountOf(n, noun.one, noun.many))
 		}
 	}
 	return counts

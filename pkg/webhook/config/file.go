@@ -39,29 +39,29 @@ func Read(path string) (*File, error) {
 //
 // A missing file is probably being replaced: nothing happens until it exists again.
 func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules.Settings), failed func(error)) error {
-	text, settings, wrong := f.content, f.Settings, error(nil)
-	report := func(unreadable error) {
+	text, settings, parseErr := f.content, f.Settings, error(nil)
+	report := func(readErr error) {
 		switch {
-		case unreadable != nil:
-			failed(unreadable)
-		case wrong != nil:
-			failed(wrong)
+		case readErr != nil:
+			failed(readErr)
+		case parseErr != nil:
+			failed(parseErr)
 		default:
 			updated(settings)
 		}
 	}
 	for {
-		now := text
+		latest := text
 		watched := filewatch.File{Path: f.Path, Content: text, Failed: report, Check: func() (err error) {
-			now, err = filewatch.ReadFile(f.Path)
+			latest, err = filewatch.ReadFile(f.Path)
 			return err
 		}}
 		if err := watched.Watch(ctx, log); !errors.Is(err, filewatch.ErrUpdated) {
 			return err
 		}
-		text = now
-		if settings, wrong = Parse(f.Path, text); wrong != nil {
-			log.Error("the updated configuration cannot be used; keeping the last good one", "file", f.Path, "error", wrong)
+		text = latest
+		if settings, parseErr = Parse(f.Path, text); parseErr != nil {
+			log.Error("the updated configuration cannot be used; keeping the last good one", "file", f.Path, "error", parseErr)
 		} else {
 			log.Info("the configuration was updated", "file", f.Path)
 		}

@@ -15,29 +15,29 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// mounted is a file of a ConfigMap.
-type mounted struct {
+// mountedFile is a file of a ConfigMap.
+type mountedFile struct {
 	*volume.Volume
 	t *testing.T
 }
 
-func mount(t *testing.T, text string) mounted {
+func mount(t *testing.T, text string) mountedFile {
 	t.Helper()
-	file := mounted{volume.New(t), t}
+	file := mountedFile{volume.New(t), t}
 	file.write(text)
 	return file
 }
 
-func (m mounted) path() string { return m.Path("config.yaml") }
+func (m mountedFile) path() string { return m.Path("config.yaml") }
 
-func (m mounted) write(text string) {
+func (m mountedFile) write(text string) {
 	m.t.Helper()
 	m.Write(m.t, map[string][]byte{"config.yaml": []byte(text)})
 }
 
-// followed is a file and the reports of Follow about it.
-type followed struct {
-	mounted
+// followedFile is a file and the reports of Follow about it.
+type followedFile struct {
+	mountedFile
 	updates  chan *rules.Settings
 	failures chan error
 	ended    chan error
@@ -45,10 +45,10 @@ type followed struct {
 	log      *logs.Log
 }
 
-func follow(t *testing.T, text string) *followed {
+func followFile(t *testing.T, text string) *followedFile {
 	t.Helper()
-	f := &followed{
-		mounted: mount(t, text), log: logs.New(t, "the file watcher"),
+	f := &followedFile{
+		mountedFile: mount(t, text), log: logs.New(t, "the file watcher"),
 		updates: make(chan *rules.Settings, 100), failures: make(chan error, 100), ended: make(chan error, 1),
 	}
 	file, err := Read(f.path())
@@ -64,12 +64,12 @@ func follow(t *testing.T, text string) *followed {
 	return f
 }
 
-func next[T any](t *testing.T, from <-chan T) T {
+func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	return wait.Receive(t, "a report", from)
 }
 
-func TestAFileIsReadWithItsSettings(t *testing.T) {
+func TestReadParsesSettings(t *testing.T) {
 	file := mount(t, header+"strict: true\n")
 	read, err := Read(file.path())
 	if err != nil || !read.Settings.Strict || read.Path != file.path() {
@@ -77,7 +77,7 @@ func TestAFileIsReadWithItsSettings(t *testing.T) {
 	}
 }
 
-func TestAnErrorNamesTheFile(t *testing.T) {
+func TestReadErrorContainsPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if _, err := Read(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
 		t.Errorf("without a file: %v", err)
@@ -90,22 +90,22 @@ func TestAnErrorNamesTheFile(t *testing.T) {
 	}
 }
 
-func TestAChangeIsReportedAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T) {
-	f := follow(t, header)
+func TestFollowReportsUpdatesAndFailures(t *testing.T) {
+	f := followFile(t, header)
 	f.write(header + "strict: true\n")
-	if got := next(t, f.updates); !got.Strict {
+	if got := receive(t, f.updates); !got.Strict {
 		t.Errorf("the update is %v", got)
 	}
 	f.write(header + "strict: 1\n")
-	if err := next(t, f.failures); !strings.Contains(err.Error(), f.path()+":3: strict: must be bool") {
+	if err := receive(t, f.failures); !strings.Contains(err.Error(), f.path()+":3: strict: must be bool") {
 		t.Errorf("the failure is %v", err)
 	}
 	f.write(header + "strict: two\n")
-	if err := next(t, f.failures); !strings.Contains(err.Error(), "not string") {
+	if err := receive(t, f.failures); !strings.Contains(err.Error(), "not string") {
 		t.Errorf("the second failure is %v", err)
 	}
 	f.write(header + "proxyName: vicinity\n")
-	if got := next(t, f.updates); got.ProxyName != "vicinity" {
+	if got := receive(t, f.updates); got.ProxyName != "vicinity" {
 		t.Errorf("the update is %v", got)
 	}
 	if got := f.log.Count("cannot be used; keeping the last good one"); got != 2 {
@@ -116,20 +116,20 @@ func TestAChangeIsReportedAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T)
 	}
 }
 
-func TestAMistakeThatIsTakenBackIsReported(t *testing.T) {
-	f := follow(t, header+"strict: true\n")
+func TestFollowReportsRevertedMistake(t *testing.T) {
+	f := followFile(t, header+"strict: true\n")
 	f.write("nothing")
-	if err := next(t, f.failures); err == nil {
+	if err := receive(t, f.failures); err == nil {
 		t.Error("no failure was reported")
 	}
 	f.write(header + "strict: true\n")
-	if got := next(t, f.updates); !got.Strict {
+	if got := receive(t, f.updates); !got.Strict {
 		t.Errorf("the update is %v", got)
 	}
 }
 
-func TestAnUnreadableFileIsReportedAndSoIsItsNextContent(t *testing.T) {
-	f := follow(t, header+"strict: true\n")
+func TestFollowReportsUnreadableFile(t *testing.T) {
+	f := followFile(t, header+"strict: true\n")
 	version, err := os.Readlink(filepath.Join(f.Dir, "..data"))
 	if err != nil {
 		t.Fatal(err)
@@ -142,28 +142,28 @@ func TestAnUnreadableFileIsReportedAndSoIsItsNextContent(t *testing.T) {
 	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // root can read anything except a folder
 		t.Fatal(err)
 	}
-	if err := next(t, f.failures); !strings.Contains(err.Error(), "is a directory") {
+	if err := receive(t, f.failures); !strings.Contains(err.Error(), "is a directory") {
 		t.Errorf("the failure is %v", err)
 	}
 	if err := errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(t, f.updates); !got.Strict {
+	if got := receive(t, f.updates); !got.Strict {
 		t.Errorf("the update is %v", got)
 	}
 }
 
-func TestTheSameTextInANewFileIsNotReported(t *testing.T) {
-	f := follow(t, header)
+func TestFollowIgnoresUnchangedContent(t *testing.T) {
+	f := followFile(t, header)
 	f.write(header)
 	f.write(header + "strict: true\n")
-	next(t, f.updates)
+	receive(t, f.updates)
 	if len(f.updates) > 0 || len(f.failures) > 0 {
 		t.Errorf("%d unexpected updates and %d unexpected failures", len(f.updates), len(f.failures))
 	}
 }
 
-func TestAChangeBeforeTheFileIsFollowedIsReported(t *testing.T) {
+func TestFollowReportsChangeSinceRead(t *testing.T) {
 	file := mount(t, header)
 	read, err := Read(file.path())
 	if err != nil {
@@ -178,10 +178,10 @@ func TestAChangeBeforeTheFileIsFollowedIsReported(t *testing.T) {
 	}
 }
 
-func TestFollowingEndsWithItsContext(t *testing.T) {
-	f := follow(t, header)
+func TestFollowEndsWithContext(t *testing.T) {
+	f := followFile(t, header)
 	f.stop()
-	if err := next(t, f.ended); err != nil {
+	if err := receive(t, f.ended); err != nil {
 		t.Errorf("Follow() = %v", err)
 	}
 }

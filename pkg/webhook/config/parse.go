@@ -29,32 +29,32 @@ func Default() *rules.Settings {
 
 // Parse parses the text of a file. Errors begin with name.
 func Parse(name string, text []byte) (*rules.Settings, error) {
-	wanted := manifest.Type{APIVersion: APIVersion, Kind: Kind}
-	var read *manifest.Part
-	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, wanted) {
-		wrong := func(field, format string, args ...any) error {
-			return problem{part.LineOf(field), fmt.Sprintf(format, args...)}.in(name)
+	wantType := manifest.Type{APIVersion: APIVersion, Kind: Kind}
+	var first *manifest.Part
+	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, wantType) {
+		errorAt := func(field, format string, args ...any) error {
+			return problem{part.LineOf(field), fmt.Sprintf(format, args...)}.errorIn(name)
 		}
 		switch fault := part.Fault; {
 		case fault != nil && fault.Line > 0:
-			return nil, problem{fault.Line, "invalid YAML: " + fault.Reason}.in(name)
-		case read != nil:
-			return nil, wrong("", "a second document; only one is allowed")
+			return nil, problem{fault.Line, "invalid YAML: " + fault.Reason}.errorIn(name)
+		case first != nil:
+			return nil, errorAt("", "a second document; only one is allowed")
 		case part.Type.Kind == "ConfigMap":
-			return nil, wrong("kind",
+			return nil, errorAt("kind",
 				"kind: this is a ConfigMap; use the text under its key config.yaml, as in a pod that mounts it")
-		case part.Type != wanted:
-			return nil, wrong("kind", "got apiVersion %q, kind %q; want apiVersion %q, kind %q",
+		case part.Type != wantType:
+			return nil, errorAt("kind", "got apiVersion %q, kind %q; want apiVersion %q, kind %q",
 				part.Type.APIVersion, part.Type.Kind, APIVersion, Kind)
 		case fault != nil:
-			return nil, wrong(fault.Field, "%s: %s", fault.Field, fault.Reason)
+			return nil, errorAt(fault.Field, "%s: %s", fault.Field, fault.Reason)
 		}
-		read = &part
+		first = &part
 	}
-	if read == nil {
-		return nil, problem{1, "the file is empty"}.in(name)
+	if first == nil {
+		return nil, problem{1, "the file is empty"}.errorIn(name)
 	}
-	return decode(name, read)
+	return decode(name, first)
 }
 
 // problem is one error in the file.
@@ -63,32 +63,32 @@ type problem struct {
 	text string
 }
 
-func (p problem) in(file string) error {
+func (p problem) errorIn(file string) error {
 	return fmt.Errorf("%s:%d: %s", file, p.line, sanitize.Truncate(p.text))
 }
 
 // decode parses the document of a file. The error contains all problems, in the order of their lines.
 func decode(name string, part *manifest.Part) (*rules.Settings, error) {
-	var read document
+	var doc document
 	var problems []problem
-	isUnread := map[int]bool{} // by line: the value there could not be decoded
-	for _, fault := range part.DecodeAsClient(&read) {
+	hasDecodeError := map[int]bool{} // by line: the value there could not be decoded
+	for _, fault := range part.DecodeAsClient(&doc) {
 		line, reason := part.LineOf(fault.Field), fault.Reason
 		if fault.IsForeign { // an unknown field without a suggestion
 			reason = manifest.UnknownField
 		}
-		problems, isUnread[line] = append(problems, problem{line, fault.Field + ": " + reason}), true
+		problems, hasDecodeError[line] = append(problems, problem{line, fault.Field + ": " + reason}), true
 	}
-	settings, wrong := read.settings()
-	for _, err := range wrong {
-		if line := part.LineOf(err.Field); !isUnread[line] {
+	settings, invalidFields := doc.settings()
+	for _, err := range invalidFields {
+		if line := part.LineOf(err.Field); !hasDecodeError[line] {
 			problems = append(problems, problem{line, err.Error()})
 		}
 	}
 	slices.SortStableFunc(problems, func(a, b problem) int { return a.line - b.line })
 	var errs []error
 	for _, problem := range problems {
-		errs = append(errs, problem.in(name))
+		errs = append(errs, problem.errorIn(name))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -122,24 +122,24 @@ func (d *document) settings() (*rules.Settings, field.ErrorList) {
 	settings := Default()
 	settings.Strict, settings.ProxyName, settings.DNSByTopology = d.Strict, d.ProxyName, d.DNSByTopology
 	settings.DefaultOnUpdate, settings.DefaultWithAffinity = d.Defaults.OnUpdate, d.Defaults.WithSessionAffinity
-	wrong := invalid(field.NewPath("proxyName"), d.ProxyName, validation.IsValidLabelValue(d.ProxyName))
+	allErrs := invalid(field.NewPath("proxyName"), d.ProxyName, validation.IsValidLabelValue(d.ProxyName))
 	if d.ExcludedNamespaces != nil {
 		settings.ExcludedNamespaces = *d.ExcludedNamespaces
 	}
 	for i, name := range settings.ExcludedNamespaces {
-		wrong = append(wrong, invalid(field.NewPath("excludedNamespaces").Index(i), name, validation.IsDNS1123Label(name))...)
+		allErrs = append(allErrs, invalid(field.NewPath("excludedNamespaces").Index(i), name, validation.IsDNS1123Label(name))...)
 	}
 	var errs field.ErrorList
-	settings.Default, errs = d.Defaults.chosen()
-	wrong = append(wrong, errs...)
+	settings.Default, errs = d.Defaults.toDefault()
+	allErrs = append(allErrs, errs...)
 	settings.Actions, errs = actions(d.Rules)
-	return settings, append(wrong, errs...)
+	return settings, append(allErrs, errs...)
 }
 
-// chosen returns the configured default; nil if there is none.
-func (d *defaults) chosen() (chosen *rules.Default, wrong field.ErrorList) {
-	var before *field.Path
-	for _, one := range [...]struct {
+// toDefault returns the configured default; nil if there is none.
+func (d *defaults) toDefault() (result *rules.Default, allErrs field.ErrorList) {
+	var firstPath *field.Path
+	for _, candidate := range [...]struct {
 		name    string
 		setting rules.Setting
 		value   *string
@@ -148,46 +148,46 @@ func (d *defaults) chosen() (chosen *rules.Default, wrong field.ErrorList) {
 		{"trafficDistribution", rules.TrafficDistribution, d.TrafficDistribution},
 		{"topologyKeys", rules.TopologyKeys, d.TopologyKeys},
 	} {
-		at := field.NewPath("defaults", one.name)
+		path := field.NewPath("defaults", candidate.name)
 		switch {
-		case one.value == nil:
+		case candidate.value == nil:
 			continue
-		case before != nil:
-			wrong = append(wrong, field.Forbidden(at, fmt.Sprintf("only one default is allowed, and %s is set", before)))
+		case firstPath != nil:
+			allErrs = append(allErrs, field.Forbidden(path, fmt.Sprintf("only one default is allowed, and %s is set", firstPath)))
 			continue
 		}
-		before, chosen = at, &rules.Default{Setting: one.setting, Value: *one.value}
-		words := one.setting.Values()
-		switch err := chosen.Check(); {
-		case err != nil && words != nil:
-			wrong = append(wrong, unsupported(at, *one.value, words))
+		firstPath, result = path, &rules.Default{Setting: candidate.setting, Value: *candidate.value}
+		values := candidate.setting.Values()
+		switch err := result.Check(); {
+		case err != nil && values != nil:
+			allErrs = append(allErrs, notOneOf(path, *candidate.value, values))
 		case err != nil:
-			wrong = append(wrong, invalid(at, *one.value, []string{err.Error()})...)
+			allErrs = append(allErrs, invalid(path, *candidate.value, []string{err.Error()})...)
 		}
 	}
-	return chosen, wrong
+	return result, allErrs
 }
 
 // actions returns the actions for violations of single rules.
-func actions(written map[string]any) (map[rules.ID]rules.Action, field.ErrorList) {
-	read := map[rules.ID]rules.Action{}
-	var wrong field.ErrorList
-	for _, name := range slices.Sorted(maps.Keys(written)) {
-		at, value := field.NewPath("rules", name), written[name]
-		if why := unknownRuleError(name); why != "" {
-			wrong = append(wrong, notSupported(at, name, why))
+func actions(configured map[string]any) (map[rules.ID]rules.Action, field.ErrorList) {
+	result := map[rules.ID]rules.Action{}
+	var allErrs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		path, value := field.NewPath("rules", name), configured[name]
+		if reason := unknownRuleError(name); reason != "" {
+			allErrs = append(allErrs, notSupported(path, name, reason))
 			continue
 		}
 		text, isText := value.(string)
 		if value == false { // YAML 1.1 parses off as false
 			text, isText = string(rules.Off), true
 		}
-		if words := []string{string(rules.Deny), string(rules.Warn), string(rules.Off)}; !isText || !slices.Contains(words, text) {
-			wrong = append(wrong, unsupported(at, text, words))
+		if values := []string{string(rules.Deny), string(rules.Warn), string(rules.Off)}; !isText || !slices.Contains(values, text) {
+			allErrs = append(allErrs, notOneOf(path, text, values))
 		}
-		read[rules.ID(name)] = rules.Action(text)
+		result[rules.ID(name)] = rules.Action(text)
 	}
-	return read, wrong
+	return result, allErrs
 }
 
 // unknownRuleError returns why no action can be set for a rule of that name; empty if it can.
@@ -207,31 +207,31 @@ func unknownRuleError(name string) string {
 }
 
 // suggestion returns the end of a sentence that suggests the most similar known word, if one is close.
-func suggestion(word string, known []string) string {
-	if meant := policy.Suggest(word, known...); meant != "" {
-		return fmt.Sprintf("; did you mean %s?", meant)
+func suggestion(value string, known []string) string {
+	if closest := policy.Suggest(value, known...); closest != "" {
+		return fmt.Sprintf("; did you mean %s?", closest)
 	}
 	return ""
 }
 
-func unsupported(at *field.Path, value string, words []string) *field.Error {
-	return notSupported(at, value, "must be one of: "+strings.Join(words, ", ")+suggestion(value, words))
+func notOneOf(path *field.Path, value string, values []string) *field.Error {
+	return notSupported(path, value, "must be one of: "+strings.Join(values, ", ")+suggestion(value, values))
 }
 
-func notSupported(at *field.Path, value, detail string) *field.Error {
-	return &field.Error{Type: field.ErrorTypeNotSupported, Field: at.String(), BadValue: short(value), Detail: detail}
+func notSupported(path *field.Path, value, detail string) *field.Error {
+	return &field.Error{Type: field.ErrorTypeNotSupported, Field: path.String(), BadValue: truncateValue(value), Detail: detail}
 }
 
 // invalid returns an error if there are reasons.
-func invalid(at *field.Path, value string, reasons []string) field.ErrorList {
+func invalid(path *field.Path, value string, reasons []string) field.ErrorList {
 	if len(reasons) == 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, short(value), strings.Join(reasons, "; "))}
+	return field.ErrorList{field.Invalid(path, truncateValue(value), strings.Join(reasons, "; "))}
 }
 
-// short truncates a value for a message.
-func short(value string) string {
-	const most = 64
-	return rules.Cut(value, most)
+// truncateValue truncates a value for a message.
+func truncateValue(value string) string {
+	const maxBytes = 64
+	return rules.Cut(value, maxBytes)
 }

@@ -15,7 +15,7 @@ import (
 // header is lines 1 and 2 of a file.
 const header = "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConfiguration\n"
 
-func TestWhatAFileContains(t *testing.T) {
+func TestParse(t *testing.T) {
 	system := []string{"kube-system"}
 	for name, c := range map[string]struct {
 		text string
@@ -65,7 +65,7 @@ func TestWhatAFileContains(t *testing.T) {
 	}
 }
 
-func TestJSONIsReadToo(t *testing.T) {
+func TestParseJSON(t *testing.T) {
 	got, err := Parse("config.json", []byte(`{"kind": "TopologyAdmissionConfiguration", "apiVersion": "vicinity.dev/v1alpha1",
 		"strict": true}`))
 	if err != nil || !got.Strict {
@@ -73,7 +73,7 @@ func TestJSONIsReadToo(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsRejectedWithLineAndField(t *testing.T) {
+func TestParseReportsLineAndField(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string // below the header, from line 3
 		want []string
@@ -217,7 +217,7 @@ func expectRejected(t *testing.T, text string, want []string) {
 	}
 }
 
-func TestADocumentThatIsSomethingElseIsRejectedAsThat(t *testing.T) {
+func TestParseRejectsOtherDocuments(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		want []string
@@ -245,7 +245,7 @@ func TestADocumentThatIsSomethingElseIsRejectedAsThat(t *testing.T) {
 	}
 }
 
-func TestTheExampleHasTheDefaultsAndNamesEveryField(t *testing.T) {
+func TestExampleHasDefaultsAndEveryField(t *testing.T) {
 	text, err := os.ReadFile("testdata/example.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestTheExampleHasTheDefaultsAndNamesEveryField(t *testing.T) {
 	}
 }
 
-func TestWhatTheExampleHasInCommentsIsRight(t *testing.T) {
+func TestCommentsInExampleAreValid(t *testing.T) {
 	text, err := os.ReadFile("testdata/example.yaml")
 	if err != nil {
 		t.Fatal(err)

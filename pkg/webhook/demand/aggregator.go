@@ -39,9 +39,9 @@ type Services func(name string) (Service, bool)
 
 // Aggregator adds up the demand of a cluster's nodes on all Services. The zero value has no reports.
 type Aggregator struct {
-	nodes    map[string]nodeReport
-	services map[string]*serviceState
-	rounded  time.Time // the time of the last round; zero before the first one
+	nodes     map[string]nodeReport
+	services  map[string]*serviceState
+	lastRound time.Time // the time of the last round; zero before the first one
 }
 
 // nodeReport is the last report of a node.
@@ -91,18 +91,18 @@ type Round struct {
 
 // AddReport records a node's report. A page that only issues a cursor contains no counts and is ignored.
 func (f *Aggregator) AddReport(node string, at time.Time, page demandapi.Page) {
-	if page.Took <= 0 {
+	if page.Duration <= 0 {
 		return
 	}
 	if f.nodes == nil {
 		f.nodes = map[string]nodeReport{}
 	}
-	said := nodeReport{at: at, rates: make([]rate, 0, len(page.Counts))}
+	report := nodeReport{at: at, rates: make([]rate, 0, len(page.Counts))}
 	for service, count := range page.Counts {
-		perSec := min(float64(count)/page.Took.Seconds(), maxRate)
-		said.rates = append(said.rates, rate{unique.Make(service), float32(perSec)})
+		perSec := min(float64(count)/page.Duration.Seconds(), maxRate)
+		report.rates = append(report.rates, rate{unique.Make(service), float32(perSec)})
 	}
-	f.nodes[node] = said
+	f.nodes[node] = report
 }
 
 // cluster contains all nodes and all zones, each sorted by name.
@@ -135,11 +135,11 @@ func (f *Aggregator) Track(name string) {
 
 // Aggregate adds up the reports by zone, and updates the estimates. Services that do not exist are not tracked.
 func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) Round {
-	took := now.Sub(f.rounded)
-	if f.rounded.IsZero() {
+	took := now.Sub(f.lastRound)
+	if f.lastRound.IsZero() {
 		took = 0
 	}
-	f.rounded = now
+	f.lastRound = now
 	round := Round{Nodes: len(nodes), Services: map[string]Report{}, Decided: map[string]Report{}}
 	c := f.buildCluster(now, nodes)
 	for _, z := range c.zones {
@@ -153,7 +153,7 @@ func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) R
 		f.updateEstimates(now, took, c, sums, services, &round)
 	}
 	for name, service := range f.services {
-		if service.report.Parts != nil && now.Sub(service.at) < reportTTL {
+		if service.report.Shares != nil && now.Sub(service.at) < reportTTL {
 			round.Services[name] = service.report
 		}
 	}
@@ -164,13 +164,13 @@ func (f *Aggregator) Aggregate(now time.Time, nodes []Node, services Services) R
 func (f *Aggregator) buildCluster(now time.Time, nodes []Node) *cluster {
 	c := &cluster{nodes: slices.Clone(nodes), zoneOf: make([]int, len(nodes)), reporting: make([]bool, len(nodes))}
 	slices.SortFunc(c.nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	var numbers map[string]int
-	c.zones, numbers = zonesIn(c.nodes)
+	var indexes map[string]int
+	c.zones, indexes = zonesIn(c.nodes)
 	exists := make(map[string]bool, len(c.nodes))
 	for i, node := range c.nodes {
-		exists[node.Name], c.zoneOf[i] = true, numbers[node.Zone]
-		said, was := f.nodes[node.Name]
-		c.reporting[i] = was && now.Sub(said.at) < reportTTL
+		exists[node.Name], c.zoneOf[i] = true, indexes[node.Zone]
+		report, hasReport := f.nodes[node.Name]
+		c.reporting[i] = hasReport && now.Sub(report.at) < reportTTL
 		z := &c.zones[c.zoneOf[i]]
 		z.nodes++
 		z.weight += node.Weight
@@ -184,13 +184,13 @@ func (f *Aggregator) buildCluster(now time.Time, nodes []Node) *cluster {
 
 // defaultShares returns each zone's share if all nodes have the demand of their labels.
 func (c *cluster) defaultShares() map[string]float64 {
-	assumed, all := map[string]float64{}, 0.0
+	assumed, sum := map[string]float64{}, 0.0
 	for _, z := range c.zones {
-		all += z.weight
+		sum += z.weight
 	}
 	for _, z := range c.zones {
-		if all > 0 {
-			assumed[z.name] = z.weight / all
+		if sum > 0 {
+			assumed[z.name] = z.weight / sum
 		}
 	}
 	return assumed
@@ -199,8 +199,8 @@ func (c *cluster) defaultShares() map[string]float64 {
 // sum adds up the rates of each Service by zone index. A node without a report counts as the mean of its zone.
 func (f *Aggregator) sum(c *cluster, services Services) map[unique.Handle[string]][]float64 {
 	sums := map[unique.Handle[string]][]float64{} // nil means that the Service does not exist
-	for number, node := range c.nodes {
-		if !c.reporting[number] {
+	for i, node := range c.nodes {
+		if !c.reporting[i] {
 			continue
 		}
 		for _, r := range f.nodes[node.Name].rates {
@@ -212,15 +212,15 @@ func (f *Aggregator) sum(c *cluster, services Services) map[unique.Handle[string
 				sums[r.service] = sum
 			}
 			if sum != nil {
-				sum[c.zoneOf[number]] += float64(r.perSec)
+				sum[c.zoneOf[i]] += float64(r.perSec)
 			}
 		}
 	}
 	maps.DeleteFunc(sums, func(_ unique.Handle[string], sum []float64) bool { return sum == nil })
 	for _, sum := range sums {
-		for number, z := range c.zones {
+		for i, z := range c.zones {
 			if z.reporting > 0 {
-				sum[number] *= float64(z.nodes) / float64(z.reporting)
+				sum[i] *= float64(z.nodes) / float64(z.reporting)
 			}
 		}
 	}
@@ -228,16 +228,16 @@ func (f *Aggregator) sum(c *cluster, services Services) map[unique.Handle[string
 }
 
 // zonesIn returns the zones of the nodes, sorted by name, and the index of each.
-func zonesIn(nodes []Node) (zones []zone, numbers map[string]int) {
-	numbers = map[string]int{}
+func zonesIn(nodes []Node) (zones []zone, indexes map[string]int) {
+	indexes = map[string]int{}
 	for _, node := range nodes {
-		numbers[node.Zone] = 0
+		indexes[node.Zone] = 0
 	}
-	for _, name := range slices.Sorted(maps.Keys(numbers)) {
-		numbers[name] = len(zones)
+	for _, name := range slices.Sorted(maps.Keys(indexes)) {
+		indexes[name] = len(zones)
 		zones = append(zones, zone{name: name})
 	}
-	return zones, numbers
+	return zones, indexes
 }
 
 // updateEstimates adds the connections of an interval to the estimates.
@@ -250,50 +250,50 @@ func (f *Aggregator) updateEstimates(
 			f.Track(name)
 		}
 	}
-	for name, followed := range f.services {
+	for name, svc := range f.services {
 		service, exists := services(name)
 		if !exists {
 			delete(f.services, name)
 			continue
 		}
-		asked := sums[unique.Make(name)]
-		followed.report, followed.at = followed.decide(took, c, asked, service, assumed), now
-		if followed.report.ChangePoint {
+		zoneRates := sums[unique.Make(name)]
+		svc.report, svc.at = svc.decide(took, c, zoneRates, service, assumed), now
+		if svc.report.ChangePoint {
 			round.ChangePoints++
 		}
 		if service.ShouldPublish {
-			round.Decided[name] = followed.report
+			round.Decided[name] = svc.report
 		}
-		if followed.report.Parts == nil && asked == nil && service.Published == nil && followed.report.ConnectionsPerMinute < 1 {
+		if svc.report.Shares == nil && zoneRates == nil && service.Published == nil && svc.report.ConnectionsPerMinute < 1 {
 			delete(f.services, name) // no connections for a long time; this makes room for another Service
 		}
 	}
 }
 
 // decide adds the connections to a Service in one interval to its estimate; nil means that there were none.
-func (f *serviceState) decide(took time.Duration, c *cluster, asked []float64, service Service, assumed map[string]float64) Report {
-	f.estimator.Coarse = len(c.nodes) > manyNodes
-	f.estimator.SetPublished(service.Published)
-	return reportOf(f.estimator.Add(f.sampleOf(took, c, asked, assumed), assumed), assumed)
+func (s *serviceState) decide(took time.Duration, c *cluster, zoneRates []float64, service Service, assumed map[string]float64) Report {
+	s.estimator.Coarse = len(c.nodes) > manyNodes
+	s.estimator.SetPublished(service.Published)
+	return reportOf(s.estimator.Add(s.sampleOf(took, c, zoneRates, assumed), assumed), assumed)
 }
 
 // sampleOf returns the connections of each zone. A zone below quorum keeps its share: its nodes may still connect as
 // before, and a failed node that is alone in its zone must not block all other zones.
-func (f *serviceState) sampleOf(took time.Duration, c *cluster, asked []float64, assumed map[string]float64) Sample {
+func (s *serviceState) sampleOf(took time.Duration, c *cluster, zoneRates []float64, assumed map[string]float64) Sample {
 	sample := Sample{Took: took, Zones: map[string]float64{}}
-	reporting, kept := 0.0, 0.0
-	for number := range c.zones {
-		switch z := &c.zones[number]; {
+	reporting, missingShare := 0.0, 0.0
+	for i := range c.zones {
+		switch z := &c.zones[i]; {
 		case z.lacksQuorum():
-			kept += f.estimator.expectedShare(z.name, assumed)
-		case asked != nil:
-			sample.Zones[z.name] = asked[number] * took.Seconds()
+			missingShare += s.estimator.expectedShare(z.name, assumed)
+		case zoneRates != nil:
+			sample.Zones[z.name] = zoneRates[i] * took.Seconds()
 			reporting += sample.Zones[z.name]
 		}
 	}
-	for number := range c.zones {
-		if z := &c.zones[number]; z.lacksQuorum() {
-			sample.Zones[z.name] = imputeShare(f.estimator.expectedShare(z.name, assumed), kept, reporting)
+	for i := range c.zones {
+		if z := &c.zones[i]; z.lacksQuorum() {
+			sample.Zones[z.name] = imputeShare(s.estimator.expectedShare(z.name, assumed), missingShare, reporting)
 		}
 	}
 	return sample
@@ -304,12 +304,12 @@ const maxImputed = 0.99
 
 // imputeShare estimates the connections of a zone below quorum, from its share (part), the total share of such zones
 // (all) and the connections of the zones that reported.
-func imputeShare(part, all, reporting float64) float64 {
-	if all == 0 {
+func imputeShare(share, totalShare, reporting float64) float64 {
+	if totalShare == 0 {
 		return 0
 	}
-	kept := min(all, maxImputed)
-	return part / all * kept / (1 - kept) * reporting
+	missing := min(totalShare, maxImputed)
+	return share / totalShare * missing / (1 - missing) * reporting
 }
 
 func namesOf(sums map[unique.Handle[string]][]float64) []string {
@@ -324,10 +324,10 @@ func namesOf(sums map[unique.Handle[string]][]float64) []string {
 // reportOf returns the report of a decision, with the zone that has the largest skew.
 func reportOf(decision Decision, assumed map[string]float64) Report {
 	report := Report{Decision: decision, Assumed: assumed, MaxSkew: 1}
-	for _, zone := range slices.Sorted(maps.Keys(decision.Parts)) {
-		by := max(decision.Parts[zone], floor) / max(assumed[zone], floor)
-		if by > report.MaxSkew+1e-9 { // float sums are rarely exactly 1
-			report.MaxSkew, report.MostSkewedZone = by, zone
+	for _, zone := range slices.Sorted(maps.Keys(decision.Shares)) {
+		skew := max(decision.Shares[zone], minShareDelta) / max(assumed[zone], minShareDelta)
+		if skew > report.MaxSkew+1e-9 { // float sums are rarely exactly 1
+			report.MaxSkew, report.MostSkewedZone = skew, zone
 		}
 	}
 	return report

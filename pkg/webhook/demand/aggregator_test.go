@@ -10,21 +10,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// fleet is a set of nodes that report in each interval, except for those that are missing.
-type fleet struct {
-	follower demand.Aggregator
-	nodes    []demand.Node
-	demand   map[string]float64 // connections per second of each node
-	missing  map[string]bool
-	now      time.Time
-	web      demand.Service // the state of shop/web
+// testCluster is a set of nodes that report in each interval, except for those that are missing.
+type testCluster struct {
+	aggregator demand.Aggregator
+	nodes      []demand.Node
+	demand     map[string]float64 // connections per second of each node
+	missing    map[string]bool
+	now        time.Time
+	web        demand.Service // the state of shop/web
 }
 
-func (f *fleet) services(name string) (demand.Service, bool) { return f.web, name == "shop/web" }
+func (f *testCluster) services(name string) (demand.Service, bool) { return f.web, name == "shop/web" }
 
-// newFleet returns zones with the given numbers of nodes, each with one connection per second.
-func newFleet(zones ...int) *fleet {
-	f := &fleet{demand: map[string]float64{}, missing: map[string]bool{}, now: time.Unix(1e9, 0)}
+// newTestCluster returns zones with the given numbers of nodes, each with one connection per second.
+func newTestCluster(zones ...int) *testCluster {
+	f := &testCluster{demand: map[string]float64{}, missing: map[string]bool{}, now: time.Unix(1e9, 0)}
 	for zone, count := range zones {
 		for number := range count {
 			name := fmt.Sprintf("%c-%d", 'a'+zone, number)
@@ -35,72 +35,72 @@ func newFleet(zones ...int) *fleet {
 	return f
 }
 
-func (f *fleet) zone(name string, asks float64) {
+func (f *testCluster) zone(name string, perSecond float64) {
 	for _, node := range f.nodes {
 		if node.Zone == name {
-			f.demand[node.Name] = asks
+			f.demand[node.Name] = perSecond
 		}
 	}
 }
 
 // run performs rounds for a duration, and returns the last one.
-func (f *fleet) run(duration time.Duration) demand.Round {
+func (f *testCluster) run(duration time.Duration) demand.Round {
 	var round demand.Round
 	for end := f.now.Add(duration); f.now.Before(end); {
 		f.now = f.now.Add(interval)
 		for _, node := range f.nodes {
 			if !f.missing[node.Name] {
-				f.follower.AddReport(node.Name, f.now, demandapi.Page{
-					Cursor: "c", Took: interval, Counts: map[string]uint64{"shop/web": uint64(f.demand[node.Name] * interval.Seconds())},
+				f.aggregator.AddReport(node.Name, f.now, demandapi.Page{
+					Cursor: "c", Duration: interval, Counts: map[string]uint64{"shop/web": uint64(f.demand[node.Name] * interval.Seconds())},
 				})
 			}
 		}
-		round = f.follower.Aggregate(f.now, f.nodes, f.services)
+		round = f.aggregator.Aggregate(f.now, f.nodes, f.services)
 	}
 	return round
 }
 
-// expectOff checks the skew, and in which zone it is.
-func expectOff(t *testing.T, round demand.Round, by float64, zone string) {
+// expectSkew checks the skew, and in which zone it is.
+func expectSkew(t *testing.T, round demand.Round, want float64, zone string) {
 	t.Helper()
 	report := round.Services["shop/web"]
-	if math.Abs(report.MaxSkew-by) > 0.02*by || report.MostSkewedZone != zone {
-		t.Errorf("skew %.3f in zone %q, want %.3f in %q (shares %v)", report.MaxSkew, report.MostSkewedZone, by, zone, report.Parts)
+	if math.Abs(report.MaxSkew-want) > 0.02*want || report.MostSkewedZone != zone {
+		t.Errorf("skew %.3f in zone %q, want %.3f in %q (shares %v)", report.MaxSkew, report.MostSkewedZone, want, zone, report.Shares)
 	}
 }
 
-func TestHowWrongTheAssumptionIs(t *testing.T) {
-	f := newFleet(4, 4, 2)
-	expectOff(t, f.run(20*time.Minute), 1, "")
+func TestSkewAgainstAssumedDemand(t *testing.T) {
+	f := newTestCluster(4, 4, 2)
+	expectSkew(t, f.run(20*time.Minute), 1, "")
 	f.zone("a", 36) // 144 + 4 + 2 of 150
-	expectOff(t, f.run(20*time.Minute), 144./150/0.4, "a")
+	expectSkew(t, f.run(20*time.Minute), 144./150/0.4, "a")
 	if rate := f.run(30 * time.Minute).Services["shop/web"].ConnectionsPerMinute; math.Abs(rate-9000) > 100 {
 		t.Errorf("%.0f connections per minute, want 9000", rate)
 	}
 }
 
 func TestTheDefaultDemandFollowsLabels(t *testing.T) {
-	f := newFleet(4, 4, 2)
+	f := newTestCluster(4, 4, 2)
 	for i := range f.nodes {
 		if f.nodes[i].Zone == "a" {
 			f.nodes[i].Weight = 36
 		}
 	}
 	f.zone("a", 36)
-	expectOff(t, f.run(20*time.Minute), 1, "")
+	expectSkew(t, f.run(20*time.Minute), 1, "")
 }
 
 func TestMissingNodesAreImputedWithTheirZonesMean(t *testing.T) {
-	f := newFleet(9, 9, 9)
+	f := newTestCluster(9, 9, 9)
 	f.zone("b", 10)
 	want := 10. / 12 * 3
-	expectOff(t, f.run(20*time.Minute), want, "b")
+	expectSkew(t, f.run(20*time.Minute), want, "b")
 	for _, name := range []string{"b-0", "b-1", "b-2", "a-0"} {
 		f.missing[name] = true
 	}
 	for range 6 { // first their last reports count, and then the mean of their zone
 		round := f.run(5 * time.Minute)
-		expectOff(t, round, want, "b")
+		expectSkew(t, round, want, "b")
 	}
 	if round := f.run(interval); round.Reporting != 23 || round.Nodes != 27 {
 		t.Errorf("%d of %d nodes reported, want 23 of 27", round.Reporting, round.Nodes)
@@ -110,13 +110,13 @@ func TestMissingNodesAreImputedWithTheirZonesMean(t *testing.T) {
 // TestAZoneBelowQuorumKeepsItsShare checks that it does so for hours, whatever its remaining nodes report, and that the
 // demand of other zones is still measured.
 func TestAZoneBelowQuorumKeepsItsShare(t *testing.T) {
-	f := newFleet(4, 4, 8)
+	f := newTestCluster(4, 4, 8)
 	f.web = demand.Service{ShouldPublish: true}
 	f.zone("b", 10)
 	f.demand["b-0"] = 70
 	before := f.run(time.Hour).Decided["shop/web"]
-	f.web.Published = before.Parts
-	if part := before.Parts["b"]; math.Abs(part-100./112) > 0.01 {
+	f.web.Published = before.Shares
+	if part := before.Shares["b"]; math.Abs(part-100./112) > 0.01 {
 		t.Fatalf("share of zone b: %.3f", part)
 	}
 	for _, name := range []string{"b-0", "b-1", "b-2"} {
@@ -129,38 +129,38 @@ func TestAZoneBelowQuorumKeepsItsShare(t *testing.T) {
 	if during.NoQuorum || fmt.Sprint(during.ZonesBelowQuorum) != "[b]" || during.Reporting != 13 {
 		t.Errorf("no quorum: %t; zones below quorum: %q; %d of 16 nodes reported", during.NoQuorum, during.ZonesBelowQuorum, during.Reporting)
 	}
-	if now.Reason != demand.Unchanged || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.01 {
-		t.Errorf("share of zone b: %.3f after %.3f: %+v", now.Parts["b"], before.Parts["b"], now.Decision)
+	if now.Reason != demand.Unchanged || math.Abs(now.Shares["b"]-before.Shares["b"]) > 0.01 {
+		t.Errorf("share of zone b: %.3f after %.3f: %+v", now.Shares["b"], before.Shares["b"], now.Decision)
 	}
 	f.zone("a", 19) // while zone c has 8
 	now = f.run(2 * time.Hour).Decided["shop/web"]
-	others := now.Parts["a"] + now.Parts["c"]
-	if math.Abs(now.Parts["a"]/others-76./84) > 0.02 || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.02 {
-		t.Errorf("shares: %v", now.Parts)
+	others := now.Shares["a"] + now.Shares["c"]
+	if math.Abs(now.Shares["a"]/others-76./84) > 0.02 || math.Abs(now.Shares["b"]-before.Shares["b"]) > 0.02 {
+		t.Errorf("shares: %v", now.Shares)
 	}
 	for name := range f.missing {
 		f.missing[name] = false
 	}
-	if now = f.run(2 * time.Hour).Decided["shop/web"]; math.Abs(now.Parts["b"]-400./484) > 0.02 {
-		t.Errorf("once it reports again, share of zone b: %.3f, want %.3f", now.Parts["b"], 400./484)
+	if now = f.run(2 * time.Hour).Decided["shop/web"]; math.Abs(now.Shares["b"]-400./484) > 0.02 {
+		t.Errorf("once it reports again, share of zone b: %.3f, want %.3f", now.Shares["b"], 400./484)
 	}
 }
 
 // TestAZoneThatNeverReportedHasTheDefaultDemand checks a zone without proxies: its only node is down, or it runs
 // another proxy.
 func TestAZoneThatNeverReportedHasTheDefaultDemand(t *testing.T) {
-	f := newFleet(4, 4, 1)
+	f := newTestCluster(4, 4, 1)
 	f.missing["c-0"] = true
 	f.zone("b", 9)
-	parts := f.run(3 * time.Hour).Services["shop/web"].Parts
+	parts := f.run(3 * time.Hour).Services["shop/web"].Shares
 	if math.Abs(parts["c"]-1./9) > 0.01 || math.Abs(parts["b"]-8./9*0.9) > 0.02 {
 		t.Errorf("shares: %v", parts)
 	}
 }
 
-// TestNothingIsEstimatedForMissingReports checks that nothing is estimated if fewer than half of all nodes report.
-func TestNothingIsEstimatedForMissingReports(t *testing.T) {
-	f := newFleet(4, 4, 4)
+// TestNoQuorumFreezesEstimates checks that nothing is estimated if fewer than half of all nodes report.
+func TestNoQuorumFreezesEstimates(t *testing.T) {
+	f := newTestCluster(4, 4, 4)
 	f.web = demand.Service{ShouldPublish: true}
 	f.zone("b", 10)
 	f.run(20 * time.Minute)
@@ -175,14 +175,14 @@ func TestNothingIsEstimatedForMissingReports(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotExistIsNotFollowed(t *testing.T) {
-	f := newFleet(1)
-	lie := demandapi.Page{Cursor: "c", Took: time.Millisecond, Counts: map[string]uint64{"evil/made-up": 1 << 40, "shop/web": 1<<64 - 1}}
+func TestUnknownServicesAreNotTracked(t *testing.T) {
+	f := newTestCluster(1)
+	lie := demandapi.Page{Cursor: "c", Duration: time.Millisecond, Counts: map[string]uint64{"evil/made-up": 1 << 40, "shop/web": 1<<64 - 1}}
 	var round demand.Round
 	for range 100 {
 		f.now = f.now.Add(interval)
-		f.follower.AddReport("a-0", f.now, lie)
-		round = f.follower.Aggregate(f.now, f.nodes, f.services)
+		f.aggregator.AddReport("a-0", f.now, lie)
+		round = f.aggregator.Aggregate(f.now, f.nodes, f.services)
 	}
 	if len(round.Services) != 1 || math.IsInf(round.Services["shop/web"].ConnectionsPerMinute, 0) {
 		t.Errorf("tracked: %v", round.Services)
@@ -191,11 +191,11 @@ func TestWhatDoesNotExistIsNotFollowed(t *testing.T) {
 
 // TestAServiceWithoutDemandEnds checks a new leader that never received a report about the Service.
 func TestAServiceWithoutDemandEnds(t *testing.T) {
-	f := newFleet(4, 4)
+	f := newTestCluster(4, 4)
 	f.web = demand.Service{ShouldPublish: true, Published: map[string]float64{"a": 0.5, "b": 0.5}}
 	f.zone("a", 0)
 	f.zone("b", 0)
-	f.follower.Track("shop/web")
+	f.aggregator.Track("shop/web")
 	if early := f.run(10 * time.Minute).Decided["shop/web"].Reason; early != demand.Unchanged {
 		t.Errorf("after ten minutes: %s", early)
 	}

@@ -13,17 +13,17 @@ import (
 // to all.
 func BenchmarkRound(b *testing.B) {
 	const services = 1000
-	for _, asked := range []int{50, services} {
-		b.Run(fmt.Sprintf("each node connects to %d of %d Services", asked, services), func(b *testing.B) {
-			f := newFleet(2000, 2000, 1000)
-			f.report(asked, services) // the first round has no duration
+	for _, perNode := range []int{50, services} {
+		b.Run(fmt.Sprintf("each node connects to %d of %d Services", perNode, services), func(b *testing.B) {
+			f := newTestCluster(2000, 2000, 1000)
+			f.report(perNode, services) // the first round has no duration
 			published := func(string) (demand.Service, bool) { return demand.Service{ShouldPublish: true}, true }
-			f.follower.Aggregate(f.now, f.nodes, published)
+			f.aggregator.Aggregate(f.now, f.nodes, published)
 			for b.Loop() {
 				b.StopTimer()
-				f.report(asked, services)
+				f.report(perNode, services)
 				b.StartTimer()
-				if round := f.follower.Aggregate(f.now, f.nodes, published); len(round.Decided) != services {
+				if round := f.aggregator.Aggregate(f.now, f.nodes, published); len(round.Decided) != services {
 					b.Fatalf("%d decisions, want %d", len(round.Decided), services)
 				}
 			}
@@ -37,13 +37,13 @@ func BenchmarkRound(b *testing.B) {
 }
 
 // report makes each node report ten connections in an interval to each of some Services.
-func (f *fleet) report(asked, services int) {
+func (f *testCluster) report(perNode, services int) {
 	f.now = f.now.Add(interval)
 	for number, node := range f.nodes {
-		page := demandapi.Page{Cursor: "c", Took: interval, Counts: map[string]uint64{}}
-		for i := range asked {
-			page.Counts[fmt.Sprintf("shop/web-%03d", (number+i*services/asked)%services)] = 10
+		page := demandapi.Page{Cursor: "c", Duration: interval, Counts: map[string]uint64{}}
+		for i := range perNode {
+			page.Counts[fmt.Sprintf("shop/web-%03d", (number+i*services/perNode)%services)] = 10
 		}
-		f.follower.AddReport(node.Name, f.now, page)
+		f.aggregator.AddReport(node.Name, f.now, page)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// byServer is how many bytes the API server adds to a new object, such as managedFields.
-const byServer = 700
+// serverOverhead is how many bytes the API server adds to a new object, such as managedFields.
+const serverOverhead = 700
 
 // objectChange is a write of one object. before is nil if it is created, after is nil if it is deleted.
 type objectChange struct {
@@ -24,22 +24,22 @@ type objectChange struct {
 }
 
 // object returns the object after the write, or the deleted object.
-func (r objectChange) object() *servicedemand.ServiceDemand {
-	if r.after != nil {
-		return r.after
+func (c objectChange) object() *servicedemand.ServiceDemand {
+	if c.after != nil {
+		return c.after
 	}
-	return r.before
+	return c.before
 }
 
 // change returns the cost and the priority of the write.
-func (r objectChange) change() change {
-	object := r.object()
+func (c objectChange) change() change {
+	object := c.object()
 	text, _ := json.Marshal(object) //nolint:errchkjson // of numbers and strings
 	size := len(text)
-	if r.before == nil {
-		size += byServer
+	if c.before == nil {
+		size += serverOverhead
 	}
-	return change{object.Namespace, object.Name, size, r.skew}
+	return change{object.Namespace, object.Name, size, c.skew}
 }
 
 // state is the input of a round, by namespace/name.
@@ -63,27 +63,27 @@ func (s *state) managed(name string) *servicedemand.ServiceDemand {
 // changes returns the writes after a round. If a report cannot be represented (too many zones), its object is deleted,
 // because its content is outdated. The first such failure is returned as an error and does not affect other Services:
 // too many zones is usually a problem of all.
-func (s *state) changes(now time.Time, round Round) (all []objectChange, failed error) {
+func (s *state) changes(now time.Time, round Round) (all []objectChange, firstErr error) {
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
 		if object := s.objects[name]; isManaged(object) && (s.managed(name) == nil || !s.shouldPublish(s.services[name])) {
 			all = append(all, objectChange{before: object, skew: math.Inf(1)})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(round.Decided)) {
-		report, before := round.Decided[name], s.managed(name)
+		report, existing := round.Decided[name], s.managed(name)
 		switch {
-		case s.objects[name] != nil && before == nil: // an unmanaged object, or one deleted above
-		case report.Reason == BelowThreshold && before != nil:
-			all = append(all, objectChange{before: before, skew: 1})
+		case s.objects[name] != nil && existing == nil: // an unmanaged object, or one deleted above
+		case report.Reason == BelowThreshold && existing != nil:
+			all = append(all, objectChange{before: existing, skew: 1})
 		case report.Reason == First || report.Reason == Changed:
-			after, err := newObject(s.services[name], before, report.Decision, round, now)
-			failed = cmp.Or(failed, err)
-			if before != nil || after != nil {
-				all = append(all, objectChange{before, after, report.Skew})
+			after, err := newObject(s.services[name], existing, report.Decision, round, now)
+			firstErr = cmp.Or(firstErr, err)
+			if existing != nil || after != nil {
+				all = append(all, objectChange{existing, after, report.Skew})
 			}
 		}
 	}
-	return all, failed
+	return all, firstErr
 }
 
 // lookupService returns a lookup of Services for the Aggregator.
@@ -96,21 +96,21 @@ func (s *state) lookupService() Services {
 		if !s.shouldPublish(service) {
 			return Service{}, true
 		}
-		known := Service{ShouldPublish: true}
+		result := Service{ShouldPublish: true}
 		if object := s.managed(name); object != nil {
-			known.Published = publishedIn(object)
+			result.Published = publishedIn(object)
 		}
-		return known, true
+		return result, true
 	}
 }
 
 // unmanaged returns the log text for each object that was written by others. Such objects are not overwritten.
 func (s *state) unmanaged() map[string]string {
-	said := map[string]string{}
+	texts := map[string]string{}
 	for name, object := range s.objects {
 		if !isManaged(object) {
-			said[name] = fmt.Sprintf("not written by the webhook, because it lacks the label %s=%s; leaving it unchanged", managedBy, publisher)
+			texts[name] = fmt.Sprintf("not written by the webhook, because it lacks the label %s=%s; leaving it unchanged", managedByLabel, managerName)
 		}
 	}
-	return said
+	return texts
 }

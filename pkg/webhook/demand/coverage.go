@@ -14,15 +14,15 @@ const (
 	coverageFull     coverage = ""
 	coverageDegraded coverage = "some proxies did not report; their nodes count as the mean of their zones"
 	coverageZoneLost coverage = "fewer than half of the nodes in a zone reported; keeping the zone's last share"
-	coverageLow      coverage = "too few nodes reported" + unlessItEnds
-	coverageNone     coverage = "fewer than half of all nodes reported; not updating the estimate" + unlessItEnds
+	coverageLow      coverage = "too few nodes reported" + expiryHint
+	coverageNone     coverage = "fewer than half of all nodes reported; not updating the estimate" + expiryHint
 )
 
-// unlessItEnds describes the consequence.
-const unlessItEnds = "; unless more report, published demand expires in " + servicedemand.FreshForText
+// expiryHint describes the consequence.
+const expiryHint = "; unless more report, published demand expires in " + servicedemand.FreshForText
 
 // coverageOf returns the coverage of a round.
-func coverageOf(round Round, silence PullErrors) coverage {
+func coverageOf(round Round, errs PullErrors) coverage {
 	switch {
 	case round.NoQuorum:
 		return coverageNone
@@ -30,7 +30,7 @@ func coverageOf(round Round, silence PullErrors) coverage {
 		return coverageLow
 	case len(round.ZonesBelowQuorum) > 0:
 		return coverageZoneLost
-	case silence.Nodes > 0:
+	case errs.Nodes > 0:
 		return coverageDegraded
 	}
 	return coverageFull
@@ -38,19 +38,19 @@ func coverageOf(round Round, silence PullErrors) coverage {
 
 // logCoverage logs a change of coverage, with the error of one node. The first pages only issue cursors and contain no
 // counts, so no node counts as missing then.
-func (l *leader) logCoverage(round Round, silence PullErrors) {
-	if now := coverageOf(round, silence); now != l.coverage && (silence.Nodes > 0 || l.rounds > 1) {
-		l.coverage = now
+func (l *leader) logCoverage(round Round, errs PullErrors) {
+	if current := coverageOf(round, errs); current != l.coverage && (errs.Nodes > 0 || l.rounds > 1) {
+		l.coverage = current
 		reporting := fmt.Sprintf("%d of %s", round.Reporting, sanitize.Count(round.Nodes, "node"))
-		switch now {
+		switch current {
 		case coverageFull:
 			l.options.Log.Info("measuring demand: all proxies report", "reporting", reporting)
 		case coverageZoneLost:
-			l.options.Log.Warn("measuring demand: "+string(now), "zone", round.ZonesBelowQuorum[0], "zonesBelowQuorum",
+			l.options.Log.Warn("measuring demand: "+string(current), "zone", round.ZonesBelowQuorum[0], "zonesBelowQuorum",
 				len(round.ZonesBelowQuorum), "reporting", reporting,
-				"error", silence.Sample)
+				"error", errs.Sample)
 		case coverageDegraded, coverageLow, coverageNone:
-			l.options.Log.Warn("measuring demand: "+string(now), "reporting", reporting, "failed", silence.Nodes, "error", silence.Sample)
+			l.options.Log.Warn("measuring demand: "+string(current), "reporting", reporting, "failed", errs.Nodes, "error", errs.Sample)
 		}
 	}
 }

@@ -24,10 +24,10 @@ const (
 	// more, the more connections the plan sends there. Applied in full, such changes would oscillate forever, so half of
 	// each counts. After maxChangeCount changes it takes 18 samples without one until a change counts in full again.
 	maxFastChanges, maxChangeCount = 2, 20
-	// floor is an absolute difference of shares that is ignored, band one relative to the share, and publishSigmas one
+	// minShareDelta is an absolute difference of shares that is ignored, band one relative to the share, and publishSigmas one
 	// relative to chance. A difference must exceed all three to be published. For many zones see minDelta and
 	// adjustForZones.
-	floor, band, publishSigmas = 0.002, 0.02, 3
+	minShareDelta, relativeBand, publishSigmas = 0.002, 0.02, 3
 	// baseZones is the number of zones for which these parameters were chosen.
 	baseZones = 4
 	// coarseBand replaces band in clusters with very many nodes, where each publication is expensive. A day of diurnal
@@ -37,8 +37,8 @@ const (
 	// An estimate starts at startThreshold connections in half an hour and stops below stopThreshold. The hysteresis
 	// avoids flapping for Services near the limit.
 	startThreshold, stopThreshold = 30, 15
-	// dropBelow is the sum below which a zone is dropped.
-	dropBelow = 1e-6
+	// minZoneSum is the sum below which a zone is dropped.
+	minZoneSum = 1e-6
 )
 
 // shortHalfLives are the half-lives of the fast averages, which detect changes. The last sample alone is tested before
@@ -51,7 +51,7 @@ type Sample struct {
 	Zones map[string]float64 // connections by zone, including those imputed for nodes that do not report
 }
 
-func (s Sample) all() float64 {
+func (s Sample) total() float64 {
 	var sum float64
 	for _, zone := range slices.Sorted(maps.Keys(s.Zones)) {
 		sum += max(s.Zones[zone], 0)
@@ -74,8 +74,8 @@ const (
 // Decision is the result of a sample.
 type Decision struct {
 	Reason Reason
-	// Parts are the fractions of connections by zone; they sum to 1. Nil with InsufficientData and BelowThreshold.
-	Parts map[string]float64
+	// Shares are the fractions of connections by zone; they sum to 1. Nil with InsufficientData and BelowThreshold.
+	Shares map[string]float64
 	// ConnectionsPerMinute is the rate of the last minutes.
 	ConnectionsPerMinute float64
 	// ChangePoint is set if this sample caused a fast average to replace the slow one.
@@ -103,8 +103,8 @@ type Estimator struct {
 
 // SetPublished sets the published shares, whichever replica published them; nil means none. Each sample repeats a
 // decision until it is published, so a queued decision is not lost.
-func (e *Estimator) SetPublished(parts map[string]float64) {
-	e.published = maps.Clone(parts)
+func (e *Estimator) SetPublished(shares map[string]float64) {
+	e.published = maps.Clone(shares)
 	if e.recent.seconds == 0 {
 		e.inheritedPrior = e.published
 	}
@@ -113,7 +113,7 @@ func (e *Estimator) SetPublished(parts map[string]float64) {
 // expectedShare returns the share of a zone: measured, else published, else assumed.
 func (e *Estimator) expectedShare(zone string, assumed map[string]float64) float64 {
 	switch {
-	case e.slow.all > 0:
+	case e.slow.total > 0:
 		return e.slow.share(zone)
 	case e.published != nil:
 		return e.published[zone]
@@ -126,11 +126,11 @@ func (e *Estimator) expectedShare(zone string, assumed map[string]float64) float
 func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {
 	var d Decision
 	if s.Took > 0 {
-		d.ChangePoint = e.average(s)
+		d.ChangePoint = e.addToAverages(s)
 	}
 	d.ConnectionsPerMinute = 60 * e.rate()
 	// The sum for a steady rate is the connections of one half-life, divided by ln 2.
-	inHalfAnHour := e.recent.all * math.Ln2
+	inHalfAnHour := e.recent.total * math.Ln2
 	switch {
 	case e.published != nil && inHalfAnHour < stopThreshold && e.hasFullWindow():
 		d.Reason = BelowThreshold
@@ -139,16 +139,16 @@ func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {
 		d.Reason = InsufficientData
 		return d
 	}
-	d.Parts = e.parts(e.prior(assumed))
-	before := e.published
-	if before == nil {
-		before = assumed
+	d.Shares = e.shares(e.prior(assumed))
+	reference := e.published
+	if reference == nil {
+		reference = assumed
 	}
-	d.Skew = maxRatio(d.Parts, before)
+	d.Skew = maxRatio(d.Shares, reference)
 	switch {
 	case e.published == nil:
 		d.Reason = First
-	case exceedsNoise(d.Parts, e.published, e.slow.effectiveSamples()+priorWeight, e.band()):
+	case exceedsNoise(d.Shares, e.published, e.slow.effectiveSamples()+priorWeight, e.band()):
 		d.Reason = Changed
 	default:
 		d.Reason = Unchanged
@@ -175,11 +175,11 @@ func (e *Estimator) band() float64 {
 	if e.Coarse {
 		return coarseBand
 	}
-	return band
+	return relativeBand
 }
 
-// average adds a sample to all averages, and reports whether a faster one replaced the slow one.
-func (e *Estimator) average(s Sample) bool {
+// addToAverages adds a sample to all averages, and reports whether a faster one replaced the slow one.
+func (e *Estimator) addToAverages(s Sample) bool {
 	for i := range e.fast {
 		e.fast[i].update(s, shortHalfLives[i])
 	}
@@ -191,15 +191,15 @@ func (e *Estimator) average(s Sample) bool {
 		if !hasChanged(newer, &e.slow) {
 			continue
 		}
-		now := newer.copied()
+		fast := newer.clone()
 		if e.changes = min(e.changes+1, maxChangeCount); e.changes > maxFastChanges {
-			now.blend(&e.slow)
+			fast.blend(&e.slow)
 		}
 		// Slower averages still contain samples from before the change, and would detect a change back.
 		for j := i; j < len(e.fast); j++ {
-			e.fast[j] = now.copied()
+			e.fast[j] = fast.clone()
 		}
-		e.slow = now
+		e.slow = fast
 		return true
 	}
 	e.changes = max(e.changes-1, 0)
@@ -218,15 +218,15 @@ func halfLife(rate float64, zones int) time.Duration {
 
 // hasChanged reports whether the share of any zone differs significantly between two averages.
 func hasChanged(newer, older *ewma) bool {
-	size := newer.effectiveSamples()
-	if size < minChangeSamples {
+	samples := newer.effectiveSamples()
+	if samples < minChangeSamples {
 		return false
 	}
 	zones := zonesOf(newer.zones, older.zones)
 	for zone := range zones {
-		was, is := older.share(zone), newer.share(zone)
-		difference, mean := math.Abs(is-was), (was+is)/2
-		chance := math.Hypot(stdDev(mean, size), stdDev(mean, older.effectiveSamples()))
+		oldShare, newShare := older.share(zone), newer.share(zone)
+		difference, mean := math.Abs(newShare-oldShare), (oldShare+newShare)/2
+		chance := math.Hypot(stdDev(mean, samples), stdDev(mean, older.effectiveSamples()))
 		if difference > minDelta(len(zones)) && difference > adjustForZones(changeSigmas, len(zones))*chance {
 			return true
 		}
@@ -234,20 +234,20 @@ func hasChanged(newer, older *ewma) bool {
 	return false
 }
 
-// parts returns the shares of the slow average, with pseudo-counts of the expected demand.
-func (e *Estimator) parts(expected map[string]float64) map[string]float64 {
-	size, weight := e.slow.effectiveSamples(), float64(priorWeight)
+// shares returns the shares of the slow average, with pseudo-counts of the expected demand.
+func (e *Estimator) shares(expected map[string]float64) map[string]float64 {
+	samples, weight := e.slow.effectiveSamples(), float64(priorWeight)
 	if len(expected) == 0 {
 		weight = 0
 	}
-	parts := map[string]float64{}
-	if size+weight == 0 {
-		return parts
+	shares := map[string]float64{}
+	if samples+weight == 0 {
+		return shares
 	}
 	for zone := range zonesOf(e.slow.zones, expected) {
-		parts[zone] = (e.slow.share(zone)*size + expected[zone]*weight) / (size + weight)
+		shares[zone] = (e.slow.share(zone)*samples + expected[zone]*weight) / (samples + weight)
 	}
-	return shrinkToPrior(parts, expected, size+weight)
+	return shrinkToPrior(shares, expected, samples+weight)
 }
 
 // adjustForZones corrects a threshold for multiple comparisons: the largest deviation among many zones exceeds the
@@ -257,38 +257,38 @@ func adjustForZones(sigmas float64, zones int) float64 {
 }
 
 // minDelta is the difference of shares that is ignored: floor or, with more than ten zones, 2 % of the mean share.
-func minDelta(zones int) float64 { return min(floor, band/max(1, float64(zones))) }
+func minDelta(zones int) float64 { return min(minShareDelta, relativeBand/max(1, float64(zones))) }
 
 // shrinkToPrior moves shares toward the expected ones, to the extent that chance explains the difference. With hundreds
 // of zones there is always one with far too few counted connections; the load bound would not hold for those that its
 // clients open. The deviation of a significant zone is not spread over the others: they share the rest in expected
 // proportion.
-func shrinkToPrior(parts, expected map[string]float64, size float64) map[string]float64 {
-	zones, chance := slices.Sorted(maps.Keys(parts)), adjustForZones(publishSigmas, len(parts))
-	own := map[string]float64{} // the fraction of its measured share that each zone keeps
-	scale := 1.0                // the sum of all other shares, relative to the expected one; unknown in the first iteration
+func shrinkToPrior(shares, expected map[string]float64, samples float64) map[string]float64 {
+	zones, chance := slices.Sorted(maps.Keys(shares)), adjustForZones(publishSigmas, len(shares))
+	keep := map[string]float64{} // the fraction of its measured share that each zone keeps
+	scale := 1.0                 // the sum of all other shares, relative to the expected one; unknown in the first iteration
 	for range 2 {
 		rest, share := 0.0, 0.0
 		for _, zone := range zones {
-			own[zone] = shrinkage(parts[zone], scale*expected[zone], chance, size)
-			rest += (1 - own[zone]) * parts[zone]
-			share += (1 - own[zone]) * expected[zone]
+			keep[zone] = significantFraction(shares[zone], scale*expected[zone], chance, samples)
+			rest += (1 - keep[zone]) * shares[zone]
+			share += (1 - keep[zone]) * expected[zone]
 		}
 		if share == 0 {
-			return parts
+			return shares
 		}
 		scale = rest / share
 	}
 	for _, zone := range zones {
-		parts[zone] = own[zone]*parts[zone] + (1-own[zone])*scale*expected[zone]
+		shares[zone] = keep[zone]*shares[zone] + (1-keep[zone])*scale*expected[zone]
 	}
-	return parts
+	return shares
 }
 
-// shrinkage returns the fraction of the difference between two shares that is significant, from 0 to nearly 1. It is
+// significantFraction returns the fraction of the difference between two shares that is significant, from 0 to nearly 1. It is
 // continuous, so a small change of the difference has a small effect. This is the non-negative garrote.
-func shrinkage(part, expected, sigmas, size float64) float64 {
-	difference, chance := math.Abs(part-expected), sigmas*stdDev((part+expected)/2, size)
+func significantFraction(share, expected, sigmas, samples float64) float64 {
+	difference, chance := math.Abs(share-expected), sigmas*stdDev((share+expected)/2, samples)
 	if difference <= chance {
 		return 0
 	}
@@ -296,13 +296,13 @@ func shrinkage(part, expected, sigmas, size float64) float64 {
 }
 
 // exceedsNoise reports whether the share of any zone has changed significantly, given the number of connections.
-func exceedsNoise(now, before map[string]float64, size, band float64) bool {
-	zones := zonesOf(now, before)
+func exceedsNoise(shares, published map[string]float64, samples, band float64) bool {
+	zones := zonesOf(shares, published)
 	for zone := range zones {
-		difference := math.Abs(now[zone] - before[zone])
+		difference := math.Abs(shares[zone] - published[zone])
 		// The published value is an estimate as well, with about the same certainty.
-		chance := math.Sqrt2 * stdDev(now[zone], size)
-		if difference > minDelta(len(zones)) && difference > band*before[zone] && difference > publishSigmas*chance {
+		chance := math.Sqrt2 * stdDev(shares[zone], samples)
+		if difference > minDelta(len(zones)) && difference > band*published[zone] && difference > publishSigmas*chance {
 			return true
 		}
 	}
@@ -311,12 +311,12 @@ func exceedsNoise(now, before map[string]float64, size, band float64) bool {
 
 // maxRatio returns the largest ratio between a share and its former value, at least 1. Shares below minDelta count as
 // minDelta, so the ratio of a new zone is large but finite.
-func maxRatio(now, before map[string]float64) float64 {
-	most, least := 1.0, minDelta(len(now))
-	for zone := range now {
-		most = max(most, max(now[zone], least)/max(before[zone], least))
+func maxRatio(shares, reference map[string]float64) float64 {
+	ratio, minShare := 1.0, minDelta(len(shares))
+	for zone := range shares {
+		ratio = max(ratio, max(shares[zone], minShare)/max(reference[zone], minShare))
 	}
-	return most
+	return ratio
 }
 
 // zonesOf returns the union of the zones.

@@ -40,8 +40,8 @@ type skewReporter struct {
 
 // due returns the Services that should get an Event now, sorted. A Service gets another one only after its skew was
 // below the threshold in between.
-func (a *skewReporter) due(now time.Time, round Round) []string {
-	since, told := map[string]time.Time{}, map[string]bool{}
+func (r *skewReporter) due(now time.Time, round Round) []string {
+	since, notified := map[string]time.Time{}, map[string]bool{}
 	var due []string
 	for _, name := range slices.Sorted(maps.Keys(round.Services)) {
 		report := round.Services[name]
@@ -49,38 +49,38 @@ func (a *skewReporter) due(now time.Time, round Round) []string {
 			continue
 		}
 		since[name] = now
-		if began, isOff := a.since[name]; isOff {
-			since[name] = began
+		if start, wasSkewed := r.since[name]; wasSkewed {
+			since[name] = start
 		}
-		if told[name] = a.notified[name]; !told[name] && now.Sub(since[name]) >= a.after && len(due) < maxEventsPerRound {
+		if notified[name] = r.notified[name]; !notified[name] && now.Sub(since[name]) >= r.after && len(due) < maxEventsPerRound {
 			due = append(due, name)
 		}
 	}
-	a.since, a.notified = since, told
+	r.since, r.notified = since, notified
 	return due
 }
 
 // report writes an Event on each Service that is due. If that fails, the Service stays due.
-func (a *skewReporter) report(ctx context.Context, now time.Time, round Round, services map[string]*corev1.Service) error {
-	var failed []error
-	for _, name := range a.due(now, round) {
+func (r *skewReporter) report(ctx context.Context, now time.Time, round Round, services map[string]*corev1.Service) error {
+	var errs []error
+	for _, name := range r.due(now, round) {
 		service := services[name]
 		event := &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "demand-", Namespace: service.Namespace},
 			EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeWarning, Reason: ReasonDemandSkew, Action: "Measure",
-			ReportingController: reportedBy, ReportingInstance: a.identity,
+			ReportingController: reportedBy, ReportingInstance: r.identity,
 			Regarding: corev1.ObjectReference{
 				APIVersion: "v1", Kind: "Service", Namespace: service.Namespace, Name: service.Name, UID: service.UID,
 			},
 			Note: eventNote(round.Services[name]),
 		}
-		if _, err := a.events.Events(service.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
-			failed = append(failed, fmt.Errorf("write an Event on Service %s: %w", name, err))
+		if _, err := r.events.Events(service.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
+			errs = append(errs, fmt.Errorf("write an Event on Service %s: %w", name, err))
 			continue
 		}
-		a.notified[name] = true
+		r.notified[name] = true
 	}
-	return errors.Join(failed...)
+	return errors.Join(errs...)
 }
 
 // eventNote returns the problem and its fix. A zone's name is a label value, and has 63 bytes at most.
@@ -88,7 +88,7 @@ func eventNote(report Report) string {
 	return fmt.Sprintf("%s open %.0f %% of %.0f new connections per minute, but the load bound assumes %.0f %%: "+
 		"endpoints near them may get %.1f times what it allows. Fix: list the client Services in %s, set %s=%s, "+
 		"or label the Nodes with more clients with %s.", zoneClients(report.MostSkewedZone),
-		100*report.Parts[report.MostSkewedZone], report.ConnectionsPerMinute,
+		100*report.Shares[report.MostSkewedZone], report.ConnectionsPerMinute,
 		100*report.Assumed[report.MostSkewedZone], report.MaxSkew, policy.ClientsAnnotation,
 		policy.DemandSourceAnnotation, policy.Measured, policy.DemandLabel)
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// offBy returns a round in which a Service has a given skew.
-func offBy(by, perMinute float64) Round {
+// skewedRound returns a round in which a Service has a given skew.
+func skewedRound(skew, perMinute float64) Round {
 	report := Report{
-		Decision: Decision{Parts: map[string]float64{"zone-b": 0.8, "zone-a": 0.2}, ConnectionsPerMinute: perMinute},
-		Assumed:  map[string]float64{"zone-b": 0.3, "zone-a": 0.7}, MaxSkew: by, MostSkewedZone: "zone-b",
+		Decision: Decision{Shares: map[string]float64{"zone-b": 0.8, "zone-a": 0.2}, ConnectionsPerMinute: perMinute},
+		Assumed:  map[string]float64{"zone-b": 0.3, "zone-a": 0.7}, MaxSkew: skew, MostSkewedZone: "zone-b",
 	}
 	return Round{Services: map[string]Report{"shop/web": report}}
 }
 
-func TestAnOwnerIsNotifiedOnceAfterHalfAnHour(t *testing.T) {
+func TestSkewEventIsDueOnceAfterHalfAnHour(t *testing.T) {
 	a := skewReporter{after: minSkewDuration}
 	minute := 0
 	pass := func(minutes int, round Round) (dueAt []int) {
@@ -36,11 +36,11 @@ func TestAnOwnerIsNotifiedOnceAfterHalfAnHour(t *testing.T) {
 		round   Round
 		want    string
 	}{
-		{"nearly as assumed", 60, offBy(2, 6000), "[]"},
-		{"few connections", 60, offBy(9, 100), "[]"},
-		{"skewed for half an hour: at 120 + 30, and not again", 200, offBy(2.7, 6000), "[150]"},
-		{"better for a while", 5, offBy(1.5, 6000), "[]"},
-		{"skewed again: at 325 + 30", 60, offBy(2.7, 6000), "[355]"},
+		{"nearly as assumed", 60, skewedRound(2, 6000), "[]"},
+		{"few connections", 60, skewedRound(9, 100), "[]"},
+		{"skewed for half an hour: at 120 + 30, and not again", 200, skewedRound(2.7, 6000), "[150]"},
+		{"better for a while", 5, skewedRound(1.5, 6000), "[]"},
+		{"skewed again: at 325 + 30", 60, skewedRound(2.7, 6000), "[355]"},
 		{"the Service is gone", 1, Round{}, "[]"},
 	} {
 		if got := fmt.Sprint(pass(c.minutes, c.round)); got != c.want {
@@ -52,30 +52,30 @@ func TestAnOwnerIsNotifiedOnceAfterHalfAnHour(t *testing.T) {
 	}
 }
 
-func TestManyOwnersAreNotifiedInBatches(t *testing.T) {
+func TestSkewEventsPerRoundAreLimited(t *testing.T) {
 	round := Round{Services: map[string]Report{}}
 	for number := range 25 {
-		round.Services[fmt.Sprintf("shop/web-%02d", number)] = offBy(3, 6000).Services["shop/web"]
+		round.Services[fmt.Sprintf("shop/web-%02d", number)] = skewedRound(3, 6000).Services["shop/web"]
 	}
 	var a skewReporter
-	var told []int
+	var counts []int
 	for range 4 {
 		due := a.due(time.Unix(0, 0), round)
 		for _, name := range due {
 			a.notified[name] = true
 		}
-		told = append(told, len(due))
+		counts = append(counts, len(due))
 	}
-	if fmt.Sprint(told) != "[10 10 5 0]" {
-		t.Errorf("due in four rounds: %v", told)
+	if fmt.Sprint(counts) != "[10 10 5 0]" {
+		t.Errorf("due in four rounds: %v", counts)
 	}
 }
 
-func TestTheEventReportsTheProblemAndTheRemedy(t *testing.T) {
+func TestEventNote(t *testing.T) {
 	const want = "Clients in zone zone-b open 80 % of 6000 new connections per minute, but the load bound assumes 30 %: " +
 		"endpoints near them may get 2.7 times what it allows. Fix: list the client Services in vicinity.dev/clients, " +
 		"set vicinity.dev/demand-source=measured, or label the Nodes with more clients with vicinity.dev/demand-weight."
-	report := offBy(2.7, 6000).Services["shop/web"]
+	report := skewedRound(2.7, 6000).Services["shop/web"]
 	if got := eventNote(report); got != want {
 		t.Errorf("note:\n%s\nwant\n%s", got, want)
 	}
@@ -86,16 +86,16 @@ func TestTheEventReportsTheProblemAndTheRemedy(t *testing.T) {
 }
 
 func TestCoverage(t *testing.T) {
-	silent := PullErrors{1, errors.New("timeout")}
+	failed := PullErrors{1, errors.New("timeout")}
 	for want, c := range map[coverage]struct {
 		round   Round
 		silence PullErrors
 	}{
 		coverageFull:     {Round{Reporting: 10, Nodes: 10}, PullErrors{}},
-		coverageDegraded: {Round{Reporting: 9, Nodes: 10}, silent},
-		coverageZoneLost: {Round{Reporting: 99, Nodes: 100, ZonesBelowQuorum: []string{"site-7"}}, silent},
-		coverageLow:      {Round{Reporting: 8, Nodes: 10, ZonesBelowQuorum: []string{"b"}}, silent},
-		coverageNone:     {Round{Reporting: 4, Nodes: 10, NoQuorum: true, ZonesBelowQuorum: []string{"b"}}, silent},
+		coverageDegraded: {Round{Reporting: 9, Nodes: 10}, failed},
+		coverageZoneLost: {Round{Reporting: 99, Nodes: 100, ZonesBelowQuorum: []string{"site-7"}}, failed},
+		coverageLow:      {Round{Reporting: 8, Nodes: 10, ZonesBelowQuorum: []string{"b"}}, failed},
+		coverageNone:     {Round{Reporting: 4, Nodes: 10, NoQuorum: true, ZonesBelowQuorum: []string{"b"}}, failed},
 	} {
 		if got := coverageOf(c.round, c.silence); got != want {
 			t.Errorf("%+v: %q, want %q", c.round, got, want)
@@ -103,7 +103,7 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-func TestWhenThePublishedDemandIsConfirmed(t *testing.T) {
+func TestHasMinCoverage(t *testing.T) {
 	for want, rounds := range map[bool][]Round{
 		true:  {{Reporting: 10, Nodes: 10}, {Reporting: 9, Nodes: 10}, {Reporting: 99, Nodes: 100, ZonesBelowQuorum: []string{"site-7"}}},
 		false: {{}, {Reporting: 8, Nodes: 10}, {Reporting: 4, Nodes: 10, NoQuorum: true}, {Nodes: 10}},

@@ -16,11 +16,11 @@ import (
 // The endpoints in tests with feedback loops: idle is the response time without load, in seconds, slowest the maximum
 // multiple of it, and capacity the number of responses per second.
 const (
-	idle, slowest = 0.02, 50
-	capacity      = 60
-	// thinking is how many seconds a client waits between a response and its next request, and requestTimeout how many it
+	idleLatency, maxSlowdown = 0.02, 50
+	capacity                 = 60
+	// thinkTime is how many seconds a client waits between a response and its next request, and requestTimeout how many it
 	// waits for a response.
-	thinking, requestTimeout = 0.2, 0.25
+	thinkTime, requestTimeout = 0.2, 0.25
 )
 
 // loop is how clients react to responses, or to missing ones.
@@ -33,23 +33,25 @@ type loop struct {
 
 // latency returns the response time of an endpoint with a given load, in seconds.
 func latency(load float64) float64 {
-	if load >= 1-1./slowest {
-		return idle * slowest
+	if load >= 1-1./maxSlowdown {
+		return idleLatency * maxSlowdown
 	}
-	return idle / (1 - load)
+	return idleLatency / (1 - load)
 }
 
 var loops = []loop{
-	{"clients wait for responses", func(load float64) float64 { return (thinking + idle) / (thinking + latency(load)) }, false},
-	{"clients time out", func(load float64) float64 { return (thinking + idle) / (thinking + min(latency(load), requestTimeout)) }, false},
+	{"clients wait for responses", func(load float64) float64 { return (thinkTime + idleLatency) / (thinkTime + latency(load)) }, false},
+	{"clients time out", func(load float64) float64 {
+		return (thinkTime + idleLatency) / (thinkTime + min(latency(load), requestTimeout))
+	}, false},
 	{"clients retry twice", func(load float64) float64 {
 		refused := max(0, 1-1/max(load, 1))
 		return 1 + refused + refused*refused
 	}, true},
 }
 
-// sixOneOne returns a cluster of three zones with equal numbers of nodes, and with six, one and one endpoints.
-func sixOneOne() (nodes map[string]map[string]string, endpoints []model.PortEndpoint) {
+// sixOneOneCluster returns a cluster of three zones with equal numbers of nodes, and with six, one and one endpoints.
+func sixOneOneCluster() (nodes map[string]map[string]string, endpoints []model.PortEndpoint) {
 	nodes = map[string]map[string]string{}
 	for _, zone := range []string{"a", "b", "c"} {
 		nodes["node-"+zone] = map[string]string{string(policy.Zone): zone}
@@ -62,55 +64,55 @@ func sixOneOne() (nodes map[string]map[string]string, endpoints []model.PortEndp
 }
 
 // shares returns the share that the nodes of each zone send to each endpoint if they plan for the given demand.
-func shares(inForce map[string]float64) map[string][]float64 {
-	nodes, endpoints := sixOneOne()
-	cells := balance.NewNodeClasses([]policy.Key{policy.Zone, policy.AnyNode}, "")
-	asks := map[string]uint32{}
+func shares(published map[string]float64) map[string][]float64 {
+	nodes, endpoints := sixOneOneCluster()
+	classes := balance.NewNodeClasses([]policy.Key{policy.Zone, policy.AnyNode}, "")
+	demand := map[string]uint32{}
 	for name, labels := range nodes {
-		cells.Set(name, labels)
-		asks[labels[string(policy.Zone)]] = uint32(inForce[labels[string(policy.Zone)]] * 1e6)
+		classes.Set(name, labels)
+		demand[labels[string(policy.Zone)]] = uint32(published[labels[string(policy.Zone)]] * 1e6)
 	}
-	measured, _ := cells.Measured(asks)
+	measured, _ := classes.Measured(demand)
 	zoneOf := func(e *model.PortEndpoint, key policy.Key) (string, bool) { return e.Zone, key == policy.Zone }
 	plan := balance.NewPlan(measured, balance.NewEndpointClasses([]policy.Key{policy.Zone, policy.AnyNode}, endpoints, zoneOf), 100*bound)
 	all := map[string][]float64{}
 	for name, labels := range nodes {
 		share := plan.Share(name, labels)
-		parts := make([]float64, len(endpoints))
-		for i := range parts {
-			parts[i] = float64(share.Parts[i]) / balance.One
+		perEndpoint := make([]float64, len(endpoints))
+		for i := range perEndpoint {
+			perEndpoint[i] = float64(share.Fractions[i]) / balance.One
 		}
-		all[labels[string(policy.Zone)]] = parts
+		all[labels[string(policy.Zone)]] = perEndpoint
 	}
 	return all
 }
 
 // settle returns the demand of each zone and the resulting load of each endpoint in equilibrium: an interval is long
 // compared with a response. loads are those of the previous equilibrium, and are updated.
-func settle(l loop, offered map[string]float64, shares map[string][]float64, loads []float64) (asked map[string]float64, got []float64) {
+func settle(l loop, offered map[string]float64, shares map[string][]float64, loads []float64) (demand map[string]float64, got []float64) {
 	for range 200 {
-		asked, got = map[string]float64{}, make([]float64, len(loads))
+		demand, got = map[string]float64{}, make([]float64, len(loads))
 		for _, zone := range slices.Sorted(maps.Keys(offered)) {
-			pace := 0.0
-			for i, part := range shares[zone] {
-				pace += part * l.demand(loads[i])
+			factor := 0.0
+			for i, share := range shares[zone] {
+				factor += share * l.demand(loads[i])
 			}
-			asked[zone] = offered[zone] * pace
-			for i, part := range shares[zone] {
-				got[i] += part * asked[zone]
+			demand[zone] = offered[zone] * factor
+			for i, share := range shares[zone] {
+				got[i] += share * demand[zone]
 			}
 		}
 		for i := range loads {
 			loads[i] += 0.05 * (got[i]/capacity - loads[i])
 		}
 	}
-	return asked, got
+	return demand, got
 }
 
-// TestLoopsComeToRest checks clients whose demand depends on response times, and so on the plan. That changes the
+// TestClosedLoopsConverge checks clients whose demand depends on response times, and so on the plan. That changes the
 // amount of demand, and the plan meets the bound for any amount. Load is up to 1.3 times the capacity of all endpoints.
 // Most of the remaining movement is chance.
-func TestLoopsComeToRest(t *testing.T) {
+func TestClosedLoopsConverge(t *testing.T) {
 	alike := map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}
 	placements := map[string]map[string]float64{"as assumed": alike, "one zone 80 %": {"a": 0.1, "b": 0.8, "c": 0.1}}
 	for _, l := range loops {
@@ -124,7 +126,7 @@ func TestLoopsComeToRest(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s, %s, load %g", l.name, placement, load), func(t *testing.T) {
 					for seed := range uint64(2) {
-						w := newWorld(seed, shapes()["6-1-1"], alike)
+						w := newSimulation(seed, clusterShapes()["6-1-1"], alike)
 						got := w.loop(l, parts, load*8*capacity)
 						t.Logf("%+v", got)
 						if !(got.busiest <= busiest) || got.published > late || got.moves > moves {
@@ -137,36 +139,36 @@ func TestLoopsComeToRest(t *testing.T) {
 	}
 }
 
-// looped is the result for the last half hour: the load of the busiest endpoint relative to the mean, how often shares
+// loopResult is the result for the last half hour: the load of the busiest endpoint relative to the mean, how often shares
 // were published, and by how much the share of zone b moved.
-type looped struct {
+type loopResult struct {
 	busiest   float64
 	published int
 	moves     float64
 }
 
 // loop simulates two hours of clients that would have the given rate at idle endpoints.
-func (w *world) loop(l loop, parts map[string]float64, rate float64) looped {
+func (w *simulation) loop(l loop, byZone map[string]float64, rate float64) loopResult {
 	offered, loads := map[string]float64{}, make([]float64, 8)
-	for zone, part := range parts {
-		offered[zone] = rate * part
+	for zone, share := range byZone {
+		offered[zone] = rate * share
 	}
-	found, least, most := looped{}, 1.0, 0.0
+	result, minShare, maxShare := loopResult{}, 1.0, 0.0
 	for w.now < 2*time.Hour {
-		asked, got := settle(l, offered, shares(w.published), loads)
+		demand, got := settle(l, offered, shares(w.published), loads)
 		all := 0.0
-		for _, zone := range slices.Sorted(maps.Keys(asked)) {
-			all += asked[zone]
+		for _, zone := range slices.Sorted(maps.Keys(demand)) {
+			all += demand[zone]
 		}
-		for zone := range asked {
-			asked[zone] /= all
+		for zone := range demand {
+			demand[zone] /= all
 		}
 		if w.now >= 90*time.Minute {
-			found.busiest = max(found.busiest, slices.Max(got)/all*float64(len(got)))
-			least, most = min(least, w.published["b"]), max(most, w.published["b"])
+			result.busiest = max(result.busiest, slices.Max(got)/all*float64(len(got)))
+			minShare, maxShare = min(minShare, w.published["b"]), max(maxShare, w.published["b"])
 		}
-		w.step(all, asked)
+		w.step(all, demand)
 	}
-	found.published, found.moves = w.publishedSince(90*time.Minute), most-least
-	return found
+	result.published, result.moves = w.publishedSince(90*time.Minute), maxShare-minShare
+	return result
 }

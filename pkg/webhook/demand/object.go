@@ -14,12 +14,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// managedBy is the label by which the publisher recognizes its objects. Objects that an administrator wrote lack it and
+// managedByLabel is the label by which the publisher recognizes its objects. Objects that an administrator wrote lack it and
 // are not changed.
-const managedBy, publisher = "app.kubernetes.io/managed-by", "vicinity-webhook"
+const managedByLabel, managerName = "app.kubernetes.io/managed-by", "vicinity-webhook"
 
 // isManaged reports whether a publisher wrote an object.
-func isManaged(d *servicedemand.ServiceDemand) bool { return d.Labels[managedBy] == publisher }
+func isManaged(d *servicedemand.ServiceDemand) bool { return d.Labels[managedByLabel] == managerName }
 
 // belongsTo reports whether an object was written for this Service, rather than for an earlier one of the same name.
 func belongsTo(d *servicedemand.ServiceDemand, service *corev1.Service) bool {
@@ -28,56 +28,56 @@ func belongsTo(d *servicedemand.ServiceDemand, service *corev1.Service) bool {
 
 // publishedIn returns the shares that an object contains, by zone.
 func publishedIn(d *servicedemand.ServiceDemand) map[string]float64 {
-	said := make(map[string]float64, len(d.Zones))
+	shares := make(map[string]float64, len(d.Zones))
 	for _, zone := range d.Zones {
-		said[zone.Zone] = float64(zone.DemandPPM) / servicedemand.PPM
+		shares[zone.Zone] = float64(zone.DemandPPM) / servicedemand.PPM
 	}
-	return said
+	return shares
 }
 
 // newObject returns the object for a decision. before is the existing object; nil means that there is none.
 func newObject(
-	service *corev1.Service, before *servicedemand.ServiceDemand, found Decision, round Round, now time.Time,
+	service *corev1.Service, existing *servicedemand.ServiceDemand, decision Decision, round Round, now time.Time,
 ) (*servicedemand.ServiceDemand, error) {
 	object := &servicedemand.ServiceDemand{ObjectMeta: metav1.ObjectMeta{
-		Namespace: service.Namespace, Name: service.Name, Labels: map[string]string{managedBy: publisher},
+		Namespace: service.Namespace, Name: service.Name, Labels: map[string]string{managedByLabel: managerName},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID, BlockOwnerDeletion: new(false),
 		}},
 	}}
-	if before != nil {
-		object = before.DeepCopy()
+	if existing != nil {
+		object = existing.DeepCopy()
 	}
-	object.Zones = zoneShares(found.Parts)
+	object.Zones = zoneShares(decision.Shares)
 	if len(object.Zones) > servicedemand.MaxZones {
 		return nil, fmt.Errorf("build the ServiceDemand of Service %s/%s: %d zones, at most %d allowed; "+
 			"using assumed demand: list its clients, or merge zones",
 			service.Namespace, service.Name, len(object.Zones), servicedemand.MaxZones)
 	}
 	object.NodesReporting, object.NodesTotal = int32(round.Reporting), int32(round.Nodes) //nolint:gosec // numbers of nodes
-	object.ConnectionsPerMinute = int64(math.Round(found.ConnectionsPerMinute))
+	object.ConnectionsPerMinute = int64(math.Round(decision.ConnectionsPerMinute))
 	object.ObservedAt = metav1.NewTime(now.Truncate(time.Second))
 	return object, nil
 }
 
 // zoneShares returns shares in parts per million, sorted by zone. The remainder after rounding down goes to the zones
 // that lose most, so that the sum is a million if the shares sum to 1. Zones without demand are omitted.
-func zoneShares(parts map[string]float64) []servicedemand.Zone {
+func zoneShares(shares map[string]float64) []servicedemand.Zone {
 	var zones []servicedemand.Zone
-	all, sum := 0.0, uint32(0)
-	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		ask := toPPM(parts[name])
-		zones = append(zones, servicedemand.Zone{Zone: name, DemandPPM: ask})
-		all, sum = all+parts[name], sum+ask
+	shareSum, sum := 0.0, uint32(0)
+	for _, name := range slices.Sorted(maps.Keys(shares)) {
+		ppm := toPPM(shares[name])
+		zones = append(zones, servicedemand.Zone{Zone: name, DemandPPM: ppm})
+		shareSum, sum = shareSum+shares[name], sum+ppm
 	}
-	loses := func(i int) float64 { return parts[zones[i].Zone]*servicedemand.PPM - float64(zones[i].DemandPPM) }
+	remainder := func(i int) float64 { return shares[zones[i].Zone]*servicedemand.PPM - float64(zones[i].DemandPPM) }
 	order := make([]int, len(zones))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(loses(b), loses(a)) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainder(b), remainder(a)) })
 	for _, i := range order {
-		if sum < uint32(math.Round(min(all, 1)*servicedemand.PPM)) {
+		if sum < uint32(math.Round(min(shareSum, 1)*servicedemand.PPM)) {
 			zones[i].DemandPPM++
 			sum++
 		}
@@ -86,4 +86,4 @@ func zoneShares(parts map[string]float64) []servicedemand.Zone {
 }
 
 // toPPM converts a share to parts per million, rounded down.
-func toPPM(part float64) uint32 { return uint32(min(max(part, 0), 1) * servicedemand.PPM) }
+func toPPM(share float64) uint32 { return uint32(min(max(share, 0), 1) * servicedemand.PPM) }

@@ -20,30 +20,30 @@ import (
 func TestZoneSharesSumToAMillion(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
-		parts, sum := map[string]float64{}, 0.0
+		shares, sum := map[string]float64{}, 0.0
 		for zone := range 1 + chance.IntN(64) {
-			part := chance.Float64()
-			parts[fmt.Sprint(zone)] = part
-			sum += part
+			share := chance.Float64()
+			shares[fmt.Sprint(zone)] = share
+			sum += share
 		}
-		for zone := range parts {
-			parts[zone] /= sum
+		for zone := range shares {
+			shares[zone] /= sum
 		}
-		zones, asks := zoneShares(parts), uint32(0)
+		zones, ppmSum := zoneShares(shares), uint32(0)
 		for _, zone := range zones {
-			asks += zone.DemandPPM
-			if exact := parts[zone.Zone] * servicedemand.PPM; math.Abs(float64(zone.DemandPPM)-exact) >= 1 {
+			ppmSum += zone.DemandPPM
+			if exact := shares[zone.Zone] * servicedemand.PPM; math.Abs(float64(zone.DemandPPM)-exact) >= 1 {
 				t.Fatalf("zone %s: %d ppm, exactly %.3f", zone.Zone, zone.DemandPPM, exact)
 			}
 		}
 		isSorted := slices.IsSortedFunc(zones, func(a, b servicedemand.Zone) int { return strings.Compare(a.Zone, b.Zone) })
-		if asks != servicedemand.PPM || !isSorted {
-			t.Fatalf("the sum is %d, or zones are not sorted: %v", asks, zones)
+		if ppmSum != servicedemand.PPM || !isSorted {
+			t.Fatalf("the sum is %d, or zones are not sorted: %v", ppmSum, zones)
 		}
 	}
 }
 
-func TestWhatIsRoundedDownGoesToThoseThatLoseMost(t *testing.T) {
+func TestZoneSharesDistributeTheRemainder(t *testing.T) {
 	third := 1. / 3
 	got := zoneShares(map[string]float64{"a": third, "b": third, "": third, "none": 0, "nearly none": 1e-9})
 	want := []servicedemand.Zone{{Zone: "", DemandPPM: 333334}, {Zone: "a", DemandPPM: 333333}, {Zone: "b", DemandPPM: 333333}}
@@ -63,8 +63,8 @@ func service(name, uid string, annotations ...string) *corev1.Service {
 	return s
 }
 
-// seen returns a state with Services with measured demand, by name and UID.
-func seen(uids map[string]string, objects ...*servicedemand.ServiceDemand) *state {
+// newState returns a state with Services with measured demand, by name and UID.
+func newState(uids map[string]string, objects ...*servicedemand.ServiceDemand) *state {
 	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*servicedemand.ServiceDemand{}}
 	s.shouldPublish = (&Options{}).settings().publishesDemand
 	for name, uid := range uids {
@@ -76,24 +76,24 @@ func seen(uids map[string]string, objects ...*servicedemand.ServiceDemand) *stat
 	return s
 }
 
-func found(reason Reason, off float64) Report {
+func newReport(reason Reason, skew float64) Report {
 	return Report{Decision: Decision{
-		Reason: reason, Skew: off, ConnectionsPerMinute: 600.4,
-		Parts: map[string]float64{"a": 0.25, "": 0.75},
+		Reason: reason, Skew: skew, ConnectionsPerMinute: 600.4,
+		Shares: map[string]float64{"a": 0.25, "": 0.75},
 	}}
 }
 
-// written returns the object of shop/web, as it would be stored.
-func written(t *testing.T, uid string) *servicedemand.ServiceDemand {
+// storedObject returns the object of shop/web, as it would be stored.
+func storedObject(t *testing.T, uid string) *servicedemand.ServiceDemand {
 	t.Helper()
-	object, err := newObject(service("web", uid), nil, found(First, 2).Decision, Round{Reporting: 9, Nodes: 10}, midnight)
+	object, err := newObject(service("web", uid), nil, newReport(First, 2).Decision, Round{Reporting: 9, Nodes: 10}, midnight)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return object
 }
 
-func TestAnObjectHasTheEstimate(t *testing.T) {
+func TestNewObject(t *testing.T) {
 	want := &servicedemand.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", Labels: map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"},
@@ -103,32 +103,32 @@ func TestAnObjectHasTheEstimate(t *testing.T) {
 		NodesReporting: 9, NodesTotal: 10, ConnectionsPerMinute: 600,
 		ObservedAt: metav1.NewTime(midnight),
 	}
-	got := written(t, "1")
+	got := storedObject(t, "1")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
-	said := publishedIn(got)
-	if diff := cmp.Diff(map[string]float64{"a": 0.25, "": 0.75}, said); diff != "" {
+	shares := publishedIn(got)
+	if diff := cmp.Diff(map[string]float64{"a": 0.25, "": 0.75}, shares); diff != "" {
 		t.Errorf("shares (-want +got):\n%s", diff)
 	}
 }
 
-// TestWhatIsWritten also checks what is not written.
-func TestWhatIsWritten(t *testing.T) {
-	foreign := written(t, "1")
+// TestChanges also checks what is not written.
+func TestChanges(t *testing.T) {
+	foreign := storedObject(t, "1")
 	foreign.Labels = nil
-	unasked := seen(map[string]string{"web": "1"}, written(t, "1"))
-	unasked.services["shop/web"] = service("web", "1", policy.ClientsAnnotation, "shop/front")
-	many := found(First, 2)
-	many.Parts = map[string]float64{}
+	unrequested := newState(map[string]string{"web": "1"}, storedObject(t, "1"))
+	unrequested.services["shop/web"] = service("web", "1", policy.ClientsAnnotation, "shop/front")
+	many := newReport(First, 2)
+	many.Shares = map[string]float64{}
 	for zone := range servicedemand.MaxZones + 1 {
-		many.Parts[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
+		many.Shares[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
 	}
 	differs := func(report Report) Report {
 		report.Reason, report.Skew = Changed, 4
 		return report
 	}
-	another := written(t, "1")
+	another := storedObject(t, "1")
 	another.ObservedAt, another.Zones = metav1.Time{}, []servicedemand.Zone{{Zone: "a"}}
 	for _, c := range []struct {
 		name string
@@ -136,18 +136,18 @@ func TestWhatIsWritten(t *testing.T) {
 		what Report
 		want string
 	}{
-		{"the first time", seen(map[string]string{"web": "1"}), found(First, 2), "create 2"},
-		{"few connections", seen(map[string]string{"web": "1"}), found(InsufficientData, 0), ""},
-		{"as before", seen(map[string]string{"web": "1"}, written(t, "1")), found(Unchanged, 1), ""},
-		{"something else", seen(map[string]string{"web": "1"}, written(t, "1")), found(Changed, 3), "update 3"},
-		{"the end", seen(map[string]string{"web": "1"}, written(t, "1")), found(BelowThreshold, 1), "delete 1"},
-		{"written for an earlier Service of that name", seen(map[string]string{"web": "2"}, written(t, "1")), found(First, 2), "delete +Inf"},
-		{"the Service was deleted", seen(nil, written(t, "1")), Report{}, "delete +Inf"},
-		{"written by another version of the webhook", seen(map[string]string{"web": "1"}, another), found(First, 2), "delete +Inf"},
-		{"no longer requested", unasked, Report{}, "delete +Inf"},
-		{"unmanaged", seen(map[string]string{"web": "1"}, foreign), found(First, 2), ""},
-		{"too many zones", seen(map[string]string{"web": "1"}), many, "at most 512 allowed"},
-		{"too many zones now", seen(map[string]string{"web": "1"}, written(t, "1")), differs(many), "delete 4; at most 512 allowed"},
+		{"the first time", newState(map[string]string{"web": "1"}), newReport(First, 2), "create 2"},
+		{"few connections", newState(map[string]string{"web": "1"}), newReport(InsufficientData, 0), ""},
+		{"as before", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Unchanged, 1), ""},
+		{"something else", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Changed, 3), "update 3"},
+		{"the end", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(BelowThreshold, 1), "delete 1"},
+		{"written for an earlier Service of that name", newState(map[string]string{"web": "2"}, storedObject(t, "1")), newReport(First, 2), "delete +Inf"},
+		{"the Service was deleted", newState(nil, storedObject(t, "1")), Report{}, "delete +Inf"},
+		{"written by another version of the webhook", newState(map[string]string{"web": "1"}, another), newReport(First, 2), "delete +Inf"},
+		{"no longer requested", unrequested, Report{}, "delete +Inf"},
+		{"unmanaged", newState(map[string]string{"web": "1"}, foreign), newReport(First, 2), ""},
+		{"too many zones", newState(map[string]string{"web": "1"}), many, "at most 512 allowed"},
+		{"too many zones now", newState(map[string]string{"web": "1"}, storedObject(t, "1")), differs(many), "delete 4; at most 512 allowed"},
 	} {
 		rewrites, err := c.seen.changes(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
 		var got []string
@@ -164,16 +164,16 @@ func TestWhatIsWritten(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	if said := seen(nil, foreign).unmanaged(); len(said) != 1 || !strings.Contains(said["shop/web"], "unchanged") {
-		t.Errorf("unmanaged objects: %v", said)
+	if texts := newState(nil, foreign).unmanaged(); len(texts) != 1 || !strings.Contains(texts["shop/web"], "unchanged") {
+		t.Errorf("unmanaged objects: %v", texts)
 	}
 }
 
-// TestAnObjectHasAsManyBytesAsInAWatch checks the size estimate of an object that is not created yet, with some
+// TestChangeEstimatesBytes checks the size estimate of an object that is not created yet, with some
 // tolerance.
-func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
-	small := objectChange{after: written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
-	large := written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
+func TestChangeEstimatesBytes(t *testing.T) {
+	small := objectChange{after: storedObject(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
+	large := storedObject(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
 	for number := range 128 {
 		large.Zones = append(large.Zones, servicedemand.Zone{Zone: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), DemandPPM: 7000})
 	}
@@ -185,7 +185,7 @@ func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
 	}
 }
 
-func TestWhoseDemandIsPublished(t *testing.T) {
+func TestSettingsPublishAndCompare(t *testing.T) {
 	for _, c := range []struct {
 		clients, source    string // empty: no annotation
 		byWord, byDefault  bool
@@ -213,11 +213,11 @@ func TestWhoseDemandIsPublished(t *testing.T) {
 	}
 }
 
-func TestSettingsAreReadOnceInARound(t *testing.T) {
+func TestSettingsAreParsedOncePerRound(t *testing.T) {
 	web, db := service("web", "1"), service("db", "2", policy.DemandSourceAnnotation, "measured")
 	settings, reads := (&Options{}).settings(), map[*corev1.Service]int{}
-	read := settings.read
-	settings.read = func(service *corev1.Service) policy.Topology {
+	read := settings.parse
+	settings.parse = func(service *corev1.Service) policy.Topology {
 		reads[service]++
 		return read(service)
 	}

@@ -22,7 +22,7 @@ const (
 type change struct {
 	namespace, name string
 	bytes           int     // in a watch
-	off             float64 // the skew against the published state; the largest comes first
+	skew            float64 // the skew against the published state; the largest comes first
 }
 
 func (c change) key() string { return c.namespace + "/" + c.name }
@@ -46,29 +46,29 @@ type Backlog struct {
 type fairQueue struct {
 	nextSlot    time.Time  // when the budget allows the next write
 	virtualTime fair.Queue // all Namespaces with changes get the same number of bytes
-	// written are the write times of the last hour, and queuedSince is when each change was first requested, by Service.
-	written     map[string][]time.Time
+	// writeTimes are the write times of the last hour, and queuedSince is when each change was first requested, by Service.
+	writeTimes  map[string][]time.Time
 	queuedSince map[string]time.Time
 }
 
 // plan returns the writes of an interval that begins now, in order, and the backlog. changes must contain all pending
 // changes: those in the backlog are passed again in the next interval, perhaps with other content.
-func (p *fairQueue) plan(now time.Time, interval time.Duration, proxies int, changes []change) ([]scheduledWrite, Backlog) {
-	p.expire(now, changes)
+func (q *fairQueue) plan(now time.Time, interval time.Duration, proxies int, changes []change) ([]scheduledWrite, Backlog) {
+	q.expire(now, changes)
 	var writes []scheduledWrite
 	planned := map[string]bool{}
-	for _, next := range fair.Schedule(&p.virtualTime, p.ready(now, interval, changes), change.share) {
-		at := slices.MaxFunc([]time.Time{now, p.nextSlot}, time.Time.Compare)
-		if !at.Before(now.Add(interval)) {
+	for _, next := range fair.Schedule(&q.virtualTime, q.ready(now, interval, changes), change.share) {
+		writeTime := slices.MaxFunc([]time.Time{now, q.nextSlot}, time.Time.Compare)
+		if !writeTime.Before(now.Add(interval)) {
 			break
 		}
-		writes = append(writes, scheduledWrite{next, at})
+		writes = append(writes, scheduledWrite{next, writeTime})
 		planned[next.key()] = true
-		p.virtualTime.OnServed(next.share())
-		p.written[next.key()] = append(p.written[next.key()], at)
-		p.nextSlot = at.Add(cost(next.bytes, proxies))
+		q.virtualTime.OnServed(next.share())
+		q.writeTimes[next.key()] = append(q.writeTimes[next.key()], writeTime)
+		q.nextSlot = writeTime.Add(cost(next.bytes, proxies))
 	}
-	return writes, p.waiting(now, changes, planned)
+	return writes, q.backlog(now, changes, planned)
 }
 
 // cost returns how much time of the budget a write takes.
@@ -78,41 +78,41 @@ func cost(bytes, proxies int) time.Duration {
 }
 
 // expire drops changes that are no longer pending, and writes from more than an hour ago.
-func (p *fairQueue) expire(now time.Time, changes []change) {
-	if p.written == nil {
-		p.written = map[string][]time.Time{}
+func (q *fairQueue) expire(now time.Time, changes []change) {
+	if q.writeTimes == nil {
+		q.writeTimes = map[string][]time.Time{}
 	}
 	if len(changes) == 0 {
-		p.virtualTime = fair.Queue{}
+		q.virtualTime = fair.Queue{}
 	}
-	wanted := make(map[string]time.Time, len(changes))
+	pending := make(map[string]time.Time, len(changes))
 	for _, c := range changes {
-		wanted[c.key()] = now
-		if since, was := p.queuedSince[c.key()]; was {
-			wanted[c.key()] = since
+		pending[c.key()] = now
+		if since, isPending := q.queuedSince[c.key()]; isPending {
+			pending[c.key()] = since
 		}
 	}
-	p.queuedSince = wanted
+	q.queuedSince = pending
 	hourAgo := now.Add(-time.Hour)
-	for key, times := range p.written {
-		if p.written[key] = slices.DeleteFunc(times, hourAgo.After); len(p.written[key]) == 0 {
-			delete(p.written, key)
+	for key, times := range q.writeTimes {
+		if q.writeTimes[key] = slices.DeleteFunc(times, hourAgo.After); len(q.writeTimes[key]) == 0 {
+			delete(q.writeTimes, key)
 		}
 	}
 }
 
 // ready returns the changes that may be written now, the largest skew first.
-func (p *fairQueue) ready(now time.Time, interval time.Duration, changes []change) []change {
-	ready := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return p.isThrottled(now, interval, c) })
+func (q *fairQueue) ready(now time.Time, interval time.Duration, changes []change) []change {
+	ready := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return q.isThrottled(now, interval, c) })
 	slices.SortFunc(ready, func(a, b change) int {
-		return cmp.Or(cmp.Compare(b.off, a.off), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(b.skew, a.skew), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
 	return ready
 }
 
 // isThrottled reports whether a Service was published too recently or too often to be written now.
-func (p *fairQueue) isThrottled(now time.Time, interval time.Duration, c change) bool {
-	times := p.written[c.key()]
+func (q *fairQueue) isThrottled(now time.Time, interval time.Duration, c change) bool {
+	times := q.writeTimes[c.key()]
 	if len(times) == 0 {
 		return false
 	}
@@ -120,13 +120,13 @@ func (p *fairQueue) isThrottled(now time.Time, interval time.Duration, c change)
 	return since < interval/2 || len(times) >= throttleAfter && since < throttleInterval
 }
 
-func (p *fairQueue) waiting(now time.Time, changes []change, planned map[string]bool) Backlog {
-	var waiting Backlog
+func (q *fairQueue) backlog(now time.Time, changes []change, planned map[string]bool) Backlog {
+	var backlog Backlog
 	for _, c := range changes {
 		if !planned[c.key()] {
-			waiting.Changes++
-			waiting.Longest = max(waiting.Longest, now.Sub(p.queuedSince[c.key()]))
+			backlog.Changes++
+			backlog.Longest = max(backlog.Longest, now.Sub(q.queuedSince[c.key()]))
 		}
 	}
-	return waiting
+	return backlog
 }

@@ -13,17 +13,17 @@ import (
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // changesFor returns changes of some Services in a Namespace with a given skew.
-func changesFor(namespace string, services int, off float64) []change {
+func changesFor(namespace string, services int, skew float64) []change {
 	var changes []change
 	for number := range services {
-		changes = append(changes, change{namespace, fmt.Sprintf("web-%03d", number), 850, off})
+		changes = append(changes, change{namespace, fmt.Sprintf("web-%03d", number), 850, skew})
 	}
 	return changes
 }
 
-// anHour plans an hour of rounds in which all changes are always pending, and returns how often each was written, and
+// planHour plans an hour of rounds in which all changes are always pending, and returns how often each was written, and
 // the backlog at the end.
-func anHour(interval time.Duration, proxies int, changes []change) (written map[string]int, bytes int, times []time.Time, last Backlog) {
+func planHour(interval time.Duration, proxies int, changes []change) (written map[string]int, bytes int, times []time.Time, last Backlog) {
 	var p fairQueue
 	written = map[string]int{}
 	for now := midnight; now.Before(midnight.Add(time.Hour)); now = now.Add(interval) {
@@ -47,11 +47,11 @@ func byNamespace(written map[string]int, namespace string) (sum int) {
 	return sum
 }
 
-// TestTheBudgetHoldsFor5000Proxies checks 1,000 Services that change all the time, most of them in one Namespace.
-func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
+// TestPlanStaysWithinBudget checks 1,000 Services that change all the time, most of them in one Namespace.
+func TestPlanStaysWithinBudget(t *testing.T) {
 	const proxies = 5000
 	changes := slices.Concat(changesFor("crowd", 900, 20), changesFor("quiet", 90, 1.1), changesFor("tiny", 10, 1.1))
-	written, bytes, times, last := anHour(time.Minute, proxies, changes)
+	written, bytes, times, last := planHour(time.Minute, proxies, changes)
 	if all := bytes * proxies; all > bytesPerSecond*3600+850*proxies || all < bytesPerSecond*3600*9/10 {
 		t.Errorf("%.2f GB per hour over all proxies, want nearly 3.6", float64(all)/1e9)
 	}
@@ -70,8 +70,8 @@ func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
 	}
 }
 
-// TestSmallClustersWriteTenASecondAtMost, even if the bytes allow more.
-func TestSmallClustersWriteTenASecondAtMost(t *testing.T) {
+// TestPlanLimitsWriteRate, even if the bytes allow more.
+func TestPlanLimitsWriteRate(t *testing.T) {
 	var p fairQueue
 	writes, waiting := p.plan(midnight, 30*time.Second, 3, changesFor("shop", 1000, 2))
 	if len(writes) != 300 || waiting.Changes != 700 || waiting.Longest != 0 {
@@ -84,17 +84,17 @@ func TestSmallClustersWriteTenASecondAtMost(t *testing.T) {
 	}
 }
 
-// TestARestlessServiceWaits checks that a Service is written once in each interval, and once every five minutes after
+// TestPlanThrottlesFrequentChanges checks that a Service is written once in each interval, and once every five minutes after
 // ten times in an hour.
-func TestARestlessServiceWaits(t *testing.T) {
-	written, _, times, _ := anHour(30*time.Second, 3, changesFor("shop", 1, 2))
+func TestPlanThrottlesFrequentChanges(t *testing.T) {
+	written, _, times, _ := planHour(30*time.Second, 3, changesFor("shop", 1, 2))
 	// Ten in the first 4:30, then at 9:30, 14:30 and so on until 59:30.
 	if got := written["shop/web-000"]; got != 21 {
 		t.Errorf("it was written %d times in an hour, want 21: %v", got, times)
 	}
 }
 
-func TestNoServiceIsWrittenTwiceInARow(t *testing.T) {
+func TestPlanKeepsHalfAnIntervalBetweenWrites(t *testing.T) {
 	var p fairQueue
 	p.nextSlot = midnight.Add(25 * time.Second) // the budget allows a write late in the interval
 	for round, want := range []int{1, 0, 1} {
@@ -105,8 +105,8 @@ func TestNoServiceIsWrittenTwiceInARow(t *testing.T) {
 	}
 }
 
-// TestTheFarthestOffComesFirst checks two Namespaces that have been served equally.
-func TestTheFarthestOffComesFirst(t *testing.T) {
+// TestPlanWritesLargestSkewFirst checks two Namespaces that have been served equally.
+func TestPlanWritesLargestSkewFirst(t *testing.T) {
 	var p fairQueue
 	changes := slices.Concat(changesFor("b", 2, 3), changesFor("a", 1, 1.1), []change{{"a", "worst", 850, 9}})
 	writes, _ := p.plan(midnight, time.Minute, 3, changes)
@@ -119,9 +119,9 @@ func TestTheFarthestOffComesFirst(t *testing.T) {
 	}
 }
 
-// TestALateNamespaceIsServed checks that it does not wait because of earlier writes of others, and gets no credit for
+// TestPlanServesLateNamespace checks that it does not wait because of earlier writes of others, and gets no credit for
 // the time when it had no changes.
-func TestALateNamespaceIsServed(t *testing.T) {
+func TestPlanServesLateNamespace(t *testing.T) {
 	const proxies = 5000
 	var p fairQueue
 	now := midnight
@@ -142,9 +142,9 @@ func TestALateNamespaceIsServed(t *testing.T) {
 	}
 }
 
-// TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless checks that it is written alone, and the budget recovers
+// TestPlanWritesChangeLargerThanBudget checks that it is written alone, and the budget recovers
 // afterwards.
-func TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless(t *testing.T) {
+func TestPlanWritesChangeLargerThanBudget(t *testing.T) {
 	var p fairQueue
 	var counts []int
 	for round := range 6 {
@@ -158,12 +158,12 @@ func TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless(t *testing.T) {
 	}
 }
 
-func TestAPlannerForgets(t *testing.T) {
+func TestPlanExpiresState(t *testing.T) {
 	var p fairQueue
 	p.plan(midnight, time.Minute, 3, slices.Concat(changesFor("a", 5, 2), changesFor("b", 5, 2)))
 	p.plan(midnight.Add(2*time.Hour), time.Minute, 3, changesFor("c", 1, 2))
 	p.plan(midnight.Add(4*time.Hour), time.Minute, 3, nil)
-	if len(p.written)+len(p.queuedSince) > 0 || !reflect.DeepEqual(p.virtualTime, fair.Queue{}) {
-		t.Errorf("state remains: %v, %v and %v", p.written, p.queuedSince, p.virtualTime)
+	if len(p.writeTimes)+len(p.queuedSince) > 0 || !reflect.DeepEqual(p.virtualTime, fair.Queue{}) {
+		t.Errorf("state remains: %v, %v and %v", p.writeTimes, p.queuedSince, p.virtualTime)
 	}
 }

@@ -88,9 +88,9 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 				return err
 			}
 			l := &leader{
-				options: options, publishing: publishing,
-				token:   token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
-				adviser: skewReporter{events: clients.EventsV1(), identity: options.Identity, after: cmp.Or(options.MinSkewDuration, minSkewDuration)},
+				options: options, reconciler: publishing,
+				token:        token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
+				skewReporter: skewReporter{events: clients.EventsV1(), identity: options.Identity, after: cmp.Or(options.MinSkewDuration, minSkewDuration)},
 			}
 			return l.lead(ctx, config)
 		},
@@ -100,16 +100,16 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 
 // leader pulls from the proxies during one term.
 type leader struct {
-	options  Options
-	token    token
-	objects  client.Reader
-	adviser  skewReporter
-	follower Aggregator
-	failure  string // of the last round; empty if it succeeded
-	coverage coverage
-	rounds   int
+	options      Options
+	token        token
+	objects      client.Reader
+	skewReporter skewReporter
+	aggregator   Aggregator
+	failure      string // of the last round; empty if it succeeded
+	coverage     coverage
+	rounds       int
 
-	publishing *reconciler
+	reconciler *reconciler
 }
 
 func metadataOf(kind string) *metav1.PartialObjectMetadata {
@@ -118,11 +118,11 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 
 // cacheOptions returns the object types to cache, and the transforms that strip them.
 func cacheOptions(proxies types.NamespacedName) map[client.Object]cache.ByObject {
-	of := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: proxies.Name})
+	selector := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: proxies.Name})
 	return map[client.Object]cache.ByObject{
 		metadataOf("Node"):           {Transform: strip},
 		&corev1.Service{}:            {Transform: strip},
-		&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{proxies.Namespace: {LabelSelector: of}}},
+		&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{proxies.Namespace: {LabelSelector: selector}}},
 	}
 }
 
@@ -134,16 +134,16 @@ func strip(object any) (any, error) {
 			Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion, Labels: full.Labels,
 		}}, nil
 	case *corev1.Service:
-		left := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		stripped := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
 		}}
-		left.Spec.TrafficDistribution = full.Spec.TrafficDistribution
-		for _, each := range policy.Annotations {
-			if value, has := full.Annotations[each.Name]; has {
-				metav1.SetMetaDataAnnotation(&left.ObjectMeta, each.Name, value)
+		stripped.Spec.TrafficDistribution = full.Spec.TrafficDistribution
+		for _, annotation := range policy.Annotations {
+			if value, has := full.Annotations[annotation.Name]; has {
+				metav1.SetMetaDataAnnotation(&stripped.ObjectMeta, annotation.Name, value)
 			}
 		}
-		return left, nil
+		return stripped, nil
 	}
 	return object, nil // tombstones and EndpointSlices
 }
@@ -173,12 +173,12 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 			return fmt.Errorf("watch objects: %w", err)
 		}
 	}
-	if _, err := l.publishing.list(ctx); err != nil && !errors.Is(err, errNotListed) {
+	if _, err := l.reconciler.list(ctx); err != nil && !errors.Is(err, errNotListed) {
 		return fmt.Errorf("watch ServiceDemands: %w", err)
 	}
 	ended := make(chan error, 2)
 	go func() { ended <- objects.Start(ctx) }()
-	go func() { ended <- l.publishing.objects.Start(ctx) }()
+	go func() { ended <- l.reconciler.objects.Start(ctx) }()
 	if objects.WaitForCacheSync(ctx) {
 		l.objects = objects
 		l.measure(ctx)
@@ -188,7 +188,7 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 
 // measure runs rounds until ctx ends.
 func (l *leader) measure(ctx context.Context) {
-	defer l.publishing.writing.Wait()
+	defer l.reconciler.writing.Wait()
 	for ctx.Err() == nil {
 		began := time.Now()
 		interval, err := l.round(ctx)
@@ -223,7 +223,7 @@ func (l *leader) round(ctx context.Context) (interval time.Duration, err error) 
 	if err != nil {
 		return interval, err
 	}
-	silence, err := l.pull(ctx, targets, interval)
+	pullErrs, err := l.pull(ctx, targets, interval)
 	if err != nil {
 		return interval, err
 	}
@@ -234,10 +234,10 @@ func (l *leader) round(ctx context.Context) (interval time.Duration, err error) 
 	now, settings := time.Now(), l.options.settings()
 	round, err := l.finishRound(ctx, now, interval, nodes, len(targets), services, settings)
 	l.rounds++
-	l.logCoverage(round, silence)
+	l.logCoverage(round, pullErrs)
 	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !settings.isComparable(services[name]) })
 	l.options.Observer.Measured(round)
-	return interval, errors.Join(err, l.adviser.report(ctx, now, round, services))
+	return interval, errors.Join(err, l.skewReporter.report(ctx, now, round, services))
 }
 
 // interval returns the pull interval for a number of nodes.
@@ -250,13 +250,13 @@ func (l *leader) interval(nodes int) time.Duration {
 
 // pull requests the counts of all proxies.
 func (l *leader) pull(ctx context.Context, targets []Target, interval time.Duration) (PullErrors, error) {
-	shown, err := l.token.get(ctx, time.Now())
+	bearer, err := l.token.get(ctx, time.Now())
 	if err != nil {
 		return PullErrors{}, err
 	}
 	over := time.Duration(requestSpread * float64(interval))
-	return l.options.Puller.Pull(ctx, shown, targets, over, func(node string, page demandapi.Page) {
-		l.follower.AddReport(node, time.Now(), page)
+	return l.options.Puller.Pull(ctx, bearer, targets, over, func(node string, page demandapi.Page) {
+		l.aggregator.AddReport(node, time.Now(), page)
 	}), nil
 }
 
@@ -265,18 +265,18 @@ func (l *leader) finishRound(
 	ctx context.Context, now time.Time, interval time.Duration, nodes []Node, proxies int, services map[string]*corev1.Service,
 	settings *settings,
 ) (Round, error) {
-	objects, canPublish := l.publishing.read(ctx)
+	objects, canPublish := l.reconciler.read(ctx)
 	seen := &state{services, settings.publishesDemand, objects}
 	for name := range objects {
 		if seen.managed(name) != nil && seen.shouldPublish(services[name]) {
-			l.follower.Track(name)
+			l.aggregator.Track(name)
 		}
 	}
-	round := l.follower.Aggregate(now, nodes, seen.lookupService())
+	round := l.aggregator.Aggregate(now, nodes, seen.lookupService())
 	if !canPublish {
 		return round, nil
 	}
-	return round, l.publishing.publish(ctx, now, interval, proxies, seen, round)
+	return round, l.reconciler.publish(ctx, now, interval, proxies, seen, round)
 }
 
 // nodes returns all Linux nodes, and the addresses of those that have a proxy. Only proxies on Linux count connections.

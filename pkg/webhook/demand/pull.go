@@ -57,15 +57,15 @@ func NewPuller(port uint16, dial func(ctx context.Context, network, address stri
 // arrives, one call at a time. It does not wait for earlier requests, so proxies that do not respond delay no others.
 // So the requests of one requestTimeout may run at once: a tenth of all, if they are spread over 48 s.
 func (p *Puller) Pull(
-	ctx context.Context, token string, targets []Target, over time.Duration, reporting func(node string, page demandapi.Page),
+	ctx context.Context, token string, targets []Target, duration time.Duration, onPage func(node string, page demandapi.Page),
 ) PullErrors {
 	p.pruneCursors(targets)
 	var pulling sync.WaitGroup
 	var mutex sync.Mutex
-	var silence PullErrors
+	var errs PullErrors
 	began := time.Now()
 	for i, target := range targets {
-		due := time.Duration(float64(over) * float64(i) / float64(len(targets)))
+		due := time.Duration(float64(duration) * float64(i) / float64(len(targets)))
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Until(began.Add(due))):
@@ -78,29 +78,29 @@ func (p *Puller) Pull(
 			mutex.Lock()
 			defer mutex.Unlock()
 			if err != nil {
-				silence.Nodes++
-				silence.Sample = fmt.Errorf("get demand from the proxy of node %s at %s: %w", target.Node, p.at(target), err)
+				errs.Nodes++
+				errs.Sample = fmt.Errorf("get demand from the proxy of node %s at %s: %w", target.Node, p.addressOf(target), err)
 				return
 			}
-			reporting(target.Node, page)
+			onPage(target.Node, page)
 		})
 	}
 	pulling.Wait()
-	return silence
+	return errs
 }
 
 // pruneCursors deletes the cursors of nodes that are no longer targets.
 func (p *Puller) pruneCursors(targets []Target) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	left := make(map[string]string, len(targets))
+	kept := make(map[string]string, len(targets))
 	for _, target := range targets {
-		left[target.Node] = p.cursors[target.Node]
+		kept[target.Node] = p.cursors[target.Node]
 	}
-	p.cursors = left
+	p.cursors = kept
 }
 
-func (p *Puller) at(target Target) string {
+func (p *Puller) addressOf(target Target) string {
 	return net.JoinHostPort(target.Addr.String(), strconv.Itoa(int(p.port)))
 }
 
@@ -109,7 +109,7 @@ func (p *Puller) pull(ctx context.Context, token string, target Target) (demanda
 	cursor := p.cursors[target.Node]
 	p.mutex.Unlock()
 	address := url.URL{
-		Scheme: "https", Host: p.at(target), Path: demandapi.Path, RawQuery: url.Values{demandapi.After: {cursor}}.Encode(),
+		Scheme: "https", Host: p.addressOf(target), Path: demandapi.Path, RawQuery: url.Values{demandapi.CursorParam: {cursor}}.Encode(),
 	}
 	client := p.client
 	client.Transport = bearerTransport{token, client.Transport}
@@ -137,8 +137,8 @@ type bearerTransport struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w bearerTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+func (t bearerTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
-	request.Header.Set("Authorization", "Bearer "+w.token)
-	return w.next.RoundTrip(request)
+	request.Header.Set("Authorization", "Bearer "+t.token)
+	return t.next.RoundTrip(request)
 }

@@ -36,28 +36,28 @@ func proxies(t *testing.T, response http.HandlerFunc) *demand.Puller {
 
 var loopback = []demand.Target{{Node: "a-0", Addr: netip.MustParseAddr("127.0.0.1")}}
 
-func TestAPullShowsTheTokenAndTheCursor(t *testing.T) {
-	var asked []string
+func TestPullSendsTokenAndCursor(t *testing.T) {
+	var requests []string
 	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
-		_, _ = w.Write(demandapi.Page{Cursor: fmt.Sprint("c", len(asked)), Took: interval, Counts: map[string]uint64{"shop/web": 7}}.Text())
+		requests = append(requests, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
+		_, _ = w.Write(demandapi.Page{Cursor: fmt.Sprint("c", len(requests)), Duration: interval, Counts: map[string]uint64{"shop/web": 7}}.Text())
 	})
 	for range 2 {
-		var reporting []string
-		silence := puller.Pull(t.Context(), "secret", loopback, 0, func(node string, page demandapi.Page) {
-			reporting = append(reporting, fmt.Sprint(node, page.Counts))
+		var reports []string
+		errs := puller.Pull(t.Context(), "secret", loopback, 0, func(node string, page demandapi.Page) {
+			reports = append(reports, fmt.Sprint(node, page.Counts))
 		})
-		if silence != (demand.PullErrors{}) || fmt.Sprint(reporting) != "[a-0map[shop/web:7]]" {
-			t.Errorf("reports %v, errors %v", reporting, silence)
+		if errs != (demand.PullErrors{}) || fmt.Sprint(reports) != "[a-0map[shop/web:7]]" {
+			t.Errorf("reports %v, errors %v", reports, errs)
 		}
 	}
 	want := "[GET /demand?after= Bearer secret GET /demand?after=c1 Bearer secret]"
-	if fmt.Sprint(asked) != want {
-		t.Errorf("requests %v, want %s", asked, want)
+	if fmt.Sprint(requests) != want {
+		t.Errorf("requests %v, want %s", requests, want)
 	}
 }
 
-func TestAnInvalidResponseIsAnErrorThatNamesTheNode(t *testing.T) {
+func TestPullErrorContainsNode(t *testing.T) {
 	for name, response := range map[string]http.HandlerFunc{
 		"forbidden":  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) },
 		"not a page": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
@@ -67,17 +67,17 @@ func TestAnInvalidResponseIsAnErrorThatNamesTheNode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			silence := proxies(t, response).Pull(t.Context(), "secret", loopback, 0,
+			errs := proxies(t, response).Pull(t.Context(), "secret", loopback, 0,
 				func(string, demandapi.Page) { t.Error("unexpected report") })
-			if silence.Nodes != 1 || silence.Sample == nil || !strings.Contains(silence.Sample.Error(), "node a-0 at 127.0.0.1:") {
-				t.Errorf("errors %v, want one with the node", silence)
+			if errs.Nodes != 1 || errs.Sample == nil || !strings.Contains(errs.Sample.Error(), "node a-0 at 127.0.0.1:") {
+				t.Errorf("errors %v, want one with the node", errs)
 			}
 		})
 	}
 }
 
-// TestUnresponsiveNodesDelayNobody checks two thirds of the nodes, as if two zones were cut off.
-func TestUnresponsiveNodesDelayNobody(t *testing.T) {
+// TestUnresponsiveNodesDoNotDelayOthers checks two thirds of the nodes, as if two zones were cut off.
+func TestUnresponsiveNodesDoNotDelayOthers(t *testing.T) {
 	const count = 150
 	end := make(chan struct{})
 	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func TestUnresponsiveNodesDelayNobody(t *testing.T) {
 			}
 			return
 		}
-		_, _ = w.Write(demandapi.Page{Cursor: "c", Took: interval}.Text())
+		_, _ = w.Write(demandapi.Page{Cursor: "c", Duration: interval}.Text())
 	})
 	defer close(end)
 	var targets []demand.Target
@@ -96,27 +96,27 @@ func TestUnresponsiveNodesDelayNobody(t *testing.T) {
 		addr := netip.AddrFrom4([4]byte{127, byte(number % 3), byte(number >> 8), byte(number)})
 		targets = append(targets, demand.Target{Node: fmt.Sprint("node-", number), Addr: addr})
 	}
-	began, reporting, last := time.Now(), 0, time.Duration(0)
-	silence := puller.Pull(t.Context(), "secret", targets, 3*time.Second, func(string, demandapi.Page) {
-		reporting++
+	began, reported, last := time.Now(), 0, time.Duration(0)
+	errs := puller.Pull(t.Context(), "secret", targets, 3*time.Second, func(string, demandapi.Page) {
+		reported++
 		last = time.Since(began)
 	})
-	if reporting != count/3 || silence.Nodes != count-reporting {
-		t.Errorf("%d nodes reported, and %d failed, of %d", reporting, silence.Nodes, count)
+	if reported != count/3 || errs.Nodes != count-reported {
+		t.Errorf("%d nodes reported, and %d failed, of %d", reported, errs.Nodes, count)
 	}
 	if all := time.Since(began); last > all-2*time.Second { // the unresponsive ones have five seconds each
 		t.Errorf("the last response arrived after %s, and the round ended after %s", last, all)
 	}
 }
 
-// TestReportsOfProxiesAreSummedUp uses one loopback address for each node, and one server for all. All nodes connect to
+// TestPullAndAggregate uses one loopback address for each node, and one server for all. All nodes connect to
 // fifty Services, and those of one zone four times as often as others. A benchmark in e2e/bench/webhook has 5,000
 // nodes.
-func TestReportsOfProxiesAreSummedUp(t *testing.T) {
+func TestPullAndAggregate(t *testing.T) {
 	const count = 200
-	var asked atomic.Int64
+	var requests atomic.Int64
 	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
-		page := demandapi.Page{Cursor: fmt.Sprint(asked.Add(1)), Took: interval, Counts: map[string]uint64{}}
+		page := demandapi.Page{Cursor: fmt.Sprint(requests.Add(1)), Duration: interval, Counts: map[string]uint64{}}
 		host := netip.MustParseAddrPort(r.Host).Addr().As4()
 		for service := range 50 {
 			page.Counts[fmt.Sprintf("shop/web-%d", service)] = 30
@@ -134,22 +134,22 @@ func TestReportsOfProxiesAreSummedUp(t *testing.T) {
 		addr := netip.AddrFrom4([4]byte{127, byte(zone), byte(number >> 8), byte(number)})
 		targets = append(targets, demand.Target{Node: name, Addr: addr})
 	}
-	var follower demand.Aggregator
+	var aggregator demand.Aggregator
 	var round demand.Round
 	now := time.Unix(1e9, 0)
 	for _, within := range []time.Duration{15 * time.Second, 2 * time.Second, 2 * time.Second} { // the first round opens all connections
 		now = now.Add(interval)
-		silence := puller.Pull(t.Context(), "secret", targets, within, func(node string, page demandapi.Page) {
-			follower.AddReport(node, now, page)
+		errs := puller.Pull(t.Context(), "secret", targets, within, func(node string, page demandapi.Page) {
+			aggregator.AddReport(node, now, page)
 		})
-		if silence.Nodes > 0 {
-			t.Fatalf("%d of %d requests failed: %v", silence.Nodes, count, silence.Sample)
+		if errs.Nodes > 0 {
+			t.Fatalf("%d of %d requests failed: %v", errs.Nodes, count, errs.Sample)
 		}
-		round = follower.Aggregate(now, nodes, func(string) (demand.Service, bool) { return demand.Service{}, true })
+		round = aggregator.Aggregate(now, nodes, func(string) (demand.Service, bool) { return demand.Service{}, true })
 	}
 	report := round.Services["shop/web-7"]
-	if round.Reporting != count || len(round.Services) != 50 || asked.Load() != 3*count {
-		t.Errorf("%d nodes reported, %d Services, %d requests", round.Reporting, len(round.Services), asked.Load())
+	if round.Reporting != count || len(round.Services) != 50 || requests.Load() != 3*count {
+		t.Errorf("%d nodes reported, %d Services, %d requests", round.Reporting, len(round.Services), requests.Load())
 	}
 	if report.MostSkewedZone != "zone-1" || math.Abs(report.MaxSkew-4./7*4) > 0.01 {
 		t.Errorf("skew %.3f in %s, want %.3f in zone-1", report.MaxSkew, report.MostSkewedZone, 4./7*4)

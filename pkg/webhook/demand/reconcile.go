@@ -31,7 +31,7 @@ type reconciler struct {
 	observer Observer
 	log      *slog.Logger
 
-	planner          fairQueue
+	queue            fairQueue
 	writing          sync.WaitGroup
 	logged           map[string]string // the last log text about an object, by namespace/name
 	loggedUnreadable bool              // set after a log line about ServiceDemands that cannot be read
@@ -99,24 +99,24 @@ func (r *reconciler) list(ctx context.Context) ([]servicedemand.ServiceDemand, e
 // publish starts the writes of a round, within the budget. It renews the Lease if enough nodes report, which confirms
 // that the published state is current.
 func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.Duration, proxies int, s *state, round Round) error {
-	rewrites, err := s.changes(now, round)
-	byKey := make(map[string]objectChange, len(rewrites))
-	changes := make([]change, 0, len(rewrites))
-	for _, each := range rewrites {
-		c := each.change()
-		changes, byKey[c.key()] = append(changes, c), each
+	objectChanges, err := s.changes(now, round)
+	byKey := make(map[string]objectChange, len(objectChanges))
+	changes := make([]change, 0, len(objectChanges))
+	for _, oc := range objectChanges {
+		c := oc.change()
+		changes, byKey[c.key()] = append(changes, c), oc
 	}
-	strangers := s.unmanaged()
+	unmanaged := s.unmanaged()
 	maps.DeleteFunc(r.logged, func(key, _ string) bool {
-		_, isWanted := byKey[key]
-		_, isStranger := strangers[key]
-		return !isWanted && !isStranger
+		_, isChanged := byKey[key]
+		_, isUnmanaged := unmanaged[key]
+		return !isChanged && !isUnmanaged
 	})
-	for key, text := range strangers {
+	for key, text := range unmanaged {
 		r.logOnce(ctx, key, slog.LevelWarn, text)
 	}
-	writes, waiting := r.planner.plan(now, interval, proxies, changes)
-	r.observer.Queued(waiting)
+	writes, backlog := r.queue.plan(now, interval, proxies, changes)
+	r.observer.Queued(backlog)
 	r.writing.Go(func() {
 		for _, w := range writes {
 			select {

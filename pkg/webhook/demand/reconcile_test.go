@@ -67,17 +67,17 @@ func (o *recordedEvents) MeasureFailed() {
 	o.failed++
 }
 
-// TestARejectionIsLoggedOnceAndStopsNoOtherWrite also checks that a conflict with another client's write is not an
+// TestRejectedWriteIsLoggedOnce also checks that a conflict with another client's write is not an
 // error.
-func TestARejectionIsLoggedOnceAndStopsNoOtherWrite(t *testing.T) {
+func TestRejectedWriteIsLoggedOnce(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "servicedemands"}, "b")
 	api := &server{rejects: map[string]error{"a": errors.New("rejected by quota"), "b": exists}}
 	log, observer := logs.New(t, "the publisher"), &recordedEvents{}
 	r := &reconciler{writer: api, observer: observer, log: log.Logger(), logged: map[string]string{}}
-	s, round := seen(nil), Round{Decided: map[string]Report{}}
+	s, round := newState(nil), Round{Decided: map[string]Report{}}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		s.services["shop/"+name] = service(name, name, policy.DemandSourceAnnotation, "measured")
-		round.Decided["shop/"+name] = found(First, 2)
+		round.Decided["shop/"+name] = newReport(First, 2)
 	}
 	// The decisions are an hour old, so that all writes are due.
 	began := time.Now().Add(-time.Hour)
@@ -107,11 +107,11 @@ func TestARejectionIsLoggedOnceAndStopsNoOtherWrite(t *testing.T) {
 	}
 }
 
-// TestAWriteThatIsDueLaterEndsWithTheLead checks that it is left for the next leader to decide.
-func TestAWriteThatIsDueLaterEndsWithTheLead(t *testing.T) {
+// TestScheduledWriteEndsWithTerm checks that it is left for the next leader to decide.
+func TestScheduledWriteEndsWithTerm(t *testing.T) {
 	api := &server{}
 	r := &reconciler{writer: api, observer: &recordedEvents{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}}
-	s, round := seen(map[string]string{"web": "1"}), Round{Decided: map[string]Report{"shop/web": found(First, 2)}}
+	s, round := newState(map[string]string{"web": "1"}), Round{Decided: map[string]Report{"shop/web": newReport(First, 2)}}
 	ctx, end := context.WithCancel(t.Context())
 	must.Succeed(t, r.publish(ctx, time.Now().Add(time.Hour), time.Minute, 10, s, round))
 	end()
@@ -136,18 +136,18 @@ func (l *leases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1
 	return lease, nil
 }
 
-// TestWhatCannotBeDescribedMakesNothingElseStale checks that the Lease is renewed, because all other published state is
+// TestTooManyZonesStillRenewsLease checks that the Lease is renewed, because all other published state is
 // current.
-func TestWhatCannotBeDescribedMakesNothingElseStale(t *testing.T) {
+func TestTooManyZonesStillRenewsLease(t *testing.T) {
 	lease := &leases{}
 	r := &reconciler{
 		writer: &server{}, observer: &recordedEvents{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}, leases: lease,
 	}
-	many := found(First, 2)
+	many := newReport(First, 2)
 	for zone := range servicedemand.MaxZones + 1 {
-		many.Parts[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
+		many.Shares[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
 	}
-	s, round := seen(map[string]string{"web": "1"}), Round{Reporting: 9, Nodes: 10, Decided: map[string]Report{"shop/web": many}}
+	s, round := newState(map[string]string{"web": "1"}), Round{Reporting: 9, Nodes: 10, Decided: map[string]Report{"shop/web": many}}
 	err := r.publish(t.Context(), time.Now(), time.Minute, 10, s, round)
 	r.writing.Wait()
 	if err == nil || !strings.Contains(err.Error(), "at most 512") || lease.renewed != 1 {

@@ -8,25 +8,25 @@ import (
 
 // settings caches the topology settings of Services. Each Service is parsed once a round.
 type settings struct {
-	read  func(*corev1.Service) policy.Topology
+	parse func(*corev1.Service) policy.Topology
 	cache map[*corev1.Service]policy.Topology
 }
 
 func (o *Options) settings() *settings {
-	return &settings{read: o.topologyOf, cache: map[*corev1.Service]policy.Topology{}}
+	return &settings{parse: o.topologyOf, cache: map[*corev1.Service]policy.Topology{}}
 }
 
-func (s *settings) of(service *corev1.Service) policy.Topology {
+func (s *settings) topology(service *corev1.Service) policy.Topology {
 	topology, isKnown := s.cache[service]
 	if !isKnown {
-		topology = s.read(service)
+		topology = s.parse(service)
 		s.cache[service] = topology
 	}
 	return topology
 }
 
 // publishesDemand reports whether the demand on a Service should be published, by its annotation or by default.
-func (s *settings) publishesDemand(service *corev1.Service) bool { return s.of(service).Measured }
+func (s *settings) publishesDemand(service *corev1.Service) bool { return s.topology(service).Measured }
 
 // isComparable reports whether load bounds are planned for a demand that is known here, so that measurements can be
 // compared with it. The endpoints of client Services that an annotation names are not known here.

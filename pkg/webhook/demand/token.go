@@ -19,14 +19,14 @@ type token struct {
 	accounts coreclient.ServiceAccountInterface
 	account  string
 
-	current     string
-	renew, ends time.Time
+	current            string
+	renewAt, expiresAt time.Time
 }
 
 // get returns a token. It requests a new one after half of the lifetime of the current one, and returns the current one
 // while that fails.
 func (t *token) get(ctx context.Context, now time.Time) (string, error) {
-	if now.Before(t.renew) {
+	if now.Before(t.renewAt) {
 		return t.current, nil
 	}
 	seconds := int64(tokenTTL / time.Second)
@@ -34,9 +34,9 @@ func (t *token) get(ctx context.Context, now time.Time) (string, error) {
 	response, err := t.accounts.CreateToken(ctx, t.account, request, metav1.CreateOptions{})
 	switch {
 	case err == nil:
-		t.current, t.ends = response.Status.Token, response.Status.ExpirationTimestamp.Time
-		t.renew = now.Add(t.ends.Sub(now) / 2)
-	case !now.Before(t.ends):
+		t.current, t.expiresAt = response.Status.Token, response.Status.ExpirationTimestamp.Time
+		t.renewAt = now.Add(t.expiresAt.Sub(now) / 2)
+	case !now.Before(t.expiresAt):
 		return "", fmt.Errorf("get a token of the ServiceAccount %s: %w", t.account, err)
 	}
 	return t.current, nil

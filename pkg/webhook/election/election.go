@@ -16,9 +16,9 @@ import (
 
 // The durations of an election, the same as those of Kubernetes' own controllers.
 const (
-	term  = 15 * time.Second
-	renew = 10 * time.Second
-	retry = 2 * time.Second
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
 )
 
 // Options configure an election.
@@ -38,7 +38,7 @@ type Options struct {
 // Run takes part in the election until ctx ends, and calls Lead while elected. It returns an error only if it cannot
 // start.
 func Run(ctx context.Context, o Options) error {
-	var leading sync.Mutex // one term ends before the next one begins
+	var termMutex sync.Mutex // one term ends before the next one begins
 	logger := klog.FromContext(ctx)
 	lock := newLock(&o)
 	for ctx.Err() == nil {
@@ -47,12 +47,12 @@ func Run(ctx context.Context, o Options) error {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock:          lock,
 			Name:          o.Lease,
-			LeaseDuration: term, RenewDeadline: renew, RetryPeriod: retry,
+			LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(ctx context.Context) {
-					leading.Lock()
-					defer leading.Unlock()
+					termMutex.Lock()
+					defer termMutex.Unlock()
 					o.lead(klog.NewContext(ctx, logger))
 				},
 				OnStoppedLeading: func() {},
@@ -62,10 +62,10 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("start election (%s): %w", o.Task, err)
 		}
 		// The elector would log each attempt; lock.go logs why one fails, and lead the terms.
-		attempt, end := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
-		lock.startTerm(end)
+		attempt, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
+		lock.startTerm(cancel)
 		elector.Run(attempt) // until the term ends
-		end()
+		cancel()
 	}
 	return nil
 }

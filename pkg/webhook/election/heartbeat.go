@@ -13,10 +13,10 @@ import (
 
 // Heartbeat renews a Lease, which confirms that the data it stands for is current for goodFor. It is no election:
 // clients read its renewTime.
-func Heartbeat(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string, goodFor time.Duration) error {
+func Heartbeat(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string, freshFor time.Duration) error {
 	spec := coordinationv1.LeaseSpec{
 		HolderIdentity:       &identity,
-		LeaseDurationSeconds: new(int32(goodFor / time.Second)),
+		LeaseDurationSeconds: new(int32(freshFor / time.Second)),
 		RenewTime:            new(metav1.NewMicroTime(time.Now())),
 	}
 	lease, err := leases.Get(ctx, name, metav1.GetOptions{})

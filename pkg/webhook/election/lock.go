@@ -34,7 +34,7 @@ func newLock(o *Options) *lock {
 	l.LeaseMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Lease}
 	l.Client = o.Leases
 	l.LockConfig = resourcelock.ResourceLockConfig{Identity: o.Identity}
-	l.termTimer = time.AfterFunc(term, func() {
+	l.termTimer = time.AfterFunc(leaseDuration, func() {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
 		l.cancelTerm()
@@ -44,11 +44,11 @@ func newLock(o *Options) *lock {
 }
 
 // startTerm sets the function that cancels the next attempt.
-func (l *lock) startTerm(end context.CancelFunc) {
+func (l *lock) startTerm(cancel context.CancelFunc) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.termTimer.Stop()
-	l.cancelTerm = end
+	l.cancelTerm = cancel
 }
 
 // Get implements resourcelock.Interface.
@@ -58,8 +58,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if err == nil {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
-		wasOurs := l.holder == l.Identity()
-		if l.holder = record.HolderIdentity; wasOurs && l.holder != "" && l.holder != l.Identity() {
+		wasHolder := l.holder == l.Identity()
+		if l.holder = record.HolderIdentity; wasHolder && l.holder != "" && l.holder != l.Identity() {
 			l.cancelTerm() // the timer did not fire if the clock stood still, as in a suspended machine
 		}
 	}
@@ -105,7 +105,7 @@ func (l *lock) recordWrite(ctx context.Context, operation string, began time.Tim
 		l.termTimer.Stop()
 		return
 	}
-	l.termTimer.Reset(term - time.Since(began))
+	l.termTimer.Reset(leaseDuration - time.Since(began))
 }
 
 // logOnce logs the first failure of an operation, and the first success after it.

@@ -20,28 +20,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/monitoring"
 )
 
-// watchedWith are the monitoring manifests of the webhook.
-var watchedWith = monitoring.Files{Folder: "webhook", Job: "vicinity-webhook"}
+// monitoringFiles are the monitoring manifests of the webhook.
+var monitoringFiles = monitoring.Files{Folder: "webhook", Job: "vicinity-webhook"}
 
-func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndDescribeWhatToDo(t *testing.T) {
-	watchedWith.CheckAlerts(t)
+func TestAlerts(t *testing.T) {
+	monitoringFiles.CheckAlerts(t)
 }
 
-func TestEachPanelOfTheDashboardIsNamedExplainedAndUnderstoodByPrometheus(t *testing.T) {
-	watchedWith.CheckDashboard(t)
+func TestDashboard(t *testing.T) {
+	monitoringFiles.CheckDashboard(t)
 }
 
-// TestTheDashboardAndTheAlertsQueryOnlyWhatExists checks that metrics, labels and values exist in the webhook or an API
+// TestDashboardAndAlertsUseExistingMetrics checks that metrics, labels and values exist in the webhook or an API
 // server, and that each of the webhook's metrics is used somewhere.
-func TestTheDashboardAndTheAlertsQueryOnlyWhatExists(t *testing.T) {
-	scraped := prometheus.Gatherers{webhookServed(t), metrics.Registry, apiServerServed(t)}
-	watchedWith.CheckNames(t, scraped, slices.Collect(maps.Keys(documented(t))))
-	watchedWith.CheckLabels(t, scraped)
+func TestDashboardAndAlertsUseExistingMetrics(t *testing.T) {
+	scraped := prometheus.Gatherers{webhookMetrics(t), metrics.Registry, apiServerMetrics(t)}
+	monitoringFiles.CheckNames(t, scraped, slices.Collect(maps.Keys(documented(t))))
+	monitoringFiles.CheckLabels(t, scraped)
 }
 
-// webhookServed returns the webhook's own metrics, and those that the manager of controller-runtime adds after its
+// webhookMetrics returns the webhook's own metrics, and those that the manager of controller-runtime adds after its
 // first request to the API server.
-func webhookServed(t *testing.T) prometheus.Gatherer {
+func webhookMetrics(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	clientmetrics.RequestResult.Increment(t.Context(), "200", "GET", "localhost")
 	registry := prometheus.NewPedanticRegistry()
@@ -57,9 +57,9 @@ func webhookServed(t *testing.T) prometheus.Gatherer {
 	return registry
 }
 
-// apiServerServed returns an API server's metrics about one of our webhooks that it called, failed to call, and did not
+// apiServerMetrics returns an API server's metrics about one of our webhooks that it called, failed to call, and did not
 // need to call.
-func apiServerServed(t *testing.T) prometheus.Gatherer {
+func apiServerMetrics(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	const name, validating, create = "validate.services.vicinity.dev", "validating", string(apiserver.Create)
 	request := apiserver.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "",

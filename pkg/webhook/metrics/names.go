@@ -12,35 +12,35 @@ var (
 		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel, outcomeLabel},
 		help: "Time taken to respond to a request, from its headers to the last byte of the response, by outcome. After an error the " +
 			"API server follows failurePolicy.",
-		start: [][]string{server.Paths(), server.Outcomes()},
+		initialValues: [][]string{server.Paths(), server.Outcomes()},
 		// From a tenth of a millisecond, for a simple review, to two seconds, after which the API server no longer waits.
 		// They are dense around 5 ms, the target for p99.
 		buckets: []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2},
 	})
-	decisions = declare(row{
+	violations = declare(row{
 		kind: counter, name: "vicinity_webhook_violations_total", labels: []string{ruleLabel, actionLabel},
-		help:  "Number of rule violations reported to users, by rule and action.",
-		start: [][]string{ruleIDs(), Actions},
+		help:          "Number of rule violations reported to users, by rule and action.",
+		initialValues: [][]string{ruleIDs(), Actions},
 	})
-	defaulted = declare(row{
+	defaultingDecisions = declare(row{
 		kind: counter, name: "vicinity_webhook_defaulting_decisions_total", labels: []string{sourceLabel, settingLabel},
-		help:  "Number of decisions about Services' defaults, by the source of the decision and the setting that was added, or none.",
-		start: [][]string{texts(rules.DefaultSources()), append(texts(rules.DefaultSettings()), Nothing)},
+		help:          "Number of decisions about Services' defaults, by the source of the decision and the setting that was added, or none.",
+		initialValues: [][]string{toStrings(rules.DefaultSources()), append(toStrings(rules.DefaultSettings()), NoSetting)},
 	})
 	internalErrors = declare(row{
 		kind: counter, name: "vicinity_webhook_internal_errors_total", labels: []string{reasonLabel},
-		help:  "Number of internal errors, such as in a review or in the renewal of a certificate; the log has details.",
-		start: [][]string{failures()},
+		help:          "Number of internal errors, such as in a review or in the renewal of a certificate; the log has details.",
+		initialValues: [][]string{errorReasons()},
 	})
 	rejectedRequests = declare(row{
 		kind: counter, name: "vicinity_webhook_rejected_requests_total", labels: []string{reasonLabel},
-		help:  "Number of requests that were rejected with a status of 4xx or 503: not a review, too large, or too many at once.",
-		start: [][]string{server.RejectionReasons()},
+		help:          "Number of requests that were rejected with a status of 4xx or 503: not a review, too large, or too many at once.",
+		initialValues: [][]string{server.RejectionReasons()},
 	})
 	inFlight = declare(row{
 		kind: gauge, name: "vicinity_webhook_requests_in_flight",
-		help:  "Number of reviews in progress.",
-		start: initZero,
+		help:          "Number of reviews in progress.",
+		initialValues: initZero,
 	})
 	certificateExpiry = declare(row{
 		kind: gauge, name: "vicinity_webhook_certificate_expiry_timestamp_seconds", labels: []string{certificateLabel},
@@ -48,8 +48,8 @@ var (
 	})
 	configurationValid = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_valid",
-		help:  "Whether the configuration file is valid and applied; 0 while it is invalid and the last valid one is applied.",
-		start: initZero,
+		help:          "Whether the configuration file is valid and applied; 0 while it is invalid and the last valid one is applied.",
+		initialValues: initZero,
 	})
 	configurationSuccess = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_last_success_timestamp_seconds",
@@ -57,28 +57,28 @@ var (
 	})
 	topologySlices = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_slices",
-		help:  "Number of TopologySlices that this replica publishes; 0 while another one does.",
-		start: initZero,
+		help:          "Number of TopologySlices that this replica publishes; 0 while another one does.",
+		initialValues: initZero,
 	})
 	topologyNodes = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_nodes",
-		help:  "Number of Nodes in the published TopologySlices.",
-		start: initZero,
+		help:          "Number of Nodes in the published TopologySlices.",
+		initialValues: initZero,
 	})
-	topologyKeysSkipped = declare(row{
+	topologyKeysUnpublished = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_keys_unpublished",
-		help:  "Number of topology keys in use that are not published: too many, or changed too often. The log has keys and reasons.",
-		start: initZero,
+		help:          "Number of topology keys in use that are not published: too many, or changed too often. The log has keys and reasons.",
+		initialValues: initZero,
 	})
 	objectsWritten = declare(row{
 		kind: counter, name: "vicinity_webhook_objects_written_total", labels: []string{resourceLabel, operationLabel},
-		help:  "Number of writes of TopologySlices and ServiceDemands. Every proxy that watches them receives each.",
-		start: [][]string{{topologySlicesWritten, serviceDemandsWritten}, Operations},
+		help:          "Number of writes of TopologySlices and ServiceDemands. Every proxy that watches them receives each.",
+		initialValues: [][]string{{topologySlicesWritten, serviceDemandsWritten}, Operations},
 	})
 	topologyLag = declare(row{
 		kind: histogram, name: "vicinity_webhook_topology_lag_seconds",
-		help:  "Time until a change of Nodes, or of the keys in use, was published.",
-		start: initZero,
+		help:          "Time until a change of Nodes, or of the keys in use, was published.",
+		initialValues: initZero,
 		// The first change waits one second for others.
 		buckets: []float64{0.5, 1, 1.25, 1.5, 2, 3, 5, 10, 30, 60, 300},
 	})
@@ -90,7 +90,7 @@ var (
 
 // Metrics of Services with a load bound, from the replica that pulls demand from the proxies.
 var (
-	demandOffBy = declare(row{
+	demandSkew = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_skew_ratio", labels: serviceLabels,
 		help: "Ratio of a zone's measured share of the demand on a Service to the share that load bounds assume; for the most skewed zone.",
 	})
@@ -102,20 +102,20 @@ var (
 		kind: gauge, name: "vicinity_webhook_demand_reporting_nodes_ratio",
 		help: "Ratio of the nodes whose proxies reported demand to all nodes; absent on replicas that do not collect it.",
 	})
-	demandWaiting = declare(row{
+	demandQueueDepth = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_queue_depth",
-		help:  "Number of ServiceDemands queued for writing: the budget is exhausted, or they were written too often.",
-		start: initZero,
+		help:          "Number of ServiceDemands queued for writing: the budget is exhausted, or they were written too often.",
+		initialValues: initZero,
 	})
-	demandWaitingSeconds = declare(row{
+	demandLongestQueued = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_longest_queued_seconds",
-		help:  "Time for which the oldest queued ServiceDemand has waited.",
-		start: initZero,
+		help:          "Time for which the oldest queued ServiceDemand has waited.",
+		initialValues: initZero,
 	})
-	demandChanges = declare(row{
+	demandChangePoints = declare(row{
 		kind: counter, name: "vicinity_webhook_demand_change_points_total",
-		help:  "Number of change points: a Service's clients moved or grew at once, so earlier measurements no longer count.",
-		start: initZero,
+		help:          "Number of change points: a Service's clients moved or grew at once, so earlier measurements no longer count.",
+		initialValues: initZero,
 	})
 )
 
@@ -151,8 +151,8 @@ const (
 // Operations are the values of the label operation.
 var Operations = []string{"create", "update", "delete"}
 
-// Nothing is the value of the label setting if nothing was added.
-const Nothing = "none"
+// NoSetting is the value of the label setting if nothing was added.
+const NoSetting = "none"
 
 // Actions are the values of the label action. Rules that are off are not counted.
 var Actions = []string{"deny", "warn"}
@@ -163,16 +163,16 @@ const (
 	DemandFailure   = "demand"
 )
 
-// failures returns the reasons of internal errors.
-func failures() []string {
+// errorReasons returns the reasons of internal errors.
+func errorReasons() []string {
 	reasons := append(server.Failures(), TopologyFailure, DemandFailure)
 	for _, operation := range certs.Operations() {
-		reasons = append(reasons, certificateFailure(operation))
+		reasons = append(reasons, certificateReason(operation))
 	}
 	return reasons
 }
 
-func certificateFailure(operation certs.Operation) string { return "certificate_" + string(operation) }
+func certificateReason(operation certs.Operation) string { return "certificate_" + string(operation) }
 
 func ruleIDs() []string {
 	var ids []string
@@ -182,10 +182,10 @@ func ruleIDs() []string {
 	return ids
 }
 
-func texts[T ~string](words []T) []string {
-	list := make([]string, 0, len(words))
-	for _, word := range words {
-		list = append(list, string(word))
+func toStrings[T ~string](values []T) []string {
+	list := make([]string, 0, len(values))
+	for _, value := range values {
+		list = append(list, string(value))
 	}
 	return list
 }

@@ -17,12 +17,12 @@ type Recorder struct {
 	gauges     map[*row]*prometheus.GaugeVec
 	histograms map[*row]*prometheus.HistogramVec
 
-	measuring sync.Mutex
-	measured  map[[2]string]Demand // the Services with series
+	demandMutex sync.Mutex
+	measured    map[[2]string]Demand // the Services with series
 }
 
 // Demand is the demand on a Service, with its skew.
-type Demand struct{ OffBy, ConnectionsPerMinute float64 }
+type Demand struct{ Skew, ConnectionsPerMinute float64 }
 
 // New returns a recorder, and registers its metrics. It fails if one of them is registered already. The configuration
 // counts as valid until ConfigurationFailed, also without a file.
@@ -45,7 +45,7 @@ func (r *Recorder) count(row *row, values ...string) {
 	r.counters[row].WithLabelValues(values...).Inc()
 }
 
-func (r *Recorder) set(row *row, to float64) { r.gauges[row].WithLabelValues().Set(to) }
+func (r *Recorder) set(row *row, value float64) { r.gauges[row].WithLabelValues().Set(value) }
 
 // setTime sets a gauge to a time in seconds since 1970.
 func (r *Recorder) setTime(row *row, at time.Time, values ...string) {
@@ -59,14 +59,14 @@ func (r *Recorder) Reviewed(path, outcome string, took time.Duration) {
 }
 
 // Decided counts a violation that was reported to a user. The action is one of Actions.
-func (r *Recorder) Decided(rule, action string) { r.count(decisions, rule, action) }
+func (r *Recorder) Decided(rule, action string) { r.count(violations, rule, action) }
 
 // Defaulted counts a decision about a Service's default. The setting is empty if nothing was added.
 func (r *Recorder) Defaulted(source, setting string) {
 	if setting == "" {
-		setting = Nothing
+		setting = NoSetting
 	}
-	r.count(defaulted, source, setting)
+	r.count(defaultingDecisions, source, setting)
 }
 
 // Failed counts an internal error.
@@ -90,7 +90,7 @@ func (r *Recorder) AuthorityExpires(at time.Time) {
 
 // CertificateFailed counts a failed operation; the log has the error.
 func (r *Recorder) CertificateFailed(operation certs.Operation, _ error) {
-	r.Failed(certificateFailure(operation))
+	r.Failed(certificateReason(operation))
 }
 
 // ConfigurationUpdated records that a new configuration is applied: that of the file, or the default if there is no
@@ -108,7 +108,7 @@ func (r *Recorder) ConfigurationFailed() { r.set(configurationValid, 0) }
 func (r *Recorder) Published(at time.Time, slices, nodes, skipped int, lag time.Duration) {
 	r.set(topologySlices, float64(slices))
 	r.set(topologyNodes, float64(nodes))
-	r.set(topologyKeysSkipped, float64(skipped))
+	r.set(topologyKeysUnpublished, float64(skipped))
 	r.setTime(topologyPublished, at)
 	if lag > 0 {
 		r.histograms[topologyLag].WithLabelValues().Observe(lag.Seconds())
@@ -119,7 +119,7 @@ func (r *Recorder) Published(at time.Time, slices, nodes, skipped int, lag time.
 func (r *Recorder) LeadEnded() {
 	r.set(topologySlices, 0)
 	r.set(topologyNodes, 0)
-	r.set(topologyKeysSkipped, 0)
+	r.set(topologyKeysUnpublished, 0)
 }
 
 // PublishFailed counts a failed publication.
@@ -132,20 +132,20 @@ func (r *Recorder) SliceWritten(operation string) {
 
 // Measured records the demand on Services by namespace and name, the number of nodes that reported it, and the number
 // of change-points. It deletes the series of all other Services.
-func (r *Recorder) Measured(heard, nodes, changed int, services map[[2]string]Demand) {
-	r.measuring.Lock()
-	defer r.measuring.Unlock()
-	r.counters[demandChanges].WithLabelValues().Add(float64(changed))
+func (r *Recorder) Measured(reporting, nodes, changePoints int, services map[[2]string]Demand) {
+	r.demandMutex.Lock()
+	defer r.demandMutex.Unlock()
+	r.counters[demandChangePoints].WithLabelValues().Add(float64(changePoints))
 	r.setServices(services)
 	if nodes > 0 {
-		r.set(demandReporting, float64(heard)/float64(nodes))
+		r.set(demandReporting, float64(reporting)/float64(nodes))
 	}
 }
 
 // MeasuringEnded records that this replica no longer pulls demand.
 func (r *Recorder) MeasuringEnded() {
-	r.measuring.Lock()
-	defer r.measuring.Unlock()
+	r.demandMutex.Lock()
+	defer r.demandMutex.Unlock()
 	r.setServices(nil)
 	r.gauges[demandReporting].DeleteLabelValues()
 	r.DemandQueued(0, 0)
@@ -153,8 +153,8 @@ func (r *Recorder) MeasuringEnded() {
 
 // DemandQueued records the number of queued ServiceDemands, and how long the oldest has been queued.
 func (r *Recorder) DemandQueued(count int, longest time.Duration) {
-	r.set(demandWaiting, float64(count))
-	r.set(demandWaitingSeconds, longest.Seconds())
+	r.set(demandQueueDepth, float64(count))
+	r.set(demandLongestQueued, longest.Seconds())
 }
 
 // DemandPublished counts a write of a ServiceDemand. The operation is one of Operations.
@@ -164,13 +164,13 @@ func (r *Recorder) DemandPublished(operation string) {
 
 func (r *Recorder) setServices(services map[[2]string]Demand) {
 	for name := range r.measured {
-		if _, has := services[name]; !has {
-			r.gauges[demandOffBy].DeleteLabelValues(name[:]...)
+		if _, exists := services[name]; !exists {
+			r.gauges[demandSkew].DeleteLabelValues(name[:]...)
 			r.gauges[demandConnections].DeleteLabelValues(name[:]...)
 		}
 	}
 	for name, demand := range services {
-		r.gauges[demandOffBy].WithLabelValues(name[:]...).Set(demand.OffBy)
+		r.gauges[demandSkew].WithLabelValues(name[:]...).Set(demand.Skew)
 		r.gauges[demandConnections].WithLabelValues(name[:]...).Set(demand.ConnectionsPerMinute / time.Minute.Seconds())
 	}
 	r.measured = services

@@ -58,8 +58,8 @@ func valueOf(metric *dto.Metric) float64 {
 	return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 }
 
-// atStart returns all initial series.
-func atStart() map[string]float64 {
+// initialSeries returns all initial series.
+func initialSeries() map[string]float64 {
 	values := map[string]float64{
 		"requests_in_flight": 0, "configuration_valid": 1,
 		"topology_slices": 0, "topology_nodes": 0, "topology_keys_unpublished": 0, "topology_lag_seconds": 0,
@@ -98,15 +98,15 @@ func atStart() map[string]float64 {
 	return values
 }
 
-func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
+func TestInitialSeries(t *testing.T) {
 	_, registry := newRecorder(t)
-	if diff := cmp.Diff(atStart(), gather(t, registry)); diff != "" {
+	if diff := cmp.Diff(initialSeries(), gather(t, registry)); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 
-// moves are calls of a recorder, with the series that each changes and their new values.
-var moves = []struct {
+// updates are calls of a recorder, with the series that each changes and their new values.
+var updates = []struct {
 	name string
 	call func(r *Recorder)
 	want map[string]float64
@@ -192,8 +192,8 @@ var moves = []struct {
 	{"a slice", func(r *Recorder) { r.SliceWritten("delete") }, map[string]float64{"objects_written_total delete topologyslices": 1}},
 }
 
-func TestWhatHappensMovesItsMetricsAndNoOthers(t *testing.T) {
-	for _, c := range moves {
+func TestRecorderUpdatesOnlyItsSeries(t *testing.T) {
+	for _, c := range updates {
 		t.Run(c.name, func(t *testing.T) {
 			r, registry := newRecorder(t)
 			want := gather(t, registry)
@@ -206,26 +206,26 @@ func TestWhatHappensMovesItsMetricsAndNoOthers(t *testing.T) {
 	}
 }
 
-// filled returns the registry of a recorder after all moves.
-func filled(t *testing.T) *prometheus.Registry {
+// updatedRegistry returns the registry of a recorder after all moves.
+func updatedRegistry(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	r, registry := newRecorder(t)
-	for _, c := range moves {
+	for _, c := range updates {
 		c.call(r)
 	}
 	return registry
 }
 
-func TestEveryMetricMovesInSomeTest(t *testing.T) {
-	moved := map[string]bool{}
-	for _, c := range moves {
+func TestEveryMetricIsUpdatedInATest(t *testing.T) {
+	updated := map[string]bool{}
+	for _, c := range updates {
 		for series := range c.want {
 			name, _, _ := strings.Cut(series, " ")
-			moved["vicinity_webhook_"+name] = true
+			updated["vicinity_webhook_"+name] = true
 		}
 	}
 	for name := range documented(t) {
-		if !moved[name] {
+		if !updated[name] {
 			t.Errorf("no test changes %s", name)
 		}
 	}
@@ -245,8 +245,8 @@ func documented(t *testing.T) map[string]string {
 	return rows
 }
 
-func TestTheREADMEDescribesWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) {
-	families, err := filled(t).Gather()
+func TestREADMEListsAllMetrics(t *testing.T) {
+	families, err := updatedRegistry(t).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,14 +274,14 @@ func TestTheREADMEDescribesWhichMetricsThereAreWithTheirTypesAndLabels(t *testin
 	}
 }
 
-func TestThePrometheusLinterFindsNothing(t *testing.T) {
-	problems, err := testutil.GatherAndLint(filled(t))
+func TestPrometheusLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(updatedRegistry(t))
 	if err != nil || len(problems) > 0 {
 		t.Errorf("problems %v, error %v", problems, err)
 	}
 }
 
-func TestAReviewFallsIntoTheBucketOfItsDuration(t *testing.T) {
+func TestReviewDurationBuckets(t *testing.T) {
 	r, registry := newRecorder(t)
 	paths := slices.Sorted(slices.Values(server.Paths()))
 	r.Reviewed(paths[0], "allowed", 200*time.Microsecond)
@@ -308,14 +308,14 @@ func TestAReviewFallsIntoTheBucketOfItsDuration(t *testing.T) {
 	}
 }
 
-func TestTwoRecordersCannotShareARegistry(t *testing.T) {
+func TestNewFailsIfRegisteredTwice(t *testing.T) {
 	_, registry := newRecorder(t)
 	if _, err := New(registry); err == nil || !strings.Contains(err.Error(), "register the webhook's metrics") {
 		t.Errorf("New() = %v", err)
 	}
 }
 
-func TestARecorderMayBeScrapedWhileItCounts(t *testing.T) {
+func TestConcurrentScrapes(t *testing.T) {
 	r, registry := newRecorder(t)
 	var group sync.WaitGroup
 	for range 4 {

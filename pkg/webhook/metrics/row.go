@@ -21,9 +21,9 @@ type row struct {
 	name, help string
 	labels     []string
 	buckets    []float64 // of a histogram
-	// start lists the initial values of each label. There is a series at zero for each combination; nil means that there
+	// initialValues lists the initial values of each label. There is a series at zero for each combination; nil means that there
 	// are none until one is set. Further values may appear later.
-	start [][]string
+	initialValues [][]string
 }
 
 // initZero is for a metric without labels that exists from the start.
@@ -55,19 +55,19 @@ func (r *Recorder) register(registerer prometheus.Registerer, row *row) error {
 		r.histograms[row], collector = vector, vector
 		series = func(values ...string) { vector.WithLabelValues(values...) }
 	}
-	if row.start != nil {
-		each(row.start, nil, series)
+	if row.initialValues != nil {
+		forEachCombination(row.initialValues, nil, series)
 	}
 	return registerer.Register(collector)
 }
 
-// each calls a function with each combination of a value of every label.
-func each(labels [][]string, chosen []string, call func(values ...string)) {
+// forEachCombination calls a function with each combination of a value of every label.
+func forEachCombination(labels [][]string, prefix []string, call func(values ...string)) {
 	if len(labels) == 0 {
-		call(chosen...)
+		call(prefix...)
 		return
 	}
 	for _, value := range labels[0] {
-		each(labels[1:], append(slices.Clip(chosen), value), call)
+		forEachCombination(labels[1:], append(slices.Clip(prefix), value), call)
 	}
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // The result of the rules for every case is the expected one.
-func TestTheRulesDoWhatTheCasesExpect(t *testing.T) {
+func TestRulesMatchCases(t *testing.T) {
 	for _, c := range rulecases.Cases(t) {
-		if !isOurs(c) {
+		if !isWebhookCase(c) {
 			continue // the policies' own, see TestEveryCaseIsInOrder
 		}
 		t.Run(c.Name, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestTheRulesDoWhatTheCasesExpect(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreWhatTheCasesExpect(t *testing.T) {
+func TestDefaultsMatchCases(t *testing.T) {
 	count := 0
 	for _, c := range rulecases.Cases(t) {
 		if c.Default == nil {
@@ -35,9 +35,9 @@ func TestDefaultsAreWhatTheCasesExpect(t *testing.T) {
 		count++
 		t.Run(c.Name, func(t *testing.T) {
 			service := rulecases.Service(t, c.Object)
-			got := rules.DecideDefault(service, c.Namespace.Defaults(), c.Facts(t), c.Settings.Admission(), c.Old != nil)
-			if got.Origin != c.Default.Source || !strings.Contains(got.Reason, c.Default.Reason) {
-				t.Errorf("origin %s, reason %q; want %s, %q", got.Origin, got.Reason, c.Default.Source, c.Default.Reason)
+			got := rules.DecideDefault(service, c.Namespace.ToRules(), c.Facts(t), c.Settings.ToRules(), c.Old != nil)
+			if got.Source != c.Default.Source || !strings.Contains(got.Reason, c.Default.Reason) {
+				t.Errorf("origin %s, reason %q; want %s, %q", got.Source, got.Reason, c.Default.Source, c.Default.Reason)
 			}
 			var want *rules.Default
 			if c.Default.Setting != "" {
@@ -56,7 +56,7 @@ func TestDefaultsAreWhatTheCasesExpect(t *testing.T) {
 // An object that stays unchanged is never denied and gets no warnings.
 func TestAnUnchangedObjectHasNoViolations(t *testing.T) {
 	for _, c := range rulecases.Cases(t) {
-		if !isOurs(c) {
+		if !isWebhookCase(c) {
 			continue
 		}
 		c.Old = c.Object
@@ -66,10 +66,10 @@ func TestAnUnchangedObjectHasNoViolations(t *testing.T) {
 	}
 }
 
-func TestEveryMessageIsShortAndNamesItsRule(t *testing.T) {
+func TestMessagesAreShortAndContainTheRule(t *testing.T) {
 	const longestWarning, longestDenial = 190, 750 // Kubernetes' own texts about label keys are long
 	for _, c := range rulecases.Cases(t) {
-		if !isOurs(c) {
+		if !isWebhookCase(c) {
 			continue
 		}
 		result := evaluate(t, c)
@@ -91,7 +91,7 @@ func TestEveryMessageIsShortAndNamesItsRule(t *testing.T) {
 
 // A rule that no case violates is not tested. A rule without a case that narrowly passes could just as well fire
 // always.
-func TestEveryRuleIsBrokenByACase(t *testing.T) {
+func TestEveryRuleHasACase(t *testing.T) {
 	broken := map[rules.ID]bool{}
 	for _, c := range rulecases.Cases(t) {
 		for _, want := range c.Want {
@@ -133,17 +133,17 @@ func TestEveryCaseIsInOrder(t *testing.T) {
 	}
 }
 
-func isOurs(c rulecases.Case) bool { return c.Kind() == "Service" || c.Kind() == "Namespace" }
+func isWebhookCase(c rulecases.Case) bool { return c.Kind() == "Service" || c.Kind() == "Namespace" }
 
 // evaluate reviews the object of a case.
 func evaluate(t *testing.T, c rulecases.Case) rules.Result {
 	t.Helper()
 	if c.Kind() == "Namespace" {
-		before, now := rulecases.NamespaceOf(t, c.Old), rulecases.NamespaceOf(t, c.Object)
-		return rules.ReviewNamespace(before, now, c.Settings.Admission())
+		oldObject, object := rulecases.NamespaceOf(t, c.Old), rulecases.NamespaceOf(t, c.Object)
+		return rules.ReviewNamespace(oldObject, object, c.Settings.ToRules())
 	}
-	before, now := rulecases.Service(t, c.Old), rulecases.Service(t, c.Object)
-	return rules.ReviewService(before, now, c.Facts(t), c.Settings.Admission())
+	oldObject, object := rulecases.Service(t, c.Old), rulecases.Service(t, c.Object)
+	return rules.ReviewService(oldObject, object, c.Facts(t), c.Settings.ToRules())
 }
 
 func wantOf(result rules.Result) []rulecases.Want {
@@ -159,27 +159,27 @@ func wantOf(result rules.Result) []rulecases.Want {
 
 // The violations of a patch hold for the whole object: all violations in the metadata of a case are also found in the
 // case itself.
-func TestViolationsOfAPatchHoldForTheWholeObject(t *testing.T) {
-	said := 0
+func TestPatchViolationsAreObjectViolations(t *testing.T) {
+	count := 0
 	for _, c := range rulecases.Cases(t) {
-		if !isOurs(c) || c.Old != nil {
+		if !isWebhookCase(c) || c.Old != nil {
 			continue
 		}
 		whole := evaluate(t, c)
 		var patch rules.Result
 		if c.Kind() == "Namespace" {
-			patch = rules.ReviewNamespacePatch(rulecases.NamespaceOf(t, c.Object), c.Settings.Admission())
+			patch = rules.ReviewNamespacePatch(rulecases.NamespaceOf(t, c.Object), c.Settings.ToRules())
 		} else {
 			service := rulecases.Service(t, c.Object)
-			patch = rules.ReviewServicePatch(&rules.Service{Metadata: service.Metadata}, c.Settings.Admission())
+			patch = rules.ReviewServicePatch(&rules.Service{Metadata: service.Metadata}, c.Settings.ToRules())
 		}
 		for _, want := range wantOf(patch) {
-			if said++; !slices.Contains(wantOf(whole), want) {
+			if count++; !slices.Contains(wantOf(whole), want) {
 				t.Errorf("%s: the metadata alone violates %v, the whole object %v", c.Name, want, wantOf(whole))
 			}
 		}
 	}
-	if said < 100 {
-		t.Errorf("only %d violations in metadata alone", said)
+	if count < 100 {
+		t.Errorf("only %d violations in metadata alone", count)
 	}
 }

@@ -32,8 +32,8 @@ const (
 type DefaultDecision struct {
 	// Add is the default to add; nil for none.
 	Add *Default
-	// Origin is the source that decided, even if nothing is added.
-	Origin DefaultSource
+	// Source is the source that decided, even if nothing is added.
+	Source DefaultSource
 	// Reason is why nothing is added although a source has a default, or which Service setting takes precedence; a few
 	// words, such as "headless Services have no proxy". Empty if Add is set.
 	Reason string

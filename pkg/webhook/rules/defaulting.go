@@ -24,38 +24,38 @@ func DecideDefault(
 		settings = &Settings{}
 	}
 	if service.Metadata.DeletionTimestamp != "" {
-		return DefaultDecision{Origin: FromService, Reason: "the Service is being deleted"}
+		return DefaultDecision{Source: FromService, Reason: "the Service is being deleted"}
 	}
-	if reason := ownSetting(service); reason != "" {
-		return DefaultDecision{Origin: FromService, Reason: reason}
+	if reason := explicitSetting(service); reason != "" {
+		return DefaultDecision{Source: FromService, Reason: reason}
 	}
-	if reason := optedOut(service, namespace); reason != "" {
-		return DefaultDecision{Origin: FromOptOut, Reason: reason}
+	if reason := optOutReason(service, namespace); reason != "" {
+		return DefaultDecision{Source: FromOptOut, Reason: reason}
 	}
 	if slices.Contains(settings.ExcludedNamespaces, service.Metadata.Namespace) {
-		return DefaultDecision{Origin: FromCluster, Reason: "the configuration excludes this Namespace"}
+		return DefaultDecision{Source: FromCluster, Reason: "the configuration excludes this Namespace"}
 	}
 	if !namespace.IsLoaded {
-		return DefaultDecision{Origin: FromNone, Reason: "the Namespace is not known yet"}
+		return DefaultDecision{Source: FromNone, Reason: "the Namespace is not known yet"}
 	}
 	candidate := inheritedDefault(namespace, settings)
 	if candidate.Add == nil {
 		return candidate
 	}
-	situation := defaultingContext{service: service, facts: facts, settings: settings, isUpdate: isUpdate, setting: *candidate.Add}
-	if reason := situation.exemptBecause(); reason != "" {
-		return DefaultDecision{Origin: candidate.Origin, Reason: reason}
+	dctx := defaultingContext{service: service, facts: facts, settings: settings, isUpdate: isUpdate, candidate: *candidate.Add}
+	if reason := dctx.exemption(); reason != "" {
+		return DefaultDecision{Source: candidate.Source, Reason: reason}
 	}
-	if rule := situation.deniedBy(); rule != "" {
-		return DefaultDecision{Origin: candidate.Origin, Reason: string(rule) + " would deny the Service with this default"}
+	if rule := dctx.deniedBy(); rule != "" {
+		return DefaultDecision{Source: candidate.Source, Reason: string(rule) + " would deny the Service with this default"}
 	}
 	return candidate
 }
 
-// ownSetting names a topology setting of the Service itself; empty if it has none. A default would override that
+// explicitSetting names a topology setting of the Service itself; empty if it has none. A default would override that
 // setting: EndpointSlice controllers ignore trafficDistribution if topology-mode=Auto is set. With
 // topology-aware-hints, the API server would even reject the Service, because it requires both annotations to be equal.
-func ownSetting(service *Service) string {
+func explicitSetting(service *Service) string {
 	if service.Spec.TrafficDistribution != nil {
 		return "spec.trafficDistribution is set"
 	}
@@ -67,9 +67,9 @@ func ownSetting(service *Service) string {
 	return ""
 }
 
-// optedOut returns which object has the label that disables defaults; empty if none has. An unknown Namespace has no
+// optOutReason returns which object has the label that disables defaults; empty if none has. An unknown Namespace has no
 // labels here; the caller stops before it adds a default.
-func optedOut(service *Service, namespace NamespaceDefaults) string {
+func optOutReason(service *Service, namespace NamespaceDefaults) string {
 	const hasLabel = " has the label " + policy.AdmissionLabel + "=" + policy.AdmissionDisabled
 	switch policy.AdmissionDisabled {
 	case service.Metadata.Labels[policy.AdmissionLabel]:
@@ -82,16 +82,16 @@ func optedOut(service *Service, namespace NamespaceDefaults) string {
 
 // inheritedDefault returns the default of a Namespace, or else of the cluster.
 func inheritedDefault(namespace NamespaceDefaults, settings *Settings) DefaultDecision {
-	chosen, saysAnything := namespace.choose()
+	decision, isSet := namespace.decide()
 	switch {
-	case saysAnything:
-		return chosen
+	case isSet:
+		return decision
 	case settings.Default == nil:
-		return DefaultDecision{Origin: FromNone}
+		return DefaultDecision{Source: FromNone}
 	}
 	if err := settings.Default.Check(); err != nil {
-		return DefaultDecision{Origin: FromCluster, Reason: fmt.Sprintf("the configuration's default cannot be used: %s", err)}
+		return DefaultDecision{Source: FromCluster, Reason: fmt.Sprintf("the configuration's default cannot be used: %s", err)}
 	}
 	add := *settings.Default
-	return DefaultDecision{Add: &add, Origin: FromCluster}
+	return DefaultDecision{Add: &add, Source: FromCluster}
 }

@@ -21,16 +21,16 @@ func (d Default) Patch(service *Service) []PatchOperation {
 	case TrafficDistribution:
 		return []PatchOperation{{Op: "add", Path: "/spec/trafficDistribution", Value: d.Value}}
 	case TopologyMode:
-		return annotate(service, policy.TopologyModeAnnotation, d.Value)
+		return annotationPatch(service, policy.TopologyModeAnnotation, d.Value)
 	case TopologyKeys:
-		return annotate(service, policy.TopologyKeysAnnotation, d.Value)
+		return annotationPatch(service, policy.TopologyKeysAnnotation, d.Value)
 	default:
 		return nil
 	}
 }
 
-// annotate adds an annotation. If the map is absent or null, the map is added with it.
-func annotate(service *Service, key, value string) []PatchOperation {
+// annotationPatch adds an annotation. If the map is absent or null, the map is added with it.
+func annotationPatch(service *Service, key, value string) []PatchOperation {
 	const annotations = "/metadata/annotations"
 	if service.Metadata.Annotations == nil {
 		return []PatchOperation{{Op: "add", Path: annotations, Value: map[string]string{key: value}}}
@@ -43,18 +43,18 @@ var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
 // applyTo returns a copy of a Service with the default.
 func (d Default) applyTo(service *Service) *Service {
-	given := *service
-	given.Metadata.Annotations = maps.Clone(service.Metadata.Annotations)
-	if given.Metadata.Annotations == nil {
-		given.Metadata.Annotations = map[string]string{}
+	modified := *service
+	modified.Metadata.Annotations = maps.Clone(service.Metadata.Annotations)
+	if modified.Metadata.Annotations == nil {
+		modified.Metadata.Annotations = map[string]string{}
 	}
 	switch d.Setting {
 	case TrafficDistribution:
-		given.Spec.TrafficDistribution = &d.Value
+		modified.Spec.TrafficDistribution = &d.Value
 	case TopologyMode:
-		given.Metadata.Annotations[policy.TopologyModeAnnotation] = d.Value
+		modified.Metadata.Annotations[policy.TopologyModeAnnotation] = d.Value
 	case TopologyKeys:
-		given.Metadata.Annotations[policy.TopologyKeysAnnotation] = d.Value
+		modified.Metadata.Annotations[policy.TopologyKeysAnnotation] = d.Value
 	}
-	return &given
+	return &modified
 }

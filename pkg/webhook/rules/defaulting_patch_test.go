@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-func TestAPatchAddsOneThing(t *testing.T) {
+func TestDefaultPatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		add    Default
 		object string
@@ -72,7 +72,7 @@ func TestAPatchAddsOneThing(t *testing.T) {
 	}
 }
 
-func TestADefaultOfNoKindPatchesNothing(t *testing.T) {
+func TestUnknownDefaultHasNoPatch(t *testing.T) {
 	if got := (Default{Setting: "topology", Value: "Auto"}).Patch(plainService()); got != nil {
 		t.Errorf("the patch is %v", got)
 	}
@@ -105,46 +105,46 @@ type world struct {
 	isUpdate  bool
 }
 
-// one returns one of several values.
-func one[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
+// pickOne returns one of several values.
+func pickOne[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
 
-// sometimes sets a field in one of four cases.
-func sometimes(random *rand.Rand, fields map[string]any, key string, values ...any) {
+// maybeSet sets a field in one of four cases.
+func maybeSet(random *rand.Rand, fields map[string]any, key string, values ...any) {
 	if random.IntN(4) == 0 {
-		fields[key] = one(random, values...)
+		fields[key] = pickOne(random, values...)
 	}
 }
 
-func randomWorld(random *rand.Rand) world {
+func randomRequest(random *rand.Rand) world {
 	return world{
 		object:    randomObject(random),
 		namespace: randomNamespace(random),
-		facts:     one(random, Facts{}, inZones("a"), inZones("a", "b"), inZones("a", "b", "c")),
+		facts:     pickOne(random, Facts{}, inZones("a"), inZones("a", "b"), inZones("a", "b", "c")),
 		settings:  randomSettings(random),
 		isUpdate:  random.IntN(4) == 0,
 	}
 }
 
 func randomObject(random *rand.Rand) map[string]any {
-	metadata := map[string]any{"name": one(random, "web", "kubernetes"), "namespace": one(random, "shop", "default", "kube-system")}
-	sometimes(random, metadata, "deletionTimestamp", "2026-01-01T00:00:00Z")
-	sometimes(random, metadata, "managedFields", []any{map[string]any{"manager": "kubectl"}})
+	metadata := map[string]any{"name": pickOne(random, "web", "kubernetes"), "namespace": pickOne(random, "shop", "default", "kube-system")}
+	maybeSet(random, metadata, "deletionTimestamp", "2026-01-01T00:00:00Z")
+	maybeSet(random, metadata, "managedFields", []any{map[string]any{"manager": "kubectl"}})
 	labels := map[string]any{}
-	sometimes(random, labels, policy.AdmissionLabel, "disabled", "Disabled", "")
-	sometimes(random, labels, policy.ServiceProxyNameLabel, "", "vicinity", "other")
+	maybeSet(random, labels, policy.AdmissionLabel, "disabled", "Disabled", "")
+	maybeSet(random, labels, policy.ServiceProxyNameLabel, "", "vicinity", "other")
 	metadata["labels"] = labels
 	annotations := map[string]any{}
 	for range random.IntN(2) {
-		sometimes(random, annotations, policy.TopologyModeAnnotation, "Auto", "AUTO", "")
-		sometimes(random, annotations, policy.TopologyAwareHintsAnnotation, "Auto", "auto", "")
-		sometimes(random, annotations, policy.TopologyKeysAnnotation, "*", "", "a,*")
+		maybeSet(random, annotations, policy.TopologyModeAnnotation, "Auto", "AUTO", "")
+		maybeSet(random, annotations, policy.TopologyAwareHintsAnnotation, "Auto", "auto", "")
+		maybeSet(random, annotations, policy.TopologyKeysAnnotation, "*", "", "a,*")
 	}
-	sometimes(random, annotations, policy.MaxLoadAnnotation, "120%", "1.2")
-	sometimes(random, annotations, "example.com/other~thing", "x")
+	maybeSet(random, annotations, policy.MaxLoadAnnotation, "120%", "1.2")
+	maybeSet(random, annotations, "example.com/other~thing", "x")
 	if len(annotations) > 0 || random.IntN(2) == 0 {
 		metadata["annotations"] = annotations
 	} else {
-		sometimes(random, metadata, "annotations", nil)
+		maybeSet(random, metadata, "annotations", nil)
 	}
 	return map[string]any{
 		"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": randomSpec(random), "status": map[string]any{},
@@ -153,15 +153,15 @@ func randomObject(random *rand.Rand) map[string]any {
 
 func randomSpec(random *rand.Rand) map[string]any {
 	spec := map[string]any{
-		"type":  one(random, "ClusterIP", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
+		"type":  pickOne(random, "ClusterIP", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
 		"ports": []any{map[string]any{"port": 80, "fieldOfTheFuture": true}}, "selector": map[string]any{"app": "web"},
 	}
-	sometimes(random, spec, "clusterIP", "None", "10.0.0.1", "")
-	sometimes(random, spec, "selector", nil, map[string]any{})
-	sometimes(random, spec, "internalTrafficPolicy", "Local", "Cluster")
-	sometimes(random, spec, "externalTrafficPolicy", "Local", "Cluster")
-	sometimes(random, spec, "sessionAffinity", "ClientIP", "None")
-	sometimes(random, spec, "trafficDistribution", nil, "PreferSameZone", "")
+	maybeSet(random, spec, "clusterIP", "None", "10.0.0.1", "")
+	maybeSet(random, spec, "selector", nil, map[string]any{})
+	maybeSet(random, spec, "internalTrafficPolicy", "Local", "Cluster")
+	maybeSet(random, spec, "externalTrafficPolicy", "Local", "Cluster")
+	maybeSet(random, spec, "sessionAffinity", "ClientIP", "None")
+	maybeSet(random, spec, "trafficDistribution", nil, "PreferSameZone", "")
 	return spec
 }
 
@@ -178,7 +178,7 @@ func randomNamespace(random *rand.Rand) NamespaceDefaults {
 	namespace.Annotations = map[string]string{}
 	for _, annotation := range namespaceAnnotations {
 		if random.IntN(3) == 0 {
-			namespace.Annotations[annotation.key] = one(random, randomValues...)
+			namespace.Annotations[annotation.key] = pickOne(random, randomValues...)
 		}
 	}
 	if random.IntN(8) == 0 {
@@ -190,10 +190,10 @@ func randomNamespace(random *rand.Rand) NamespaceDefaults {
 func randomSettings(random *rand.Rand) *Settings {
 	settings := &Settings{
 		Strict: random.IntN(2) == 0, DefaultOnUpdate: random.IntN(2) == 0, DefaultWithAffinity: random.IntN(2) == 0,
-		ProxyName: one(random, "", "", "vicinity"), ExcludedNamespaces: one(random, nil, []string{"kube-system"}),
+		ProxyName: pickOne(random, "", "", "vicinity"), ExcludedNamespaces: pickOne(random, nil, []string{"kube-system"}),
 	}
 	if random.IntN(2) == 0 {
-		settings.Default = &Default{one(random, TopologyMode, TrafficDistribution, TopologyKeys), one(random, randomValues...)}
+		settings.Default = &Default{pickOne(random, TopologyMode, TrafficDistribution, TopologyKeys), pickOne(random, randomValues...)}
 	}
 	return settings
 }
@@ -204,33 +204,33 @@ var allowed = []string{
 	"spec.trafficDistribution",
 }
 
-func TestDefaultsKeepTheirLawsWhateverTheServiceIs(t *testing.T) {
+func TestDefaultingInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	given := map[string]int{}
+	outcomes := map[string]int{}
 	for round := range 10_000 {
-		w := randomWorld(random)
+		w := randomRequest(random)
 		before, err := json.Marshal(w.object)
 		if err != nil {
 			t.Fatal(err)
 		}
 		service := decoded(t, before)
 		decision := DecideDefault(service, w.namespace, w.facts, w.settings, w.isUpdate)
-		if (decision.Add != nil) == (decision.Reason != "") && decision.Origin != FromNone {
+		if (decision.Add != nil) == (decision.Reason != "") && decision.Source != FromNone {
 			t.Fatalf("round %d: added %v, reason %q", round, decision.Add, decision.Reason)
 		}
 		if decision.Add == nil {
-			given["nothing, "+string(decision.Origin)]++
+			outcomes["nothing, "+string(decision.Source)]++
 			continue
 		}
-		given[string(decision.Add.Setting)+", "+string(decision.Origin)]++
+		outcomes[string(decision.Add.Setting)+", "+string(decision.Source)]++
 		after := patched(t, before, decision.Add.Patch(service))
 		if faults := w.faultsOf(t, before, after, decision); len(faults) > 0 {
 			t.Fatalf("round %d: %s\nbefore %s\nafter  %s", round, strings.Join(faults, "; "), before, after)
 		}
 	}
 	const ways = 5 + 2*3 // nothing from each source; each setting from a Namespace and the cluster
-	if len(given) != ways {
-		t.Errorf("the random requests do not cover all outcomes: %v", given)
+	if len(outcomes) != ways {
+		t.Errorf("the random requests do not cover all outcomes: %v", outcomes)
 	}
 }
 
@@ -241,7 +241,7 @@ func (w world) faultsOf(t *testing.T, before, after []byte, decision DefaultDeci
 	if again := DecideDefault(is, w.namespace, w.facts, w.settings, w.isUpdate); again.Add != nil {
 		faults = append(faults, fmt.Sprintf("a second decision adds %v", *again.Add))
 	}
-	if explicit := ownSetting(was); explicit != "" {
+	if explicit := explicitSetting(was); explicit != "" {
 		faults = append(faults, "a default is added to an explicit setting: "+explicit)
 	}
 	if added := differences(t, before, after); len(added) != 1 || !strings.Contains(strings.Join(allowed, " "), added[0]) {
@@ -328,7 +328,7 @@ func leaves(path string, value any) map[string]string {
 	return found
 }
 
-func TestASnapshotOfTheNodesStaysAsItIs(t *testing.T) {
+func TestNodeSnapshotIsImmutable(t *testing.T) {
 	nodes := inZones("a", "b").Nodes
 	before := nodes.Snapshot()
 	nodes.Put("node-c", map[string]string{string(policy.Zone): "c", "rack": "r1"})

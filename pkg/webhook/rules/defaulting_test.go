@@ -63,15 +63,15 @@ var (
 	zoneOrAny = Default{TopologyKeys, "topology.kubernetes.io/zone, *"}
 )
 
-func given(add Default, origin DefaultSource) DefaultDecision {
-	return DefaultDecision{Add: &add, Origin: origin}
+func adds(add Default, origin DefaultSource) DefaultDecision {
+	return DefaultDecision{Add: &add, Source: origin}
 }
 
-func nothing(origin DefaultSource, reason string) DefaultDecision {
-	return DefaultDecision{Origin: origin, Reason: reason}
+func addsNothing(origin DefaultSource, reason string) DefaultDecision {
+	return DefaultDecision{Source: origin, Reason: reason}
 }
 
-func TestTheMostSpecificSettingDecides(t *testing.T) {
+func TestDecideDefaultPrecedence(t *testing.T) {
 	const (
 		mode         = policy.DefaultTopologyModeAnnotation
 		keys         = policy.DefaultTopologyKeysAnnotation
@@ -84,108 +84,108 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 		settings  *Settings
 		want      DefaultDecision
 	}{
-		"no setting anywhere: a fresh install mutates nothing": {want: nothing(FromNone, "")},
-		"no settings at all are those of a fresh install":      {settings: nil, want: nothing(FromNone, "")},
-		"the cluster":                 {settings: &Settings{Default: &sameZone}, want: given(sameZone, FromCluster)},
-		"the cluster, topology keys":  {settings: &Settings{Default: &zoneOrAny}, want: given(zoneOrAny, FromCluster)},
-		"the Namespace":               {namespace: namespaceWith(mode, "Auto"), want: given(auto, FromNamespace)},
-		"the Namespace has Disabled":  {namespace: namespaceWith(mode, "Disabled"), want: given(disabled, FromNamespace)},
-		"the Namespace, distribution": {namespace: namespaceWith(distribution, "PreferSameNode"), want: given(sameNode, FromNamespace)},
+		"no setting anywhere: a fresh install mutates nothing": {want: addsNothing(FromNone, "")},
+		"no settings at all are those of a fresh install":      {settings: nil, want: addsNothing(FromNone, "")},
+		"the cluster":                 {settings: &Settings{Default: &sameZone}, want: adds(sameZone, FromCluster)},
+		"the cluster, topology keys":  {settings: &Settings{Default: &zoneOrAny}, want: adds(zoneOrAny, FromCluster)},
+		"the Namespace":               {namespace: namespaceWith(mode, "Auto"), want: adds(auto, FromNamespace)},
+		"the Namespace has Disabled":  {namespace: namespaceWith(mode, "Disabled"), want: adds(disabled, FromNamespace)},
+		"the Namespace, distribution": {namespace: namespaceWith(distribution, "PreferSameNode"), want: adds(sameNode, FromNamespace)},
 		"the Namespace, keys, unchanged": {namespace: namespaceWith(keys, " a ,*"),
-			want: given(Default{TopologyKeys, " a ,*"}, FromNamespace)},
+			want: adds(Default{TopologyKeys, " a ,*"}, FromNamespace)},
 		"the Namespace before the cluster": {
-			namespace: namespaceWith(mode, "Auto"), settings: &Settings{Default: &sameZone}, want: given(auto, FromNamespace),
+			namespace: namespaceWith(mode, "Auto"), settings: &Settings{Default: &sameZone}, want: adds(auto, FromNamespace),
 		},
 		"None overrides the cluster": {
 			namespace: namespaceWith(mode, "None"), settings: &Settings{Default: &sameZone},
-			want: nothing(FromNamespace, "the Namespace has vicinity.dev/default-topology-mode=None"),
+			want: addsNothing(FromNamespace, "the Namespace has vicinity.dev/default-topology-mode=None"),
 		},
 		"None of another kind does, too": {
 			namespace: namespaceWith(distribution, "None"), settings: &Settings{Default: &auto},
-			want: nothing(FromNamespace, "the Namespace has vicinity.dev/default-traffic-distribution=None"),
+			want: addsNothing(FromNamespace, "the Namespace has vicinity.dev/default-traffic-distribution=None"),
 		},
 		"None is not a topology key": {
 			namespace: namespaceWith(keys, "None"), settings: &Settings{Default: &auto},
-			want: nothing(FromNamespace, "the Namespace has vicinity.dev/default-topology-keys=None"),
+			want: addsNothing(FromNamespace, "the Namespace has vicinity.dev/default-topology-keys=None"),
 		},
 		"an invalid value of the Namespace": {
 			namespace: namespaceWith(mode, "AUTO"), settings: &Settings{Default: &sameZone},
-			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
+			want: addsNothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
 				`"AUTO" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"an older value in the Namespace": {
 			namespace: namespaceWith(distribution, "PreferClose"),
-			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-traffic-distribution cannot be used: "+
+			want: addsNothing(FromNamespace, "the Namespace's vicinity.dev/default-traffic-distribution cannot be used: "+
 				`"PreferClose" must be one of: PreferSameZone, PreferSameNode`),
 		},
 		"invalid keys in the Namespace": {
 			namespace: namespaceWith(keys, "*,a"),
-			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-keys cannot be used: "+
+			want: addsNothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-keys cannot be used: "+
 				`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end`),
 		},
 		"an empty value": {
 			namespace: namespaceWith(mode, ""),
-			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
+			want: addsNothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
 				`"" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"two kinds": {
 			namespace: namespaceWith(mode, "Auto", keys, "*"), settings: &Settings{Default: &sameZone},
-			want: nothing(FromNamespace,
+			want: addsNothing(FromNamespace,
 				"the Namespace has more than one default: vicinity.dev/default-topology-mode, vicinity.dev/default-topology-keys"),
 		},
 		"two kinds, even if one is None": {
 			namespace: namespaceWith(mode, "Auto", distribution, "None"),
-			want: nothing(FromNamespace,
+			want: addsNothing(FromNamespace,
 				"the Namespace has more than one default: vicinity.dev/default-topology-mode, vicinity.dev/default-traffic-distribution"),
 		},
 		"the Service opts out": {
 			service: plainService(labelled(optOut, "disabled")), namespace: namespaceWith(mode, "Auto"), settings: &Settings{Default: &sameZone},
-			want: nothing(FromOptOut, "the Service has the label vicinity.dev/admission=disabled"),
+			want: addsNothing(FromOptOut, "the Service has the label vicinity.dev/admission=disabled"),
 		},
 		"the Namespace opts out": {
 			namespace: NamespaceDefaults{IsLoaded: true, Labels: map[string]string{optOut: "disabled"},
 				Annotations: map[string]string{mode: "Auto"}},
-			want: nothing(FromOptOut, "the Namespace has the label vicinity.dev/admission=disabled"),
+			want: addsNothing(FromOptOut, "the Namespace has the label vicinity.dev/admission=disabled"),
 		},
 		"another value of the label does not opt out": {
-			service: plainService(labelled(optOut, "enabled")), settings: &Settings{Default: &auto}, want: given(auto, FromCluster),
+			service: plainService(labelled(optOut, "enabled")), settings: &Settings{Default: &auto}, want: adds(auto, FromCluster),
 		},
 		"trafficDistribution on the Service": {
 			service:  plainService(func(s *Service) { s.Spec.TrafficDistribution = new("PreferSameNode") }, labelled(optOut, "disabled")),
-			settings: &Settings{Default: &auto}, want: nothing(FromService, "spec.trafficDistribution is set"),
+			settings: &Settings{Default: &auto}, want: addsNothing(FromService, "spec.trafficDistribution is set"),
 		},
 		"an empty trafficDistribution": {
 			service: plainService(func(s *Service) { s.Spec.TrafficDistribution = new("") }), settings: &Settings{Default: &auto},
-			want: nothing(FromService, "spec.trafficDistribution is set"),
+			want: addsNothing(FromService, "spec.trafficDistribution is set"),
 		},
 		"topology-mode on the Service, whatever its value": {
 			service: plainService(annotated(policy.TopologyModeAnnotation, "nonsense")), namespace: namespaceWith(mode, "Auto"),
-			want: nothing(FromService, "the annotation service.kubernetes.io/topology-mode is set"),
+			want: addsNothing(FromService, "the annotation service.kubernetes.io/topology-mode is set"),
 		},
 		"the deprecated annotation, which the API server rejects with another mode": {
 			service: plainService(annotated(policy.TopologyAwareHintsAnnotation, "auto")), namespace: namespaceWith(mode, "Auto"),
-			want: nothing(FromService, "the annotation service.kubernetes.io/topology-aware-hints is set"),
+			want: addsNothing(FromService, "the annotation service.kubernetes.io/topology-aware-hints is set"),
 		},
 		"topology keys on the Service, even if they are empty": {
 			service: plainService(annotated(policy.TopologyKeysAnnotation, "")), settings: &Settings{Default: &sameZone},
-			want: nothing(FromService, "the annotation vicinity.dev/topology-keys is set"),
+			want: addsNothing(FromService, "the annotation vicinity.dev/topology-keys is set"),
 		},
 		"the Namespace is excluded": {
 			namespace: namespaceWith(mode, "Auto"), settings: &Settings{ExcludedNamespaces: []string{"kube-system", "shop"}, Default: &auto},
-			want: nothing(FromCluster, "the configuration excludes this Namespace"),
+			want: addsNothing(FromCluster, "the configuration excludes this Namespace"),
 		},
 		"the configuration's default is invalid": {
 			settings: &Settings{Default: &Default{TopologyMode, "auto"}},
-			want: nothing(FromCluster,
+			want: addsNothing(FromCluster,
 				`the configuration's default cannot be used: "auto" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"the configuration's default is of an unknown kind": {
 			settings: &Settings{Default: &Default{"topology", "Auto"}},
-			want:     nothing(FromCluster, `the configuration's default cannot be used: "topology" is not a topology setting`),
+			want:     addsNothing(FromCluster, `the configuration's default cannot be used: "topology" is not a topology setting`),
 		},
 		"the configuration's default is None for keys": {
 			settings: &Settings{Default: &Default{TopologyKeys, "None"}},
-			want:     nothing(FromCluster, "the configuration's default cannot be used: None is not a list of keys"),
+			want:     addsNothing(FromCluster, "the configuration's default cannot be used: None is not a list of keys"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestTheMostSpecificSettingDecides(t *testing.T) {
 
 func TestNothingIsAddedWhileTheNamespaceIsNotLoaded(t *testing.T) {
 	got := DecideDefault(plainService(), NamespaceDefaults{}, inZones("a", "b"), &Settings{Default: &auto}, false)
-	if diff := cmp.Diff(nothing(FromNone, "the Namespace is not known yet"), got); diff != "" {
+	if diff := cmp.Diff(addsNothing(FromNone, "the Namespace is not known yet"), got); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
@@ -217,7 +217,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		noProxyByName = "ExternalName Services have no proxy"
 		noProxy       = "headless Services have no proxy"
 		overridden    = "internalTrafficPolicy=Local overrides it"
-		anothers      = "another proxy serves it"
+		otherProxy    = "another proxy serves it"
 		noSelector    = "without a selector no controller writes EndpointSlice hints"
 		notWithKeys   = "topology keys may not be used with externalTrafficPolicy=Local"
 		affinity      = "sessionAffinity=ClientIP would be kept within fewer endpoints"
@@ -257,10 +257,10 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 		},
 		"another kubernetes": {change: func(s *Service) { s.Metadata.Name = "kubernetes" }, want: all("")},
 		"another in default": {change: func(s *Service) { s.Metadata.Namespace = "default" }, want: all("")},
-		"of another proxy":   {change: labelled(proxyName, "other"), want: all(anothers)},
-		"of no proxy":        {change: labelled(proxyName, ""), want: all(anothers)},
+		"of another proxy":   {change: labelled(proxyName, "other"), want: all(otherProxy)},
+		"of no proxy":        {change: labelled(proxyName, ""), want: all(otherProxy)},
 		"of this proxy":      {change: labelled(proxyName, "vicinity"), settings: Settings{ProxyName: "vicinity"}, want: all("")},
-		"without the name":   {settings: Settings{ProxyName: "vicinity"}, want: all(anothers)},
+		"without the name":   {settings: Settings{ProxyName: "vicinity"}, want: all(otherProxy)},
 		"an update":          {isUpdate: true, want: all("only new Services get defaults")},
 		"an update, if enabled": {
 			isUpdate: true, settings: Settings{DefaultOnUpdate: true}, want: all(""),
@@ -306,7 +306,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 	}
 }
 
-func TestAReasonRepeatsOnlyTheBeginningOfAValue(t *testing.T) {
+func TestDefaultReasonTruncatesValue(t *testing.T) {
 	long := strings.Repeat("ä", 1000)
 	got := DecideDefault(plainService(), namespaceWith(policy.DefaultTopologyModeAnnotation, long), Facts{}, &Settings{}, false)
 	if got.Add != nil || len(got.Reason) > 300 {
@@ -319,7 +319,7 @@ func TestAReasonRepeatsOnlyTheBeginningOfAValue(t *testing.T) {
 }
 
 // A load bound is not a preference: a Service that has only a bound gets the default as its preference.
-func TestABoundOfTheServiceCompletesADefault(t *testing.T) {
+func TestDefaultWithLoadBound(t *testing.T) {
 	bound := plainService(annotated(policy.MaxLoadAnnotation, "150%"))
 	for annotation, value := range map[string]string{
 		policy.DefaultTopologyModeAnnotation: policy.ModeBalanced, policy.DefaultTopologyKeysAnnotation: "example.com/rack, *",
@@ -335,16 +335,16 @@ func TestABoundOfTheServiceCompletesADefault(t *testing.T) {
 		}
 	}
 	got := DecideDefault(bound, namespaceWith(policy.DefaultTopologyModeAnnotation, "Auto"), inZones("a", "b"), &Settings{}, false)
-	if diff := cmp.Diff(nothing(FromNamespace, "SVC013 would deny the Service with this default"), got); diff != "" {
+	if diff := cmp.Diff(addsNothing(FromNamespace, "SVC013 would deny the Service with this default"), got); diff != "" {
 		t.Errorf("Auto would contradict it (-want +got):\n%s", diff)
 	}
 }
 
-func TestADefaultThatARuleWouldDenyIsNotGiven(t *testing.T) {
+func TestDefaultThatARuleDeniesIsNotAdded(t *testing.T) {
 	rack := namespaceWith(policy.DefaultTopologyKeysAnnotation, "example.com/rack, *")
 	settings := &Settings{Actions: map[ID]Action{"SVC030": Deny}}
 	got := DecideDefault(plainService(), rack, inZones("a", "b"), settings, false)
-	if diff := cmp.Diff(nothing(FromNamespace, "SVC030 would deny the Service with this default"), got); diff != "" {
+	if diff := cmp.Diff(addsNothing(FromNamespace, "SVC030 would deny the Service with this default"), got); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 	if got := DecideDefault(plainService(), rack, inZones("a", "b"), &Settings{}, false); got.Add == nil {

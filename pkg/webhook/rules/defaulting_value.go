@@ -45,9 +45,9 @@ func (d Default) Check() error {
 // maxQuotedValue is how much of an invalid value a reason repeats: an annotation may have 256 KiB.
 const maxQuotedValue = 64
 
-// isAboutZones reports whether a setting has an effect only in clusters with several zones. The others do not need
+// needsZones reports whether a setting has an effect only in clusters with several zones. The others do not need
 // zones: a list of keys names its labels itself, PreferSameNode is about nodes, and Disabled has no effect.
-func (d Default) isAboutZones() bool {
+func (d Default) needsZones() bool {
 	return d.Setting == TopologyMode && d.Value != policy.ModeDisabled || d.Setting == TrafficDistribution && d.Value == policy.PreferSameZone
 }
 

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// flooded returns a Service with that many violations of each of two rules. An API server bounds the total size of
+// serviceWithMistakes returns a Service with that many violations of each of two rules. An API server bounds the total size of
 // annotations, but not of labels.
-func flooded(mistakes int) *Service {
+func serviceWithMistakes(mistakes int) *Service {
 	service := &Service{Metadata: Metadata{Name: "web", Labels: map[string]string{}}}
 	for i := range mistakes {
 		service.Metadata.Labels[fmt.Sprintf("vicinity.dev/topology-kexs%05d", i)] = ""
@@ -17,8 +17,8 @@ func flooded(mistakes int) *Service {
 	return service
 }
 
-func TestAFloodOfMistakesIsReportedInPart(t *testing.T) {
-	got := ReviewService(nil, flooded(10_000), Facts{}, nil)
+func TestReportedViolationsAreLimited(t *testing.T) {
+	got := ReviewService(nil, serviceWithMistakes(10_000), Facts{}, nil)
 	if len(got.Denied) != MaxViolations || len(got.Warned) != MaxViolations {
 		t.Fatalf("%d denials and %d warnings, want %d of each", len(got.Denied), len(got.Warned), MaxViolations)
 	}
@@ -31,15 +31,15 @@ func TestAFloodOfMistakesIsReportedInPart(t *testing.T) {
 	}
 }
 
-func TestAFloodOfMistakesIsRatchetedInFull(t *testing.T) {
+func TestAllViolationsAreComparedInUpdates(t *testing.T) {
 	const mistakes = 10 * MaxViolations
-	before, fewer, more := flooded(mistakes), flooded(mistakes-1), flooded(mistakes+1)
-	for name, now := range map[string]*Service{"as before": before, "one fixed": fewer} {
-		if got := ReviewService(before, now, Facts{}, nil); len(got.Denied)+len(got.Warned) > 0 {
+	old, fewer, more := serviceWithMistakes(mistakes), serviceWithMistakes(mistakes-1), serviceWithMistakes(mistakes+1)
+	for name, updated := range map[string]*Service{"as before": old, "one fixed": fewer} {
+		if got := ReviewService(old, updated, Facts{}, nil); len(got.Denied)+len(got.Warned) > 0 {
 			t.Errorf("%s: %d denials and %d warnings", name, len(got.Denied), len(got.Warned))
 		}
 	}
-	got := ReviewService(before, more, Facts{}, nil)
+	got := ReviewService(old, more, Facts{}, nil)
 	if len(got.Denied) != 1 || len(got.Warned) != 1 || !strings.Contains(got.Denied[0].Error.Field, fmt.Sprintf("%05d", mistakes)) {
 		t.Errorf("one more of each: got %+v", got)
 	}

@@ -31,21 +31,21 @@ func FuzzReviewService(f *testing.F) {
 	}
 	nodes.Put("c", map[string]string{"topology.kubernetes.io/zone": "zone-a", "rack": "2"})
 	f.Fuzz(func(t *testing.T, old, object []byte) {
-		now := new(rules.Service)
-		if json.Unmarshal(object, now) != nil {
+		service := new(rules.Service)
+		if json.Unmarshal(object, service) != nil {
 			return
 		}
-		before := new(rules.Service)
-		if json.Unmarshal(old, before) != nil {
-			before = nil
+		oldService := new(rules.Service)
+		if json.Unmarshal(old, oldService) != nil {
+			oldService = nil
 		}
 		facts := rules.Facts{Nodes: nodes, Services: noServices{}}
 		for _, settings := range []*rules.Settings{nil, {Strict: true, ProxyName: "vicinity"}} {
-			checkShown(t, rules.ReviewService(before, now, facts, settings))
-			if same := rules.ReviewService(now, now, facts, settings); len(same.Denied)+len(same.Warned) > 0 {
+			checkMessages(t, rules.ReviewService(oldService, service, facts, settings))
+			if same := rules.ReviewService(service, service, facts, settings); len(same.Denied)+len(same.Warned) > 0 {
 				t.Errorf("unchanged %s is reported: %v", object, same)
 			}
-			checkShown(t, rules.ReviewNamespace(nil, &rules.Namespace{Metadata: now.Metadata}, settings))
+			checkMessages(t, rules.ReviewNamespace(nil, &rules.Namespace{Metadata: service.Metadata}, settings))
 		}
 	})
 }
@@ -55,16 +55,16 @@ type noServices struct{}
 
 func (noServices) Names(string) (names []string, known bool) { return nil, true }
 
-// checkShown checks that messages are short, printable and sorted, and contain an existing rule.
-func checkShown(t *testing.T, result rules.Result) {
+// checkMessages checks that messages are short, printable and sorted, and contain an existing rule.
+func checkMessages(t *testing.T, result rules.Result) {
 	t.Helper()
-	const most = 2000
+	const maxLength = 2000
 	for _, violation := range slices.Concat(result.Denied, result.Warned) {
 		message := violation.Message()
 		if _, known := rules.RuleOf(violation.Rule); !known || !strings.HasSuffix(message, " ["+string(violation.Rule)+"]") {
 			t.Errorf("%q contains no rule", message)
 		}
-		if len(message) > most || !utf8.ValidString(message) || strings.ContainsAny(message, "\n\r\x00\x1b") {
+		if len(message) > maxLength || !utf8.ValidString(message) || strings.ContainsAny(message, "\n\r\x00\x1b") {
 			t.Errorf("%d bytes: %q", len(message), message)
 		}
 	}

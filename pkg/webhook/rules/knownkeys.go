@@ -13,19 +13,19 @@ import (
 
 // knownKeys lists the Vicinity annotations that a kind of object may have.
 type knownKeys struct {
-	meaningless string // the text of an error about any other key
-	annotations []string
+	unknownKeyText string // the text of an error about any other key
+	annotations    []string
 	// hasSettings is set if topology settings in labels have a rule of their own.
 	hasSettings bool
-	// elsewhere maps annotations of other kinds of objects to the one to suggest here; empty if there is none.
-	elsewhere map[string]string
-	otherKind string
+	// onOtherKind maps annotations of other kinds of objects to the one to suggest here; empty if there is none.
+	onOtherKind map[string]string
+	otherKind   string
 	// otherKeys are annotations of other domains to suggest.
 	otherKeys []string
 }
 
-// defaultsOfNamespaces are the annotations of Namespaces. The map has the corresponding annotation of Services for each.
-var defaultsOfNamespaces, suggestionsForDefaults = func() (names []string, meant map[string]string) {
+// namespaceDefaultKeys are the annotations of Namespaces. The map has the corresponding annotation of Services for each.
+var namespaceDefaultKeys, serviceKeysByDefault = func() (names []string, meant map[string]string) {
 	meant = map[string]string{}
 	for _, standard := range policy.NamespaceDefaults {
 		names, meant[standard.Name] = append(names, standard.Name), standard.Of
@@ -34,18 +34,18 @@ var defaultsOfNamespaces, suggestionsForDefaults = func() (names []string, meant
 }()
 
 var knownServiceKeys = knownKeys{
-	meaningless: "has no meaning on Services; ", hasSettings: true, otherKind: "Namespaces",
+	unknownKeyText: "has no meaning on Services; ", hasSettings: true, otherKind: "Namespaces",
 	annotations: policy.OwnAnnotations,
 	otherKeys: policy.NamesOf(func(a policy.Annotation) bool {
 		return !a.IsDeprecated && slices.Contains(policy.ModeAnnotations, a.Name)
 	}),
-	elsewhere: suggestionsForDefaults,
+	onOtherKind: serviceKeysByDefault,
 }
 
 var knownNamespaceKeys = knownKeys{
-	meaningless: "has no meaning on Namespaces; ", otherKind: "Services",
-	annotations: defaultsOfNamespaces,
-	elsewhere: func() map[string]string {
+	unknownKeyText: "has no meaning on Namespaces; ", otherKind: "Services",
+	annotations: namespaceDefaultKeys,
+	onOtherKind: func() map[string]string {
 		meant := map[string]string{}
 		for _, annotation := range policy.Annotations {
 			if annotation.OnNamespace != "" {
@@ -62,13 +62,13 @@ func unknownServiceKeys(s *subject) []Violation { return knownServiceKeys.unknow
 func unknownNamespaceKeys(s *subject) []Violation { return knownNamespaceKeys.unknownKeys(&s.Metadata) }
 
 // unknownKeys returns the violations of keys and values that are not known.
-func (v *knownKeys) unknownKeys(metadata *Metadata) (violations []Violation) {
+func (k *knownKeys) unknownKeys(metadata *Metadata) (violations []Violation) {
 	for _, key := range vicinityKeys(metadata.Annotations) {
 		value := metadata.Annotations[key]
 		switch {
-		case !slices.Contains(v.annotations, key):
-			found := v.violation("metadata.annotations", key, value)
-			found.advice = func() string { return v.adviseAnnotation(key) }
+		case !slices.Contains(k.annotations, key):
+			found := k.violation("metadata.annotations", key, value)
+			found.advice = func() string { return k.adviseAnnotation(key) }
 			violations = append(violations, found)
 		case key == policy.DemandSourceAnnotation && policy.CheckDemandSource(value) != nil:
 			err := field.NotSupported(annotation(key), truncateValue(value), []string{policy.Measured})
@@ -82,10 +82,10 @@ func (v *knownKeys) unknownKeys(metadata *Metadata) (violations []Violation) {
 		case key == policy.AdmissionLabel:
 			err := field.NotSupported(label(key), truncateValue(value), []string{policy.AdmissionDisabled})
 			violations = append(violations, violationOf(err, value))
-		case v.hasSettings && isTopologySetting(key):
+		case k.hasSettings && isTopologySetting(key):
 		default:
-			found := v.violation("metadata.labels", key, value)
-			found.advice = func() string { return v.adviseLabel(key) }
+			found := k.violation("metadata.labels", key, value)
+			found.advice = func() string { return k.adviseLabel(key) }
 			violations = append(violations, found)
 		}
 	}
@@ -106,51 +106,51 @@ func vicinityKeys(all map[string]string) []string {
 
 // violation returns the violation of an unknown key, whatever its value. An object may have a hundred thousand of them,
 // so each holds only what it needs: field.Path would cost several more allocations, and a formatted detail another.
-func (v *knownKeys) violation(in, key, value string) Violation {
+func (k *knownKeys) violation(fieldPath, key, value string) Violation {
 	return violationOf(&field.Error{
-		Type: field.ErrorTypeNotSupported, Field: in + "[" + shownKey(key) + "]", BadValue: truncateValue(value), Detail: v.meaningless,
+		Type: field.ErrorTypeNotSupported, Field: fieldPath + "[" + displayKey(key) + "]", BadValue: truncateValue(value), Detail: k.unknownKeyText,
 	}, key)
 }
 
-func (v *knownKeys) adviseAnnotation(key string) string {
+func (k *knownKeys) adviseAnnotation(key string) string {
 	if key == policy.AdmissionLabel {
 		return "make it a label"
 	}
-	if meant := v.suggest(key); meant != "" {
-		return meant
+	if suggestion := k.suggest(key); suggestion != "" {
+		return suggestion
 	}
-	return "known annotations: " + strings.Join(v.annotations, ", ")
+	return "known annotations: " + strings.Join(k.annotations, ", ")
 }
 
-func (v *knownKeys) adviseLabel(key string) string {
-	if slices.Contains(v.annotations, key) {
+func (k *knownKeys) adviseLabel(key string) string {
+	if slices.Contains(k.annotations, key) {
 		return "make it an annotation"
 	}
 	if policy.Suggest(key, policy.AdmissionLabel) != "" {
 		return fmt.Sprintf("did you mean %s?", policy.AdmissionLabel)
 	}
-	if meant := v.suggest(key); meant != "" {
-		return meant
+	if suggestion := k.suggest(key); suggestion != "" {
+		return suggestion
 	}
 	return "the only label is " + policy.AdmissionLabel
 }
 
 // suggest returns a suggestion for an unknown annotation; empty if no known one is close.
-func (v *knownKeys) suggest(key string) string {
-	if meant, isElsewhere := v.elsewhere[key]; isElsewhere {
-		return fmt.Sprintf("it is for %s; did you mean %s?", v.otherKind, meant)
+func (k *knownKeys) suggest(key string) string {
+	if suggestion, isElsewhere := k.onOtherKind[key]; isElsewhere {
+		return fmt.Sprintf("it is for %s; did you mean %s?", k.otherKind, suggestion)
 	}
-	if meant := suggestSetting(strings.TrimPrefix(key, policy.Domain)); strings.HasPrefix(meant, "spec.") && v.hasSettings {
-		return fmt.Sprintf("did you mean %s?", meant)
+	if suggestion := suggestSetting(strings.TrimPrefix(key, policy.Domain)); strings.HasPrefix(suggestion, "spec.") && k.hasSettings {
+		return fmt.Sprintf("did you mean %s?", suggestion)
 	}
 	if key == policy.ModeBalanced {
 		return "it is a value of " + policy.TopologyModeAnnotation
 	}
-	if meant := policy.Suggest(key, slices.Concat(v.annotations, v.otherKeys)...); meant != "" {
-		return fmt.Sprintf("did you mean %s?", meant)
+	if suggestion := policy.Suggest(key, slices.Concat(k.annotations, k.otherKeys)...); suggestion != "" {
+		return fmt.Sprintf("did you mean %s?", suggestion)
 	}
-	if meant := policy.Suggest(key, slices.Sorted(maps.Keys(v.elsewhere))...); meant != "" {
-		return fmt.Sprintf("did you mean %s?", v.elsewhere[meant])
+	if suggestion := policy.Suggest(key, slices.Sorted(maps.Keys(k.onOtherKind))...); suggestion != "" {
+		return fmt.Sprintf("did you mean %s?", k.onOtherKind[suggestion])
 	}
 	return ""
 }

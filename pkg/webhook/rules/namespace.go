@@ -18,10 +18,10 @@ func unknownDefault(key string, values ...string) func(*subject) []Violation {
 			return nil
 		}
 		err := field.NotSupported(annotation(key), truncateValue(value), values)
-		if meant := suggestValue(value, values); meant != "" {
-			err.Detail = fmt.Sprintf("did you mean %q? %s", meant, err.Detail)
+		if suggestion := suggestValue(value, values); suggestion != "" {
+			err.Detail = fmt.Sprintf("did you mean %q? %s", suggestion, err.Detail)
 		}
-		return single(err, value)
+		return oneViolation(err, value)
 	}
 }
 
@@ -33,21 +33,21 @@ func suggestValue(value string, values []string) string {
 	return policy.Suggest(value, values...)
 }
 
-// wrongDefaultKeys finds errors in the default topology keys.
-func wrongDefaultKeys(s *subject) (violations []Violation) {
+// invalidDefaultKeys finds errors in the default topology keys.
+func invalidDefaultKeys(s *subject) (violations []Violation) {
 	text, present := s.Metadata.Annotations[policy.DefaultTopologyKeysAnnotation]
 	if !present || text == policy.None {
 		return nil
 	}
 	_, errs := parseKeys(text)
 	for _, err := range errs {
-		violations = append(violations, inList(err, text, policy.DefaultTopologyKeysAnnotation))
+		violations = append(violations, listViolation(err, text, policy.DefaultTopologyKeysAnnotation))
 	}
 	return violations
 }
 
-// severalDefaults finds defaults after the first one.
-func severalDefaults(s *subject) (violations []Violation) {
+// multipleDefaults finds defaults after the first one.
+func multipleDefaults(s *subject) (violations []Violation) {
 	seen := false
 	for _, key := range knownNamespaceKeys.annotations {
 		if _, present := s.Metadata.Annotations[key]; !present {

@@ -21,11 +21,11 @@ func NewNodeLabels() *NodeLabels {
 
 // Put replaces a Node's labels, and reports whether anything changed.
 func (n *NodeLabels) Put(name string, labels map[string]string) bool {
-	before, isKnown := n.labels[name]
-	if isKnown && maps.Equal(before, labels) {
+	old, isKnown := n.labels[name]
+	if isKnown && maps.Equal(old, labels) {
 		return false
 	}
-	n.count(before, -1)
+	n.count(old, -1)
 	n.labels[name] = maps.Clone(labels)
 	n.count(labels, 1)
 	return true
@@ -43,17 +43,17 @@ func (n *NodeLabels) Snapshot() *NodeLabels {
 }
 
 // count adds labels to the counts, or subtracts them. A count of zero is removed.
-func (n *NodeLabels) count(labels map[string]string, by int) {
+func (n *NodeLabels) count(labels map[string]string, delta int) {
 	for key := range labels {
-		add(n.keys, key, by)
+		addCount(n.keys, key, delta)
 	}
 	if zone := labels[string(policy.Zone)]; zone != "" { // an empty zone counts as none
-		add(n.zones, zone, by)
+		addCount(n.zones, zone, delta)
 	}
 }
 
-func add(sums map[string]int, key string, by int) {
-	sums[key] += by
+func addCount(sums map[string]int, key string, delta int) {
+	sums[key] += delta
 	if sums[key] == 0 {
 		delete(sums, key)
 	}

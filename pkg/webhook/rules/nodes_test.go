@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNodeLabelsHaveTheKeysOfNodes(t *testing.T) {
+func TestNodeLabelsCountKeysAndZones(t *testing.T) {
 	nodes := NewNodeLabels()
 	nodes.Put("a", map[string]string{"rack": "1", "topology.kubernetes.io/zone": "zone-a"})
 	nodes.Put("b", map[string]string{"rack": "2", "topology.kubernetes.io/zone": "zone-b"})
@@ -28,7 +28,7 @@ func TestNodeLabelsHaveTheKeysOfNodes(t *testing.T) {
 	}
 }
 
-func TestNodeLabelsKeepNothingOfTheCaller(t *testing.T) {
+func TestNodeLabelsCopyLabels(t *testing.T) {
 	labels := map[string]string{"rack": "1"}
 	nodes := NewNodeLabels()
 	nodes.Put("a", labels)
@@ -42,7 +42,7 @@ func TestNodeLabelsKeepNothingOfTheCaller(t *testing.T) {
 // After any history, the counts are those of the existing nodes.
 func TestNodeLabelsDoNotDependOnTheirHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	draw := func() map[string]string {
+	randomLabels := func() map[string]string {
 		labels := map[string]string{}
 		for _, key := range []string{"rack", "row", "topology.kubernetes.io/zone"} {
 			if value := random.IntN(4); value > 0 {
@@ -56,7 +56,7 @@ func TestNodeLabelsDoNotDependOnTheirHistory(t *testing.T) {
 		if name := strconv.Itoa(random.IntN(6)); random.IntN(3) == 0 {
 			nodes.Delete(name)
 		} else {
-			nodes.Put(name, draw())
+			nodes.Put(name, randomLabels())
 		}
 		fresh := NewNodeLabels()
 		for name, labels := range nodes.labels {

@@ -20,7 +20,7 @@ import (
 // world generates Services with settings that users write, valid and invalid.
 type world struct{ *rand.Rand }
 
-func (w world) pick(words ...string) string { return words[w.IntN(len(words))] }
+func (w world) pick(values ...string) string { return values[w.IntN(len(values))] }
 
 // mostly returns the first value more often than not.
 func (w world) mostly(usual string, others ...string) string {
@@ -41,17 +41,17 @@ func (w world) keys() string {
 		"*", "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname", "example.com/rack", "rack",
 		"failure-domain.beta.kubernetes.io/zone", "a b", "", "a/b/c", "Auto", " * ", "\ttopology.kubernetes.io/zone\n",
 	}
-	var drawn []string
+	var picked []string
 	for range 1 + w.IntN(4) {
-		drawn = append(drawn, w.pick(entries...))
+		picked = append(picked, w.pick(entries...))
 	}
 	if w.IntN(20) == 0 {
-		drawn = append(drawn, strings.Split(strings.Repeat("x,", 17), ",")...)
+		picked = append(picked, strings.Split(strings.Repeat("x,", 17), ",")...)
 	}
-	if w.IntN(2) == 0 && !slices.Contains(drawn, "*") {
-		drawn = append(drawn, "*")
+	if w.IntN(2) == 0 && !slices.Contains(picked, "*") {
+		picked = append(picked, "*")
 	}
-	return strings.Join(drawn, w.mostly(",", ", ", ";", " "))
+	return strings.Join(picked, w.mostly(",", ", ", ";", " "))
 }
 
 func (w world) service() *corev1.Service {
@@ -100,8 +100,8 @@ func put(all map[string]string, key, value string) {
 	}
 }
 
-// reviewed returns a Service in the form that the webhook gets.
-func reviewed(service *corev1.Service) *rules.Service {
+// toReviewed returns a Service in the form that the webhook gets.
+func toReviewed(service *corev1.Service) *rules.Service {
 	spec := rules.ServiceSpec{
 		Type: string(service.Spec.Type), ClusterIP: service.Spec.ClusterIP, Selector: service.Spec.Selector,
 		ExternalTrafficPolicy: string(service.Spec.ExternalTrafficPolicy), TrafficDistribution: service.Spec.TrafficDistribution,
@@ -117,7 +117,7 @@ func reviewed(service *corev1.Service) *rules.Service {
 }
 
 // An update after which the proxy ignores keys is reported, unless the same keys were reported before.
-func TestAnUpdateOmitsOnlyKeysThatWereIgnoredBefore(t *testing.T) {
+func TestIgnoredSettingsAreReportedOnUpdate(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(7, 11))}
 	ignored, kept := 0, 0
 	for range 20_000 {
@@ -129,7 +129,7 @@ func TestAnUpdateOmitsOnlyKeysThatWereIgnoredBefore(t *testing.T) {
 			continue
 		}
 		ignored++
-		result := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, nil)
+		result := rules.ReviewService(toReviewed(before), toReviewed(now), rules.Facts{}, nil)
 		if len(result.Denied)+len(result.Warned) > 0 {
 			continue
 		}
@@ -151,20 +151,20 @@ func TestAnUpdateOmitsOnlyKeysThatWereIgnoredBefore(t *testing.T) {
 
 // vicinityKeysOf returns the annotations that Vicinity's proxy reads.
 func vicinityKeysOf(service *corev1.Service) map[string]string {
-	words := map[string]string{}
+	settings := map[string]string{}
 	for _, key := range []string{
 		policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation, policy.DemandSourceAnnotation,
 	} {
 		if value, present := service.Annotations[key]; present {
-			words[key] = value
+			settings[key] = value
 		}
 	}
 	for _, key := range []string{policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation} {
 		if value := service.Annotations[key]; value == policy.ModeBalanced || policy.IsUnknownMode(value) {
-			words[key] = value
+			settings[key] = value
 		}
 	}
-	return words
+	return settings
 }
 
 // isIgnored reports whether the proxy of that name ignores a Vicinity annotation, or does not serve the Service.
@@ -173,11 +173,11 @@ func isIgnored(service *corev1.Service, proxyName string) bool {
 	if served == nil {
 		return len(vicinityKeysOf(service)) > 0
 	}
-	return len(withoutEffect(served)) > 0
+	return len(ignoredFields(served)) > 0
 }
 
-// withoutEffect returns the annotations that the proxy ignores.
-func withoutEffect(served *model.Service) map[string]bool {
+// ignoredFields returns the annotations that the proxy ignores.
+func ignoredFields(served *model.Service) map[string]bool {
 	ignored := map[string]bool{}
 	for _, finding := range served.Findings {
 		if finding.Code.IsAnnotation() {
@@ -189,23 +189,23 @@ func withoutEffect(served *model.Service) map[string]bool {
 
 // ignoredKeysOf returns the Vicinity annotations that the proxy without a name ignores. Keys take everything with them.
 func ignoredKeysOf(service *corev1.Service) map[string]string {
-	words := vicinityKeysOf(service)
+	settings := vicinityKeysOf(service)
 	served, _ := convert.Service(service, convert.View{})
-	_, hasKeys := words[policy.TopologyKeysAnnotation]
+	_, hasKeys := settings[policy.TopologyKeysAnnotation]
 	if served == nil || hasKeys && served.Topology.Keys == nil {
-		return words
+		return settings
 	}
-	maps.DeleteFunc(words, func(key, _ string) bool { return !withoutEffect(served)[key] })
-	return words
+	maps.DeleteFunc(settings, func(key, _ string) bool { return !ignoredFields(served)[key] })
+	return settings
 }
 
-// ignoring are the rules whose denials mean that the proxy ignores something.
-var ignoring = []rules.ID{
+// rulesOfIgnoredSettings are the rules whose denials mean that the proxy ignores something.
+var rulesOfIgnoredSettings = []rules.ID{
 	"SVC001", "SVC002", "SVC003", "SVC004", "SVC005", "SVC006", "SVC010", "SVC011", "SVC012", "SVC013", "SVC014", "SVC015",
 }
 
 // The proxy ignores what the rules deny, and nothing that they admit without a warning.
-func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
+func TestProxyIgnoresDeniedSettings(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(19, 23))}
 	byRule := map[rules.ID]int{}
 	for range 30_000 {
@@ -214,21 +214,21 @@ func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 		if served == nil {
 			continue
 		}
-		result := rules.ReviewService(nil, reviewed(service), rules.Facts{}, nil)
+		result := rules.ReviewService(nil, toReviewed(service), rules.Facts{}, nil)
 		for _, violation := range result.Denied {
-			if !slices.Contains(ignoring, violation.Rule) {
+			if !slices.Contains(rulesOfIgnoredSettings, violation.Rule) {
 				continue
 			}
 			byRule[violation.Rule]++
-			if len(withoutEffect(served)) == 0 {
+			if len(ignoredFields(served)) == 0 {
 				t.Fatalf("%s, but the proxy uses all annotations of %v", violation.Message(), service)
 			}
 		}
-		if len(result.Denied)+len(result.Warned) == 0 && len(withoutEffect(served)) > 0 {
+		if len(result.Denied)+len(result.Warned) == 0 && len(ignoredFields(served)) > 0 {
 			t.Fatalf("%v is admitted without a warning, but the proxy ignores something: %v", service, served.Findings)
 		}
 	}
-	for _, rule := range ignoring {
+	for _, rule := range rulesOfIgnoredSettings {
 		if byRule[rule] < 10 {
 			t.Errorf("only %d Services are denied by %s", byRule[rule], rule)
 		}
@@ -236,35 +236,35 @@ func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 }
 
 // The proxy implements everything that is admitted without a warning. What it would not do is reported.
-func TestTheProxyImplementsWhatIsAdmittedWithoutAWarning(t *testing.T) {
+func TestProxyAppliesAdmittedSettings(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(3, 5))}
 	applied, ignored := 0, 0
 	for range 40_000 {
 		service, proxyName := w.service(), w.mostly("", "vicinity")
-		result := rules.ReviewService(nil, reviewed(service), rules.Facts{}, &rules.Settings{ProxyName: proxyName})
-		isSilent := len(result.Denied)+len(result.Warned) == 0
+		result := rules.ReviewService(nil, toReviewed(service), rules.Facts{}, &rules.Settings{ProxyName: proxyName})
+		isClean := len(result.Denied)+len(result.Warned) == 0
 		text, hasKeys := service.Annotations[policy.TopologyKeysAnnotation]
-		hasWords := len(vicinityKeysOf(service)) > 0
+		hasSettings := len(vicinityKeysOf(service)) > 0
 		served, errs := convert.Service(service, convert.View{ServiceProxyName: proxyName})
 		switch {
 		case len(errs) > 0:
 			t.Fatalf("the test generated an invalid Service: %v", errs)
 		case isIgnored(service, proxyName):
 			ignored++
-			if isSilent {
+			if isClean {
 				t.Fatalf("no violation, although the proxy ignores annotations of %v", service)
 			}
-		case hasKeys && isSilent:
+		case hasKeys && isClean:
 			applied++
 			want, err := policy.ParseKeys(text)
 			if diff := cmp.Diff(want, served.Topology.Keys); diff != "" || err != nil || served.InternalTrafficLocal {
 				t.Fatalf("%v is admitted, but not applied (-want +got, %v):\n%s", service, err, diff)
 			}
 		}
-		if hasWords && isSilent {
+		if hasSettings && isClean {
 			checkBound(t, service, served.Topology)
 		}
-		checkHints(t, service, served != nil, isSilent)
+		checkHints(t, service, served != nil, isClean)
 	}
 	if applied < 300 || ignored < 1000 {
 		t.Errorf("only %d applied, %d ignored", applied, ignored)
@@ -291,13 +291,13 @@ func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
 
 // checkHints checks that a topology mode or trafficDistribution which is admitted without a warning has hints, and a
 // proxy that reads them, and that of two settings none is without effect.
-func checkHints(t *testing.T, service *corev1.Service, isServed, isSilent bool) {
+func checkHints(t *testing.T, service *corev1.Service, isServed, isClean bool) {
 	t.Helper()
 	mode := policy.ModeOf(service.Annotations)
 	_, hasKeys := service.Annotations[policy.TopologyKeysAnnotation]
 	isDistributed := service.Spec.TrafficDistribution != nil
 	isProxied := service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.Type != corev1.ServiceTypeExternalName
-	if !mode.IsAuto() && !isDistributed || !isSilent {
+	if !mode.IsAuto() && !isDistributed || !isClean {
 		return
 	}
 	_, hasLoad := service.Annotations[policy.MaxLoadAnnotation]
@@ -308,26 +308,26 @@ func checkHints(t *testing.T, service *corev1.Service, isServed, isSilent bool) 
 }
 
 // The invariants of updates, between any two Services.
-func TestLawsOfUpdates(t *testing.T) {
+func TestUpdateInvariants(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(7, 11))}
 	denied := 0
 	for range 10_000 {
-		before, now := reviewed(w.service()), reviewed(w.service())
+		old, service := toReviewed(w.service()), toReviewed(w.service())
 		settings := &rules.Settings{Strict: w.IntN(2) == 0, ProxyName: w.mostly("", "vicinity")}
-		created := rules.ReviewService(nil, now, rules.Facts{}, settings)
-		updated := rules.ReviewService(before, now, rules.Facts{}, settings)
+		created := rules.ReviewService(nil, service, rules.Facts{}, settings)
+		updated := rules.ReviewService(old, service, rules.Facts{}, settings)
 		if len(updated.Denied) > 0 {
 			denied++
 		}
 		for _, violation := range updated.Denied {
 			if !slices.ContainsFunc(created.Denied, isSame(violation)) && !isMaskable(violation.Rule) {
-				t.Fatalf("an update of %v to %v is denied by %s, which would not deny a create", before, now, violation.Message())
+				t.Fatalf("an update of %v to %v is denied by %s, which would not deny a create", old, service, violation.Message())
 			}
 		}
-		if same := rules.ReviewService(now, now, rules.Facts{}, settings); len(same.Denied)+len(same.Warned) > 0 {
-			t.Fatalf("unchanged %v is reported: %v", now, same)
+		if same := rules.ReviewService(service, service, rules.Facts{}, settings); len(same.Denied)+len(same.Warned) > 0 {
+			t.Fatalf("unchanged %v is reported: %v", service, same)
 		}
-		again := rules.ReviewService(before, now, rules.Facts{}, settings)
+		again := rules.ReviewService(old, service, rules.Facts{}, settings)
 		if !slices.EqualFunc(again.Denied, updated.Denied, areSame) || !slices.EqualFunc(again.Warned, updated.Warned, areSame) {
 			t.Fatalf("the same review has two results: %v and %v", updated, again)
 		}
@@ -356,13 +356,13 @@ func areSame(a, b rules.Violation) bool {
 func checkOrder(t *testing.T, result rules.Result) {
 	t.Helper()
 	all := rules.Rules()
-	place := func(id rules.ID) int {
+	indexOf := func(id rules.ID) int {
 		return slices.IndexFunc(all, func(rule rules.Rule) bool { return rule.ID == id })
 	}
 	for _, list := range [][]rules.Violation{result.Denied, result.Warned} {
 		for i := 1; i < len(list); i++ {
 			earlier, later := list[i-1], list[i]
-			if place(earlier.Rule) > place(later.Rule) ||
+			if indexOf(earlier.Rule) > indexOf(later.Rule) ||
 				earlier.Rule == later.Rule && earlier.Error.Field > later.Error.Field || areSame(earlier, later) {
 				t.Fatalf("%s comes before %s, or is a duplicate", earlier.Message(), later.Message())
 			}
@@ -371,45 +371,45 @@ func checkOrder(t *testing.T, result rules.Result) {
 }
 
 // Fixing a problem never makes an update fail, whatever is removed from a Service with violations.
-func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
+func TestRemovingSettingsIsNotDenied(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(13, 17))}
 	for range 10_000 {
-		before, now := w.service(), (*corev1.Service)(nil)
-		now = before.DeepCopy()
+		old, updated := w.service(), (*corev1.Service)(nil)
+		updated = old.DeepCopy()
 		for _, key := range []string{
 			policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation, policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation,
 			policy.ClientsAnnotation, policy.DemandSourceAnnotation,
 		} {
 			if w.IntN(2) == 0 {
-				delete(now.Annotations, key)
+				delete(updated.Annotations, key)
 			}
 		}
 		if w.IntN(2) == 0 {
-			now.Spec.TrafficDistribution = nil
+			updated.Spec.TrafficDistribution = nil
 		}
-		_, hadHints := before.Annotations[policy.TopologyAwareHintsAnnotation]
-		_, hasHints := now.Annotations[policy.TopologyAwareHintsAnnotation]
-		if mode := policy.ModeOf(now.Annotations); hadHints && !hasHints && (mode.IsAuto() || mode.IsBalanced()) {
+		_, hadHints := old.Annotations[policy.TopologyAwareHintsAnnotation]
+		_, hasHints := updated.Annotations[policy.TopologyAwareHintsAnnotation]
+		if mode := policy.ModeOf(updated.Annotations); hadHints && !hasHints && (mode.IsAuto() || mode.IsBalanced()) {
 			continue // this exposes the other annotation, which now counts
 		}
-		if lacksWhatToBound(now) {
+		if hasNothingToBound(updated) {
 			continue // the preference is gone, and only the bound remains
 		}
-		got := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, &rules.Settings{Strict: true})
+		got := rules.ReviewService(toReviewed(old), toReviewed(updated), rules.Facts{}, &rules.Settings{Strict: true})
 		if len(got.Denied) > 0 {
-			t.Fatalf("update of %v to %v is denied: %s", before, now, got.Denied[0].Message())
+			t.Fatalf("update of %v to %v is denied: %s", old, updated, got.Denied[0].Message())
 		}
 	}
 }
 
-// lacksWhatToBound reports whether a Service has annotations about a bound, and nothing to bound.
-func lacksWhatToBound(service *corev1.Service) bool {
-	words := vicinityKeysOf(service)
-	delete(words, policy.TopologyKeysAnnotation)
+// hasNothingToBound reports whether a Service has annotations about a bound, and nothing to bound.
+func hasNothingToBound(service *corev1.Service) bool {
+	settings := vicinityKeysOf(service)
+	delete(settings, policy.TopologyKeysAnnotation)
 	keys, _ := policy.ParseKeys(service.Annotations[policy.TopologyKeysAnnotation])
 	distribution := ""
 	if set := service.Spec.TrafficDistribution; set != nil {
 		distribution = *set
 	}
-	return len(words) > 0 && policy.KeysToBound(keys, distribution, policy.ModeOf(service.Annotations)) == nil
+	return len(settings) > 0 && policy.KeysToBound(keys, distribution, policy.ModeOf(service.Annotations)) == nil
 }

@@ -45,13 +45,13 @@ type Result struct {
 // two violations. If a violation stays while an input of it changes, the author gets a warning. A Service that is being
 // deleted, or has the label vicinity.dev/admission: disabled, is not checked. When the label is removed, the author
 // gets warnings about the existing violations.
-func ReviewService(before, now *Service, facts Facts, settings *Settings) Result {
-	return review(kindService, before, now, facts, settings)
+func ReviewService(old, service *Service, facts Facts, settings *Settings) Result {
+	return review(kindService, old, service, facts, settings)
 }
 
 // ReviewNamespace checks a Namespace in the same way as ReviewService a Service.
-func ReviewNamespace(before, now *Namespace, settings *Settings) Result {
-	return review(kindNamespace, before.asService(), now.asService(), Facts{}, settings)
+func ReviewNamespace(old, namespace *Namespace, settings *Settings) Result {
+	return review(kindNamespace, old.asService(), namespace.asService(), Facts{}, settings)
 }
 
 // ReviewServicePatch checks what a patch changes in a Service, by the rules that stand alone: those whose violations do
@@ -84,18 +84,18 @@ func (n *Namespace) asService() *Service {
 	return &Service{Metadata: n.Metadata}
 }
 
-func review(kind string, before, now *Service, facts Facts, settings *Settings) Result {
-	if isExempt(&now.Metadata) {
+func review(kind string, oldObject, object *Service, facts Facts, settings *Settings) Result {
+	if isExempt(&object.Metadata) {
 		return Result{}
 	}
 	if settings == nil {
 		settings = &Settings{}
 	}
 	var old previous
-	if before != nil {
-		old = previousOf(&before.Metadata, examine(kind, subjectOf(before, before, facts, settings)))
+	if oldObject != nil {
+		old = previousOf(&oldObject.Metadata, examine(kind, subjectOf(oldObject, oldObject, facts, settings)))
 	}
-	return evaluate(old, examine(kind, subjectOf(before, now, facts, settings)), settings)
+	return evaluate(old, examine(kind, subjectOf(oldObject, object, facts, settings)), settings)
 }
 
 // isExempt reports whether an object is not checked. An object that is being deleted changes only in its finalizers,
@@ -119,7 +119,7 @@ func previousOf(metadata *Metadata, violations []Violation) previous {
 	return p
 }
 
-func (p previous) has(v Violation) bool {
+func (p previous) contains(v Violation) bool {
 	_, has := p.inputs[v.identity()]
 	return has
 }
@@ -130,18 +130,18 @@ func (p previous) hasReported(v Violation) bool {
 }
 
 // evaluate sorts violations by their action, and omits those that were reported before.
-func evaluate(old previous, current []Violation, settings *Settings) Result {
+func evaluate(prev previous, current []Violation, settings *Settings) Result {
 	violations := slices.DeleteFunc(sortViolations(current),
-		func(v Violation) bool { return settings.actionOf(v) == Off || old.hasReported(v) })
+		func(v Violation) bool { return settings.actionOf(v) == Off || prev.hasReported(v) })
 	var result Result
 	for _, violation := range violations {
-		if settings.actionOf(violation) == Deny && !old.has(violation) {
+		if settings.actionOf(violation) == Deny && !prev.contains(violation) {
 			result.Denied = report(result.Denied, violation)
 		}
 	}
-	isRefused := len(result.Denied) > 0 // then nothing changes, so earlier violations are not reported
+	isDenied := len(result.Denied) > 0 // then nothing changes, so earlier violations are not reported
 	for _, violation := range violations {
-		if settings.actionOf(violation) == Warn || old.has(violation) && !isRefused {
+		if settings.actionOf(violation) == Warn || prev.contains(violation) && !isDenied {
 			result.Warned = report(result.Warned, violation)
 		}
 	}
@@ -174,11 +174,11 @@ func sortViolations(violations []Violation) []Violation {
 
 // deduplicate removes violations that another rule reports better. The user has to fix that one first; if this rule is
 // still violated then, it is reported. It never turns a denial into a warning.
-func (j Result) deduplicate() Result {
-	denied, warned := rulesOf(j.Denied), rulesOf(j.Warned)
-	j.Denied = slices.DeleteFunc(j.Denied, func(v Violation) bool { return denied[v.row.supersededBy] })
-	j.Warned = slices.DeleteFunc(j.Warned, func(v Violation) bool { return denied[v.row.supersededBy] || warned[v.row.supersededBy] })
-	return j
+func (r Result) deduplicate() Result {
+	denied, warned := rulesOf(r.Denied), rulesOf(r.Warned)
+	r.Denied = slices.DeleteFunc(r.Denied, func(v Violation) bool { return denied[v.row.supersededBy] })
+	r.Warned = slices.DeleteFunc(r.Warned, func(v Violation) bool { return denied[v.row.supersededBy] || warned[v.row.supersededBy] })
+	return r
 }
 
 func rulesOf(violations []Violation) map[ID]bool {

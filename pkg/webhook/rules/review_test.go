@@ -22,8 +22,8 @@ func idsOf(violations []Violation) []ID {
 }
 
 // An annotation may have 256 KiB, but a response must not.
-func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
-	const most = 1500
+func TestMessagesTruncateHugeValues(t *testing.T) {
+	const maxLength = 1500
 	for _, huge := range []string{
 		strings.Repeat("x", 1<<18), strings.Repeat("é", 1<<17), strings.Repeat("\xff", 1<<18), strings.Repeat("\n", 1<<18),
 		strings.Repeat(",", 1<<18), strings.Repeat("a b,", 16)[:63] + strings.Repeat("y", 1<<18), "x/" + strings.Repeat("x", 1<<18) + "/x",
@@ -32,7 +32,7 @@ func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 		metadata := &service.Metadata
 		for _, key := range []string{
 			policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation, policy.Domain + huge, "service.kubernetes.io/topology" + huge,
-			openYurtKeys, lastApplied, policy.MaxLoadAnnotation, policy.ClientsAnnotation,
+			openYurtKeysAnnotation, lastAppliedAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation,
 		} {
 			metadata.Annotations[key] = huge
 		}
@@ -52,7 +52,7 @@ func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 		}
 		for _, violation := range slices.Concat(result.Denied, result.Warned) {
 			message := violation.Message()
-			if len(message) > most || !utf8.ValidString(message) || strings.ContainsAny(message, "\n\x00\x1b") {
+			if len(message) > maxLength || !utf8.ValidString(message) || strings.ContainsAny(message, "\n\x00\x1b") {
 				t.Errorf("%d bytes: %.300q", len(message), message)
 			}
 		}
@@ -60,18 +60,18 @@ func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 }
 
 // Values are truncated in messages, but compared in full.
-func TestHugeValuesThatDifferAtTheirEndsAreDifferentMistakes(t *testing.T) {
+func TestHugeValuesAreComparedInFull(t *testing.T) {
 	huge := strings.Repeat("x", 1000) + " "
-	before, now := withKeys(huge+"a"), withKeys(huge+"b")
-	if got := ReviewService(before, now, Facts{}, nil); !slices.Equal(idsOf(got.Denied), []ID{"SVC003"}) {
+	old, updated := withKeys(huge+"a"), withKeys(huge+"b")
+	if got := ReviewService(old, updated, Facts{}, nil); !slices.Equal(idsOf(got.Denied), []ID{"SVC003"}) {
 		t.Errorf("denied by %v", idsOf(got.Denied))
 	}
-	if got := ReviewService(before, before, Facts{}, nil); len(got.Denied) > 0 {
+	if got := ReviewService(old, old, Facts{}, nil); len(got.Denied) > 0 {
 		t.Errorf("denied by %v", idsOf(got.Denied))
 	}
 }
 
-func TestWithoutSettingsTheDefaultsCount(t *testing.T) {
+func TestNilSettingsAreDefaults(t *testing.T) {
 	service := withKeys("a b")
 	nothing, zero := ReviewService(nil, service, Facts{}, nil), ReviewService(nil, service, Facts{}, &Settings{})
 	if !slices.Equal(idsOf(nothing.Denied), idsOf(zero.Denied)) || len(zero.Denied) == 0 {

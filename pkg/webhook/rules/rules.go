@@ -19,31 +19,31 @@ var rules = []Rule{
 	{
 		ID: "SVC001", Kind: kindService, Default: Deny,
 		Summary:     "The list of topology keys, or an entry in it, is empty, so the proxy ignores the whole list.",
-		find:        wrongKeys(policy.NotEmpty),
+		find:        invalidKeys(policy.NotEmpty),
 		standsAlone: true,
 	},
 	{
 		ID: "SVC002", Kind: kindService, Default: Deny,
 		Summary:     "The list has more than 16 topology keys, so the proxy ignores it.",
-		find:        wrongKeys(policy.AtMostMaxKeys),
+		find:        invalidKeys(policy.AtMostMaxKeys),
 		standsAlone: true,
 	},
 	{
 		ID: "SVC003", Kind: kindService, Default: Deny,
 		Summary:     "A topology key is neither the key of a node label nor *, so the proxy ignores the whole list.",
-		find:        wrongKeys(policy.LabelKey),
+		find:        invalidKeys(policy.LabelKey),
 		standsAlone: true,
 	},
 	{
 		ID: "SVC004", Kind: kindService, Default: Deny,
 		Summary:     "A topology key appears twice in the list, so the proxy ignores the whole list.",
-		find:        wrongKeys(policy.Unique),
+		find:        invalidKeys(policy.Unique),
 		standsAlone: true,
 	},
 	{
 		ID: "SVC005", Kind: kindService, Default: Deny,
 		Summary:     "The topology key * has keys after it, which would never be tried, so the proxy ignores the whole list.",
-		find:        wrongKeys(policy.AnyNodeLast),
+		find:        invalidKeys(policy.AnyNodeLast),
 		standsAlone: true,
 	},
 	{
@@ -72,13 +72,13 @@ var rules = []Rule{
 	{
 		ID: "SVC010", Kind: kindService, Default: Deny,
 		Summary:     "The topology mode is an unknown value of vicinity.dev, so the proxy ignores it.",
-		find:        unknownOwnMode,
+		find:        unknownVicinityMode,
 		standsAlone: true,
 	},
 	{
 		ID: "SVC011", Kind: kindService, Default: Deny,
 		Summary:     "max-load is not a whole number from 100 to 1000 followed by %, so the proxy uses the default bound instead.",
-		find:        wrongMaxLoad,
+		find:        invalidMaxLoad,
 		standsAlone: true,
 	},
 	{
@@ -104,7 +104,7 @@ var rules = []Rule{
 	{
 		ID: "SVC015", Kind: kindService, Default: Deny,
 		Summary:     "The list of clients is empty, names more than 8, one twice or without its namespace, so the proxy ignores it.",
-		find:        wrongClients,
+		find:        invalidClients,
 		standsAlone: true,
 	},
 	{
@@ -200,7 +200,7 @@ var rules = []Rule{
 	{
 		ID: "SVC037", Kind: kindService, Default: Warn,
 		Summary: "A Service is named as its own client; that is right only if its endpoints call one another.",
-		find:    clientItself,
+		find:    selfClient,
 	},
 	{
 		ID: "SVC038", Kind: kindService, Default: Warn,
@@ -236,7 +236,7 @@ var rules = []Rule{
 	{
 		ID: "NS002", Kind: kindNamespace, Default: Deny,
 		Summary:     "The default topology keys are wrong, as in SVC001 to SVC005, so no Service gets them.",
-		find:        wrongDefaultKeys,
+		find:        invalidDefaultKeys,
 		standsAlone: true,
 	},
 	{
@@ -248,7 +248,7 @@ var rules = []Rule{
 	{
 		ID: "NS004", Kind: kindNamespace, Default: Deny,
 		Summary:     "There is more than one kind of default, so no Service gets any.",
-		find:        severalDefaults,
+		find:        multipleDefaults,
 		standsAlone: true,
 	},
 	{
@@ -292,11 +292,11 @@ func Rules() []Rule { return slices.Clone(rules) }
 
 // RuleOf returns the rule with an ID.
 func RuleOf(id ID) (Rule, bool) {
-	at := slices.IndexFunc(rules, func(rule Rule) bool { return rule.ID == id })
-	if at < 0 {
+	i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.ID == id })
+	if i < 0 {
 		return Rule{}, false
 	}
-	return rules[at], true
+	return rules[i], true
 }
 
 // examine returns the violations of an object by all rules for its kind.

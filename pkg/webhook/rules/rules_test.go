@@ -34,7 +34,7 @@ func TestRulesAreInOrder(t *testing.T) {
 	}
 }
 
-func TestCallersCannotChangeTheRules(t *testing.T) {
+func TestRulesReturnsACopy(t *testing.T) {
 	Rules()[0].Default = Off
 	if Rules()[0].Default != Deny {
 		t.Error("Rules() does not return a copy")

@@ -5,8 +5,8 @@ import "github.com/vicinity-proxy/vicinity/pkg/policy"
 // subject is an object with its parsed topology settings. For a Namespace it has only the metadata.
 type subject struct {
 	*Service
-	// before is the object that this one replaces; nil if there is none. The old object replaces itself.
-	before    *Service
+	// old is the object that this one replaces; nil if there is none. The old object replaces itself.
+	old       *Service
 	facts     Facts
 	proxyName string
 	// dnsByTopology is Settings.DNSByTopology.
@@ -21,9 +21,9 @@ type subject struct {
 	topology policy.Topology
 }
 
-func subjectOf(before, service *Service, facts Facts, settings *Settings) *subject {
+func subjectOf(old, service *Service, facts Facts, settings *Settings) *subject {
 	s := &subject{
-		Service: service, before: before, facts: facts, proxyName: settings.ProxyName, dnsByTopology: settings.DNSByTopology,
+		Service: service, old: old, facts: facts, proxyName: settings.ProxyName, dnsByTopology: settings.DNSByTopology,
 		mode: policy.ModeOf(service.Metadata.Annotations),
 	}
 	if s.keysText, s.hasKeys = service.Metadata.Annotations[policy.TopologyKeysAnnotation]; s.hasKeys {
@@ -47,7 +47,7 @@ func (s *subject) annotation(key string) (value string, present bool) {
 // Service may have no ClusterIP yet.
 func (s *subject) isExternalName() bool { return s.Spec.Type == typeExternalName }
 
-func (s *subject) isHeadless() bool { return !s.isExternalName() && s.Spec.ClusterIP == headless }
+func (s *subject) isHeadless() bool { return !s.isExternalName() && s.Spec.ClusterIP == clusterIPNone }
 
 // isServed reports whether Vicinity's proxy serves the Service.
 func (s *subject) isServed() bool {

@@ -18,7 +18,7 @@ func keysWithLocalPolicy(s *subject) []Violation {
 	if !s.hasKeys || s.Spec.ExternalTrafficPolicy != localPolicy || !policy.ConflictsWithLocal(s.keys) {
 		return nil
 	}
-	return single(field.Forbidden(annotation(policy.TopologyKeysAnnotation), policy.LocalConflict+"; "+policy.LocalRemedy), "", s.keysText)
+	return oneViolation(field.Forbidden(annotation(policy.TopologyKeysAnnotation), policy.LocalConflict+"; "+policy.LocalRemedy), "", s.keysText)
 }
 
 // keysWithMode finds topology keys with topology aware routing.
@@ -26,7 +26,7 @@ func keysWithMode(s *subject) []Violation {
 	if !s.hasKeys || !s.mode.IsAuto() {
 		return nil
 	}
-	return single(field.Forbidden(annotation(policy.TopologyKeysAnnotation),
+	return oneViolation(field.Forbidden(annotation(policy.TopologyKeysAnnotation),
 		"may not be used with "+s.mode.Annotation+"="+s.mode.Value+"; keep one of them"), "", s.keysText)
 }
 
@@ -36,8 +36,8 @@ func distributionWithMode(s *subject) []Violation {
 	if !present || !s.mode.IsAuto() {
 		return nil
 	}
-	detail := fmt.Sprintf("ignored because %s=%s takes precedence; remove one of them", nameIn(s.mode.Annotation), s.mode.Value)
-	return single(errorOf(field.ErrorTypeInvalid, distributionPath, value, detail), value, s.mode.Annotation, s.mode.Value)
+	detail := fmt.Sprintf("ignored because %s=%s takes precedence; remove one of them", keyName(s.mode.Annotation), s.mode.Value)
+	return oneViolation(errorOf(field.ErrorTypeInvalid, distributionPath, value, detail), value, s.mode.Annotation, s.mode.Value)
 }
 
 // distributionWithKeys finds a trafficDistribution that topology keys override.
@@ -47,8 +47,8 @@ func distributionWithKeys(s *subject) []Violation {
 		return nil
 	}
 	const detail = "ignored by this proxy because " + policy.TopologyKeysAnnotation + " takes precedence; remove one of them"
-	return single(errorOf(field.ErrorTypeInvalid, distributionPath, value, detail), value, s.keysText)
+	return oneViolation(errorOf(field.ErrorTypeInvalid, distributionPath, value, detail), value, s.keysText)
 }
 
-// nameIn returns the name in the key of an annotation, without the domain.
-func nameIn(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
+// keyName returns the name in the key of an annotation, without the domain.
+func keyName(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }

@@ -42,9 +42,9 @@ func keysWithoutWildcard(s *subject) []Violation {
 	return []Violation{keysViolation(policy.Key(s.keysText), detail, input)}
 }
 
-// widths orders the keys that Kubernetes defines: Nodes with the same value of one have the same value of each wider
+// keyWidths orders the keys that Kubernetes defines: Nodes with the same value of one have the same value of each wider
 // one.
-var widths = map[policy.Key]int{
+var keyWidths = map[policy.Key]int{
 	policy.Hostname: 1,
 	policy.Zone:     2, "failure-domain.beta.kubernetes.io/zone": 2,
 	policy.Region: 3, "failure-domain.beta.kubernetes.io/region": 3,
@@ -54,7 +54,7 @@ var widths = map[policy.Key]int{
 func unreachableKeys(s *subject) (violations []Violation) {
 	keys := s.effectiveKeys()
 	for i, key := range keys {
-		wider := slices.IndexFunc(keys[:i], func(other policy.Key) bool { return widths[key] > 0 && widths[other] > widths[key] })
+		wider := slices.IndexFunc(keys[:i], func(other policy.Key) bool { return keyWidths[key] > 0 && keyWidths[other] > keyWidths[key] })
 		if wider >= 0 {
 			detail := fmt.Sprintf("%q after %q is never reached; put narrower keys first", key, keys[wider])
 			violations = append(violations, keysViolation(key, detail, string(keys[wider])))
@@ -84,26 +84,26 @@ func keysOnNoNode(s *subject) (violations []Violation) {
 	if nodes == nil || len(nodes.keys) == 0 {
 		return nil
 	}
-	isCarried := func(key policy.Key) bool {
+	isOnNode := func(key policy.Key) bool {
 		return key == policy.AnyNode || key == policy.Hostname || nodes.HasKey(string(key))
 	}
-	failsAlways := !slices.ContainsFunc(keys, isCarried)
+	neverMatches := !slices.ContainsFunc(keys, isOnNode)
 	for _, key := range keys {
-		if !isCarried(key) {
-			violations = append(violations, keysViolation(key, keyOnNoNode(key, nodes, failsAlways)))
+		if !isOnNode(key) {
+			violations = append(violations, keysViolation(key, keyOnNoNode(key, nodes, neverMatches)))
 		}
 	}
 	return violations
 }
 
 // keyOnNoNode returns the effect of a key that no Node has, and a suggestion.
-func keyOnNoNode(key policy.Key, nodes *NodeLabels, failsAlways bool) string {
+func keyOnNoNode(key policy.Key, nodes *NodeLabels, neverMatches bool) string {
 	detail := fmt.Sprintf("no node has label %q", truncateValue(string(key)))
-	if failsAlways {
+	if neverMatches {
 		detail += `; with no "*" all traffic fails`
 	}
-	if meant := nodes.suggest(string(key)); meant != "" {
-		return fmt.Sprintf("%s; did you mean %q?", detail, meant)
+	if suggestion := nodes.suggest(string(key)); suggestion != "" {
+		return fmt.Sprintf("%s; did you mean %q?", detail, suggestion)
 	}
 	return detail + "; label the nodes, or remove the key"
 }

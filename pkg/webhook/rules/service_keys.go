@@ -11,20 +11,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// wrongKeys finds violations of one rule of package policy in the list of topology keys.
-func wrongKeys(rule policy.Rule) func(*subject) []Violation {
+// invalidKeys finds violations of one rule of package policy in the list of topology keys.
+func invalidKeys(rule policy.Rule) func(*subject) []Violation {
 	return func(s *subject) (violations []Violation) {
 		for _, err := range s.keyErrors {
 			if err.Rule == rule {
-				violations = append(violations, inList(err, s.keysText, policy.TopologyKeysAnnotation))
+				violations = append(violations, listViolation(err, s.keysText, policy.TopologyKeysAnnotation))
 			}
 		}
 		return violations
 	}
 }
 
-// inList returns a violation in a list of topology keys, or of clients, that is in an annotation.
-func inList(err policy.EntryError, text, key string) Violation {
+// listViolation returns a violation in a list of topology keys, or of clients, that is in an annotation.
+func listViolation(err policy.EntryError, text, key string) Violation {
 	value, count := string(err.Rule)+" "+err.Entry, countEntries(text)
 	if err.Rule == policy.AtMostMaxKeys || err.Rule == policy.AtMostMaxClients {
 		value = strconv.Itoa(count)
@@ -40,27 +40,27 @@ func parseKeys(text string) (keys []policy.Key, errs policy.EntryErrors) {
 }
 
 // listError returns an error about a list of count entries, with Kubernetes' own error types.
-func listError(wrong policy.EntryError, count int, path *field.Path) *field.Error {
-	detail := wrong.Cause + "; " + wrong.Remedy
-	switch wrong.Rule {
+func listError(entryErr policy.EntryError, count int, path *field.Path) *field.Error {
+	detail := entryErr.Cause + "; " + entryErr.Remedy
+	switch entryErr.Rule {
 	case policy.NotEmpty:
-		if wrong.Position > 0 {
-			detail = fmt.Sprintf("entry %d %s", wrong.Position, detail)
+		if entryErr.Position > 0 {
+			detail = fmt.Sprintf("entry %d %s", entryErr.Position, detail)
 		}
 		return field.Required(path, detail)
 	case policy.AtMostMaxKeys:
-		return tooMany(path, count, policy.MaxKeys, wrong.Remedy)
+		return tooMany(path, count, policy.MaxKeys, entryErr.Remedy)
 	case policy.AtMostMaxClients:
-		return tooMany(path, count, policy.MaxClients, wrong.Remedy)
+		return tooMany(path, count, policy.MaxClients, entryErr.Remedy)
 	case policy.Unique:
-		return errorOf(field.ErrorTypeDuplicate, path, wrong.Entry, detail)
+		return errorOf(field.ErrorTypeDuplicate, path, entryErr.Entry, detail)
 	case policy.LabelKey, policy.ServiceName, policy.AnyNodeLast:
 	}
-	return errorOf(field.ErrorTypeInvalid, path, wrong.Entry, detail)
+	return errorOf(field.ErrorTypeInvalid, path, entryErr.Entry, detail)
 }
 
-func tooMany(path *field.Path, count, most int, remedy string) *field.Error {
-	err := field.TooMany(path, count, most)
+func tooMany(path *field.Path, count, limit int, remedy string) *field.Error {
+	err := field.TooMany(path, count, limit)
 	err.Detail += "; " + remedy
 	return err
 }

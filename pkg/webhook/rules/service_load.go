@@ -14,8 +14,8 @@ import (
 // isBounded reports whether the proxy bounds the load of the Service's endpoints.
 func (s *subject) isBounded() bool { return s.isServed() && s.topology.MaxLoad > 0 }
 
-// bounds returns the annotations that request a load bound.
-func (s *subject) bounds() []string {
+// boundAnnotations returns the annotations that request a load bound.
+func (s *subject) boundAnnotations() []string {
 	var bounds []string
 	if _, present := s.annotation(policy.MaxLoadAnnotation); present {
 		bounds = append(bounds, policy.MaxLoadAnnotation)
@@ -36,8 +36,8 @@ func (s *subject) violationsFor(annotations []string, reason string, inputs ...s
 	return violations
 }
 
-// wrongMaxLoad finds invalid load bounds.
-func wrongMaxLoad(s *subject) []Violation {
+// invalidMaxLoad finds invalid load bounds.
+func invalidMaxLoad(s *subject) []Violation {
 	text, present := s.annotation(policy.MaxLoadAnnotation)
 	if !present {
 		return nil
@@ -45,7 +45,7 @@ func wrongMaxLoad(s *subject) []Violation {
 	if _, err := policy.ParseMaxLoad(text); err == nil {
 		return nil
 	}
-	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.MaxLoadAnnotation), text, policy.WrongMaxLoad), text)
+	return oneViolation(errorOf(field.ErrorTypeInvalid, annotation(policy.MaxLoadAnnotation), text, policy.InvalidMaxLoad), text)
 }
 
 // demandSettings returns the annotations that configure the demand for which a bound is planned.
@@ -66,14 +66,14 @@ func nothingToBound(s *subject) []Violation {
 	if s.hasKeys && s.keys == nil || policy.KeysToBound(s.keys, distribution, s.mode) != nil {
 		return nil
 	}
-	return s.violationsFor(append(s.bounds(), s.demandSettings()...), policy.ReasonNothingToBound(s.keys), s.keysText, distribution)
+	return s.violationsFor(append(s.boundAnnotations(), s.demandSettings()...), policy.ReasonNothingToBound(s.keys), s.keysText, distribution)
 }
 
 // boundWithMode finds load bounds that topology aware routing overrides, and a balanced mode that another annotation
 // overrides.
 func boundWithMode(s *subject) (violations []Violation) {
 	if s.mode.IsAuto() {
-		violations = s.violationsFor(s.bounds(), policy.ReasonBoundWithAuto(s.mode))
+		violations = s.violationsFor(s.boundAnnotations(), policy.ReasonBoundWithAuto(s.mode))
 	}
 	if policy.OverridesBalanced(s.Metadata.Annotations) {
 		violations = append(violations, s.violationsFor([]string{policy.TopologyModeAnnotation}, policy.BalancedConflict)...)
@@ -86,29 +86,29 @@ func boundWithLocalPolicy(s *subject) []Violation {
 	if s.Spec.ExternalTrafficPolicy != localPolicy {
 		return nil
 	}
-	return s.violationsFor(s.bounds(), policy.LocalConflict+"; "+policy.LocalRemedy)
+	return s.violationsFor(s.boundAnnotations(), policy.LocalConflict+"; "+policy.LocalRemedy)
 }
 
-// wrongClients finds errors in the list of clients.
-func wrongClients(s *subject) (violations []Violation) {
+// invalidClients finds errors in the list of clients.
+func invalidClients(s *subject) (violations []Violation) {
 	text, present := s.annotation(policy.ClientsAnnotation)
 	if !present {
 		return nil
 	}
 	_, err := policy.ParseClients(text, s.Metadata.Namespace)
-	var faults policy.EntryErrors
-	if !errors.As(err, &faults) {
+	var errs policy.EntryErrors
+	if !errors.As(err, &errs) {
 		return nil
 	}
-	for _, fault := range faults {
-		violations = append(violations, inList(fault, text, policy.ClientsAnnotation))
+	for _, entryErr := range errs {
+		violations = append(violations, listViolation(entryErr, text, policy.ClientsAnnotation))
 	}
 	return violations
 }
 
 // demandWithoutBound finds clients or a demand source of a Service that prefers endpoints, but has no bound of its own.
 func demandWithoutBound(s *subject) (violations []Violation) {
-	if !s.isServed() || len(s.bounds()) > 0 || len(nothingToBound(s)) > 0 {
+	if !s.isServed() || len(s.boundAnnotations()) > 0 || len(nothingToBound(s)) > 0 {
 		return nil
 	}
 	const detail = policy.ClientsNeedBound + ", or set the proxy's --default-max-load"
@@ -129,14 +129,14 @@ func (s *subject) namedClients() []string {
 	return clients
 }
 
-// clientItself finds a Service that is its own client.
-func clientItself(s *subject) []Violation {
-	own := s.ownName()
-	if !slices.Contains(s.namedClients(), own) {
+// selfClient finds a Service that is its own client.
+func selfClient(s *subject) []Violation {
+	self := s.ownName()
+	if !slices.Contains(s.namedClients(), self) {
 		return nil
 	}
 	const detail = "this is the Service itself: right only if its endpoints call one another; name the Services that call it"
-	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), own, detail), own)
+	return oneViolation(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), self, detail), self)
 }
 
 func (s *subject) ownName() string { return s.Metadata.Namespace + "/" + s.Metadata.Name }
@@ -153,8 +153,8 @@ func unknownClients(s *subject) (violations []Violation) {
 			continue
 		}
 		detail := fmt.Sprintf("Service %s does not exist", client)
-		if meant := policy.Suggest(name, slices.Sorted(slices.Values(names))...); meant != "" {
-			detail = fmt.Sprintf("%s; did you mean %s/%s?", detail, namespace, meant)
+		if suggestion := policy.Suggest(name, slices.Sorted(slices.Values(names))...); suggestion != "" {
+			detail = fmt.Sprintf("%s; did you mean %s/%s?", detail, namespace, suggestion)
 		} else {
 			detail += "; it has no demand until it exists"
 		}
@@ -166,9 +166,9 @@ func unknownClients(s *subject) (violations []Violation) {
 
 // boundWithAffinity finds a load bound with session affinity.
 func boundWithAffinity(s *subject) []Violation {
-	if !s.isBounded() || s.Spec.SessionAffinity != affinityByClient {
+	if !s.isBounded() || s.Spec.SessionAffinity != clientIPAffinity {
 		return nil
 	}
 	const detail = "the bound does not count clients with session affinity, which stay with their endpoints; expect more than max-load"
-	return single(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "sessionAffinity"), affinityByClient, detail), affinityByClient)
+	return oneViolation(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "sessionAffinity"), clientIPAffinity, detail), clientIPAffinity)
 }

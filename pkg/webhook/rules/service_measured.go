@@ -13,9 +13,9 @@ import (
 // isMeasured reports whether the proxy plans the Service's bound with measured demand, once it is available.
 func (s *subject) isMeasured() bool { return s.isBounded() && s.topology.Measured }
 
-// aboutDemandSource returns a violation of the demand source annotation. value is part of its identity.
-func aboutDemandSource(value, detail string) []Violation {
-	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.DemandSourceAnnotation), value, detail), value)
+// demandSourceViolation returns a violation of the demand source annotation. value is part of its identity.
+func demandSourceViolation(value, detail string) []Violation {
+	return oneViolation(errorOf(field.ErrorTypeInvalid, annotation(policy.DemandSourceAnnotation), value, detail), value)
 }
 
 // unpublishedDemand finds measured demand in a cluster in which none is published.
@@ -23,7 +23,7 @@ func unpublishedDemand(s *subject) []Violation {
 	if !s.facts.NoDemand || !s.isMeasured() {
 		return nil
 	}
-	return aboutDemandSource(policy.Measured, string(servicedemand.NotPublished))
+	return demandSourceViolation(policy.Measured, string(servicedemand.NotPublished))
 }
 
 // keysSplittingZones finds demand that is measured by zone, with a key that may divide zones. It reports only the first
@@ -32,11 +32,11 @@ func keysSplittingZones(s *subject) []Violation {
 	if !s.isMeasured() {
 		return nil
 	}
-	i := slices.IndexFunc(s.topology.Keys, func(key policy.Key) bool { return key != policy.AnyNode && widths[key] == 0 })
+	i := slices.IndexFunc(s.topology.Keys, func(key policy.Key) bool { return key != policy.AnyNode && keyWidths[key] == 0 })
 	if i < 0 {
 		return nil
 	}
 	key := string(s.topology.Keys[i])
-	return aboutDemandSource(key, fmt.Sprintf(
+	return demandSourceViolation(key, fmt.Sprintf(
 		"demand is measured by zone, so skew by %.*q is not seen; list the client Services instead", maxValueInMessage, key))
 }

@@ -17,10 +17,10 @@ var topologySettings = policy.NamesOf(func(a policy.Annotation) bool { return a.
 
 // typoCandidates are the settings for which typos are detected. As a label, max-load is an unknown key of vicinity.dev,
 // and so is a typo of it with that domain.
-var typoCandidates = append(policy.NamesOf(func(a policy.Annotation) bool { return !a.IsGenericName }), folkAnnotation)
+var typoCandidates = append(policy.NamesOf(func(a policy.Annotation) bool { return !a.IsGenericName }), nonexistentAnnotation)
 
-// folkAnnotation is in tutorials, but no program reads it: trafficDistribution is a field, and was never an annotation.
-const folkAnnotation = "service.kubernetes.io/traffic-distribution"
+// nonexistentAnnotation is in tutorials, but no program reads it: trafficDistribution is a field, and was never an annotation.
+const nonexistentAnnotation = "service.kubernetes.io/traffic-distribution"
 
 // trafficFields are the fields of a Service's spec that control where its traffic goes.
 var trafficFields = []string{"trafficDistribution", "internalTrafficPolicy", "externalTrafficPolicy"}
@@ -49,8 +49,8 @@ func suggestSetting(key string) string {
 	if !hasDomain {
 		domain, name = "", key
 	}
-	const longest = 32 // all names are shorter
-	if len(name) > longest || domain != "" && !isKubernetes(domain) {
+	const maxLength = 32 // all names are shorter
+	if len(name) > maxLength || domain != "" && !isKubernetes(domain) {
 		return ""
 	}
 	return settingNames[normalizeName(name)]
@@ -69,27 +69,27 @@ func misplacedSettings(s *subject) (violations []Violation) {
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Labels)) {
 		switch {
 		case isTopologySetting(key):
-			violations = append(violations, misplaced(label(key), s.Metadata.Labels[key], "has no effect as a label; make it an annotation"))
+			violations = append(violations, misplacedViolation(label(key), s.Metadata.Labels[key], "has no effect as a label; make it an annotation"))
 		case isMisspelt(key):
-			violations = append(violations, misspelt(label(key), key, s.Metadata.Labels[key], "unknown label; "))
+			violations = append(violations, misspeltViolation(label(key), key, s.Metadata.Labels[key], "unknown label; "))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Annotations)) {
 		if isMisspelt(key) {
-			violations = append(violations, misspelt(annotation(key), key, s.Metadata.Annotations[key], "unknown annotation; "))
+			violations = append(violations, misspeltViolation(annotation(key), key, s.Metadata.Annotations[key], "unknown annotation; "))
 		}
 	}
 	return violations
 }
 
-func misplaced(path *field.Path, value, detail string) Violation {
+func misplacedViolation(path *field.Path, value, detail string) Violation {
 	return violationOf(errorOf(field.ErrorTypeInvalid, path, value, detail), "")
 }
 
-// misspelt returns a violation of a key that is not one of the settings.
-func misspelt(path *field.Path, key, value, detail string) Violation {
-	found := misplaced(path, value, detail)
-	found.advice = func() string { return advice(key) }
+// misspeltViolation returns a violation of a key that is not one of the settings.
+func misspeltViolation(path *field.Path, key, value, detail string) Violation {
+	found := misplacedViolation(path, value, detail)
+	found.advice = func() string { return misspeltAdvice(key) }
 	return found
 }
 
@@ -109,37 +109,37 @@ func isMisspelt(key string) bool {
 	return slices.ContainsFunc(typoCandidates, func(known string) bool { return policy.IsTypo(strings.ToLower(key), known) })
 }
 
-// advice returns a suggestion.
-func advice(key string) string {
-	if meant := suggestSetting(key); meant != "" {
-		return fmt.Sprintf("did you mean %s?", meant)
+// misspeltAdvice returns a suggestion.
+func misspeltAdvice(key string) string {
+	if suggestion := suggestSetting(key); suggestion != "" {
+		return fmt.Sprintf("did you mean %s?", suggestion)
 	}
-	switch meant := policy.Suggest(key, typoCandidates...); meant {
+	switch suggestion := policy.Suggest(key, typoCandidates...); suggestion {
 	case "":
 		return "use the annotation " + policy.TopologyModeAnnotation + " or " + policy.TopologyKeysAnnotation
-	case folkAnnotation:
-		return fmt.Sprintf("did you mean %s?", suggestSetting(meant))
+	case nonexistentAnnotation:
+		return fmt.Sprintf("did you mean %s?", suggestSetting(suggestion))
 	default:
-		return fmt.Sprintf("did you mean the annotation %s?", meant)
+		return fmt.Sprintf("did you mean the annotation %s?", suggestion)
 	}
 }
 
-// lastApplied is the annotation in which kubectl stores the applied object, including fields that the API server
+// lastAppliedAnnotation is the annotation in which kubectl stores the applied object, including fields that the API server
 // dropped.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
 // removedField finds spec.topologyKeys in a file, or in the applied object.
 func removedField(s *subject) []Violation {
 	keys := s.Spec.TopologyKeys
 	if len(keys) == 0 {
-		keys = appliedKeys(s.Metadata.Annotations[lastApplied])
+		keys = appliedKeys(s.Metadata.Annotations[lastAppliedAnnotation])
 	}
 	if len(keys) == 0 {
 		return nil
 	}
 	value := strings.Join(keys, ", ")
 	const detail = "removed in Kubernetes 1.22, and dropped by API servers; use the annotation " + policy.TopologyKeysAnnotation
-	return single(errorOf(field.ErrorTypeForbidden, field.NewPath("spec", "topologyKeys"), value, detail), value)
+	return oneViolation(errorOf(field.ErrorTypeForbidden, field.NewPath("spec", "topologyKeys"), value, detail), value)
 }
 
 // appliedKeys returns spec.topologyKeys of the applied object; nil if the text is not a Service.
@@ -158,15 +158,15 @@ func appliedKeys(text string) []string {
 	return applied.Spec.TopologyKeys
 }
 
-// openYurtKeys is OpenYurt's annotation for topology keys.
-const openYurtKeys = "openyurt.io/topologyKeys"
+// openYurtKeysAnnotation is OpenYurt's annotation for topology keys.
+const openYurtKeysAnnotation = "openyurt.io/topologyKeys"
 
 // openYurtAnnotation finds OpenYurt's annotation without ours.
 func openYurtAnnotation(s *subject) []Violation {
-	value, present := s.Metadata.Annotations[openYurtKeys]
+	value, present := s.Metadata.Annotations[openYurtKeysAnnotation]
 	if !present || s.hasKeys {
 		return nil
 	}
 	const detail = "is not read; use " + policy.TopologyKeysAnnotation
-	return single(errorOf(field.ErrorTypeInvalid, annotation(openYurtKeys), value, detail), value)
+	return oneViolation(errorOf(field.ErrorTypeInvalid, annotation(openYurtKeysAnnotation), value, detail), value)
 }

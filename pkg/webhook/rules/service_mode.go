@@ -18,12 +18,12 @@ var (
 
 // misspeltMode finds topology modes that are nearly a known value, and that Kubernetes silently treats as Disabled.
 func misspeltMode(s *subject) []Violation {
-	return wrongModes(s, func(value string) string {
-		if meant := matchIgnoringCase(value, modeValues); meant != "" {
-			return fmt.Sprintf("did you mean %q? Other spellings are treated as Disabled", meant)
+	return invalidModes(s, func(value string) string {
+		if suggestion := matchIgnoringCase(value, modeValues); suggestion != "" {
+			return fmt.Sprintf("did you mean %q? Other spellings are treated as Disabled", suggestion)
 		}
-		if meant := matchIgnoringCase(value, distributions); meant != "" {
-			return "this is a value of spec.trafficDistribution; remove the annotation, and set trafficDistribution: " + meant
+		if suggestion := matchIgnoringCase(value, distributions); suggestion != "" {
+			return "this is a value of spec.trafficDistribution; remove the annotation, and set trafficDistribution: " + suggestion
 		}
 		return ""
 	})
@@ -32,8 +32,8 @@ func misspeltMode(s *subject) []Violation {
 // unknownMode finds all other topology modes that Kubernetes silently treats as Disabled. A mode with a domain is
 // allowed: Kubernetes leaves those to other implementations.
 func unknownMode(s *subject) []Violation {
-	return wrongModes(s, func(value string) string {
-		if policy.IsUnknownMode(value) { // unknownOwnMode reports it
+	return invalidModes(s, func(value string) string {
+		if policy.IsUnknownMode(value) { // unknownVicinityMode reports it
 			return ""
 		}
 		if isTypoOfBalanced(value) {
@@ -44,8 +44,8 @@ func unknownMode(s *subject) []Violation {
 			matchIgnoringCase(value, distributions) != "" {
 			return ""
 		}
-		if meant := policy.Suggest(value, policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced); meant != "" {
-			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxValueInMessage), meant)
+		if suggestion := policy.Suggest(value, policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced); suggestion != "" {
+			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxValueInMessage), suggestion)
 		}
 		return fmt.Sprintf("%q is treated as Disabled; use Auto, Disabled or %s", Cut(value, maxValueInMessage), policy.ModeBalanced)
 	})
@@ -56,9 +56,9 @@ func isTypoOfBalanced(value string) bool {
 	return len(value) <= maxKey && policy.IsTypo(strings.ToLower(value), policy.ModeBalanced)
 }
 
-// unknownOwnMode finds unknown modes with the domain vicinity.dev.
-func unknownOwnMode(s *subject) []Violation {
-	return wrongModes(s, func(value string) string {
+// unknownVicinityMode finds unknown modes with the domain vicinity.dev.
+func unknownVicinityMode(s *subject) []Violation {
+	return invalidModes(s, func(value string) string {
 		if !policy.IsUnknownMode(value) {
 			return ""
 		}
@@ -66,14 +66,14 @@ func unknownOwnMode(s *subject) []Violation {
 	})
 }
 
-// wrongModes returns violations of modes that Kubernetes does not document and for which say returns a detail.
-func wrongModes(s *subject, say func(value string) string) (violations []Violation) {
+// invalidModes returns violations of modes that Kubernetes does not document and for which say returns a detail.
+func invalidModes(s *subject, detailOf func(value string) string) (violations []Violation) {
 	for _, key := range policy.ModeAnnotations {
 		value, present := s.Metadata.Annotations[key]
 		if !present || slices.Contains(modeValues, value) || value == policy.ModeBalanced {
 			continue
 		}
-		if detail := say(value); detail != "" {
+		if detail := detailOf(value); detail != "" {
 			err := errorOf(field.ErrorTypeNotSupported, annotation(key), value, detail)
 			violations = append(violations, violationOf(err, value))
 		}
@@ -85,15 +85,15 @@ func wrongModes(s *subject, say func(value string) string) (violations []Violati
 const maxValueInMessage = 40
 
 // matchIgnoringCase returns the known word that is equal except for case and spaces; empty if there is none.
-func matchIgnoringCase(word string, known []string) string {
-	const longest = 64 // including spaces
-	if len(word) > longest {
+func matchIgnoringCase(value string, known []string) string {
+	const maxLength = 64 // including spaces
+	if len(value) > maxLength {
 		return ""
 	}
-	word = strings.Join(strings.Fields(word), "")
-	at := slices.IndexFunc(known, func(other string) bool { return strings.EqualFold(word, other) })
-	if at < 0 {
+	value = strings.Join(strings.Fields(value), "")
+	i := slices.IndexFunc(known, func(other string) bool { return strings.EqualFold(value, other) })
+	if i < 0 {
 		return ""
 	}
-	return known[at]
+	return known[i]
 }

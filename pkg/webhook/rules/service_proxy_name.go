@@ -12,9 +12,9 @@ import (
 // It is about the change itself, so the old object never has it.
 func changedProxyName(s *subject) []Violation {
 	name, labelled := s.Metadata.Labels[policy.ServiceProxyNameLabel]
-	isChanged := s.before == nil
-	if s.before != nil {
-		old, wasLabelled := s.before.Metadata.Labels[policy.ServiceProxyNameLabel]
+	isChanged := s.old == nil
+	if s.old != nil {
+		old, wasLabelled := s.old.Metadata.Labels[policy.ServiceProxyNameLabel]
 		isChanged = old != name || wasLabelled != labelled
 	}
 	var detail string
@@ -23,12 +23,12 @@ func changedProxyName(s *subject) []Violation {
 		return nil
 	case labelled && name == "":
 		detail = "an empty name leaves the Service without a proxy; name one, or remove the label"
-	case s.before != nil:
+	case s.old != nil:
 		detail = "changing the proxy of a live Service may interrupt traffic until both proxies resync"
 	default:
 		return nil
 	}
-	return single(errorOf(field.ErrorTypeInvalid, label(policy.ServiceProxyNameLabel), name, detail), name)
+	return oneViolation(errorOf(field.ErrorTypeInvalid, label(policy.ServiceProxyNameLabel), name, detail), name)
 }
 
 // settingsOfAnotherProxy finds Vicinity annotations on a Service whose proxy does not read them.
@@ -54,14 +54,14 @@ func settingsOfAnotherProxy(s *subject) (violations []Violation) {
 
 // vicinityAnnotations returns the annotations that only Vicinity's proxy reads.
 func (s *subject) vicinityAnnotations() []string {
-	var words []string
+	var keys []string
 	for _, key := range policy.OwnAnnotations {
 		if _, present := s.annotation(key); present {
-			words = append(words, key)
+			keys = append(keys, key)
 		}
 	}
 	if s.mode.IsBalanced() {
-		words = append(words, s.mode.Annotation)
+		keys = append(keys, s.mode.Annotation)
 	}
-	return words
+	return keys
 }

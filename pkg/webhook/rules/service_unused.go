@@ -16,13 +16,13 @@ func (s *subject) settings() []setting {
 	var settings []setting
 	for _, key := range policy.OwnAnnotations {
 		if value, present := s.annotation(key); present {
-			settings = append(settings, setting{nameIn(key), value})
+			settings = append(settings, setting{keyName(key), value})
 		}
 	}
 	for _, key := range policy.ModeAnnotations {
 		value, present := s.Metadata.Annotations[key]
 		if present && value != policy.ModeDisabled && value != policy.ModeDisabledLower {
-			settings = append(settings, setting{nameIn(key), value})
+			settings = append(settings, setting{keyName(key), value})
 		}
 	}
 	if value, present := s.distribution(); present {
@@ -36,7 +36,7 @@ func settingsOfExternalName(s *subject) []Violation {
 	if !s.isExternalName() {
 		return nil
 	}
-	return unused(field.NewPath("spec", "type"), s.Spec.Type, s.settings(), " on ExternalName Services; remove ")
+	return unusedViolation(field.NewPath("spec", "type"), s.Spec.Type, s.settings(), " on ExternalName Services; remove ")
 }
 
 func settingsOfHeadless(s *subject) []Violation {
@@ -45,17 +45,17 @@ func settingsOfHeadless(s *subject) []Violation {
 	}
 	path := field.NewPath("spec", "clusterIP")
 	if s.isServedByDNS() {
-		return unused(path, s.Spec.ClusterIP, s.settingsWithKeys(), " on headless Services, for which DNS reads topology keys alone; remove ")
+		return unusedViolation(path, s.Spec.ClusterIP, s.settingsWithKeys(), " on headless Services, for which DNS reads topology keys alone; remove ")
 	}
-	return unused(path, s.Spec.ClusterIP, s.settings(), " on headless Services (DNS returns every endpoint); remove ")
+	return unusedViolation(path, s.Spec.ClusterIP, s.settings(), " on headless Services (DNS returns every endpoint); remove ")
 }
 
 // settingsWithKeys returns the settings that are not Vicinity's, and the demand source. With topology keys, a bound
 // does apply, but the connections to the endpoints are not measured.
 func (s *subject) settingsWithKeys() []setting {
 	return slices.DeleteFunc(s.settings(), func(setting setting) bool {
-		return setting.name != nameIn(policy.DemandSourceAnnotation) &&
-			slices.ContainsFunc(policy.OwnAnnotations, func(own string) bool { return setting.name == nameIn(own) })
+		return setting.name != keyName(policy.DemandSourceAnnotation) &&
+			slices.ContainsFunc(policy.OwnAnnotations, func(key string) bool { return setting.name == keyName(key) })
 	})
 }
 
@@ -66,21 +66,21 @@ func keysOfMembers(s *subject) []Violation {
 	}
 	const detail = "members find each other by such a Service, and keys hide some of them; " +
 		"give the keys to a second headless Service, for clients"
-	return single(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "publishNotReadyAddresses"), "true", detail), "true", s.keysText)
+	return oneViolation(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "publishNotReadyAddresses"), "true", detail), "true", s.keysText)
 }
 
-// unused returns one violation for all settings that have no effect for the same reason. reason ends with the verb of
+// unusedViolation returns one violation for all settings that have no effect for the same reason. reason ends with the verb of
 // the fix.
-func unused(path *field.Path, value string, settings []setting, reason string) []Violation {
+func unusedViolation(path *field.Path, value string, settings []setting, reason string) []Violation {
 	if len(settings) == 0 {
 		return nil
 	}
-	detail := listed(settings) + plural(settings, " has no effect", " have no effect") + reason + plural(settings, "it", "them")
-	return single(errorOf(field.ErrorTypeInvalid, path, value, detail), value, inputsOf(settings)...)
+	detail := joinNames(settings) + plural(settings, " has no effect", " have no effect") + reason + plural(settings, "it", "them")
+	return oneViolation(errorOf(field.ErrorTypeInvalid, path, value, detail), value, inputsOf(settings)...)
 }
 
-// listed joins the names of settings with commas and "and".
-func listed(settings []setting) string {
+// joinNames joins the names of settings with commas and "and".
+func joinNames(settings []setting) string {
 	names := make([]string, len(settings))
 	for i, setting := range settings {
 		names[i] = setting.name
@@ -92,11 +92,11 @@ func listed(settings []setting) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-func plural(settings []setting, one, several string) string {
+func plural(settings []setting, one, many string) string {
 	if len(settings) == 1 {
 		return one
 	}
-	return several
+	return many
 }
 
 func inputsOf(settings []setting) []string {
@@ -113,14 +113,14 @@ func hintsWithoutSelector(s *subject) []Violation {
 	if len(s.Spec.Selector) > 0 || s.isExternalName() || s.isHeadless() {
 		return nil
 	}
-	_, isDistributed := s.distribution()
-	isDistributed = isDistributed && !s.isBounded() // then hints are not read
-	if !isDistributed && !s.mode.IsAuto() {
+	_, needsHints := s.distribution()
+	needsHints = needsHints && !s.isBounded() // then hints are not read
+	if !needsHints && !s.mode.IsAuto() {
 		return nil
 	}
 	value, _ := s.distribution()
 	const detail = "without one no controller sets EndpointSlice hints; set hints yourself, or remove the topology setting"
-	return single(field.Required(field.NewPath("spec", "selector"), detail), "", value, s.mode.Annotation, s.mode.Value)
+	return oneViolation(field.Required(field.NewPath("spec", "selector"), detail), "", value, s.mode.Annotation, s.mode.Value)
 }
 
 // settingsWithInternalLocal finds topology settings that internalTrafficPolicy: Local overrides. Some still apply to
@@ -134,7 +134,7 @@ func settingsWithInternalLocal(s *subject) []Violation {
 	if value, _ := s.distribution(); value == policy.PreferSameNode {
 		remedy = "set Cluster"
 	}
-	detail := "Local overrides " + listed(settings) + " in-cluster; " + remedy
-	return single(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "internalTrafficPolicy"), localPolicy, detail),
+	detail := "Local overrides " + joinNames(settings) + " in-cluster; " + remedy
+	return oneViolation(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "internalTrafficPolicy"), localPolicy, detail),
 		localPolicy, inputsOf(settings)...)
 }

@@ -31,8 +31,8 @@ func violationOf(err *field.Error, value string, inputs ...string) Violation {
 	return Violation{Error: err, value: value, inputs: strings.Join(inputs, "\x00")}
 }
 
-// single returns a list of one violation.
-func single(err *field.Error, value string, inputs ...string) []Violation {
+// oneViolation returns a list of one violation.
+func oneViolation(err *field.Error, value string, inputs ...string) []Violation {
 	return []Violation{violationOf(err, value, inputs...)}
 }
 
@@ -71,32 +71,32 @@ func (v Violation) Message() string {
 	return v.Error.Field + ": " + text + " [" + string(v.Rule) + "]"
 }
 
-// maxShown is how many characters of a value a message repeats. An annotation may have 256 KiB.
-const maxShown = 100
+// maxValueLength is how many characters of a value a message repeats. An annotation may have 256 KiB.
+const maxValueLength = 100
 
 // maxKey is the length of the longest key that an annotation or label can have: a prefix, a slash and a name.
 const maxKey = 253 + 1 + 63
 
 // truncateValue truncates a value for messages.
-func truncateValue(value string) string { return Cut(value, maxShown) }
+func truncateValue(value string) string { return Cut(value, maxValueLength) }
 
 // annotation and label return the path of an object's annotation or label. A file may have keys that an API server
 // would reject, so unprintable characters are replaced by a question mark.
 func annotation(key string) *field.Path {
-	return field.NewPath("metadata", "annotations").Key(shownKey(key))
+	return field.NewPath("metadata", "annotations").Key(displayKey(key))
 }
 
-func label(key string) *field.Path { return field.NewPath("metadata", "labels").Key(shownKey(key)) }
+func label(key string) *field.Path { return field.NewPath("metadata", "labels").Key(displayKey(key)) }
 
-func shownKey(key string) string {
-	isShown := func(r rune) rune {
+func displayKey(key string) string {
+	replaceUnprintable := func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
 	}
-	return strings.Map(isShown, Cut(key, maxKey))
+	return strings.Map(replaceUnprintable, Cut(key, maxKey))
 }
 
 // Cut truncates a text from a client at a character boundary, to at most the given number of bytes plus an ellipsis.
-func Cut(text string, most int) string { return sanitize.Cut(text, most, "…") }
+func Cut(text string, maxBytes int) string { return sanitize.Cut(text, maxBytes, "…") }

@@ -14,53 +14,53 @@ import (
 //
 // A body is read before its review is in flight: a slow sender uses memory for the bytes that have arrived, but none of
 // the reviews in flight.
-func (a *inFlight) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	if err := a.acceptable(r); err != nil {
+func (l *limiter) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	if err := l.checkRequest(r); err != nil {
 		return nil, nil, err
 	}
-	arriving := http.MaxBytesReader(w, r.Body, a.limits.Body)
-	begin := &countingReader{Reader: io.LimitReader(arriving, largeBytes), room: a.bodies}
-	rest := &countingReader{Reader: arriving, room: a.largeBodies}
+	limited := http.MaxBytesReader(w, r.Body, l.limits.Body)
+	head := &countingReader{Reader: io.LimitReader(limited, largeBytes), memory: l.bodies}
+	tail := &countingReader{Reader: limited, memory: l.largeBodies}
 	release = func() {
-		begin.room.Release(begin.held)
-		rest.room.Release(rest.held)
+		head.memory.Release(head.acquired)
+		tail.memory.Release(tail.acquired)
 	}
-	buffer := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), announcedBytes)+bytes.MinRead))
-	if _, err := buffer.ReadFrom(io.MultiReader(begin, rest)); err != nil {
+	buffer := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), initialBufferBytes)+bytes.MinRead))
+	if _, err := buffer.ReadFrom(io.MultiReader(head, tail)); err != nil {
 		release()
-		return nil, nil, a.unreadable(err)
+		return nil, nil, l.readError(err)
 	}
 	return buffer.Bytes(), release, nil
 }
 
-// acceptable checks the method and the headers.
-func (a *inFlight) acceptable(r *http.Request) error {
+// checkRequest checks the method and the headers.
+func (l *limiter) checkRequest(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return reject(http.StatusMethodNotAllowed, WrongMethod, "method %s is not allowed; use %s", r.Method, http.MethodPost)
 	}
-	media := r.Header.Get("Content-Type")
-	if name, _, err := mime.ParseMediaType(media); err != nil || name != "application/json" {
-		return reject(http.StatusUnsupportedMediaType, WrongMedia, "Content-Type must be application/json, not %q", media)
+	contentType := r.Header.Get("Content-Type")
+	if name, _, err := mime.ParseMediaType(contentType); err != nil || name != "application/json" {
+		return reject(http.StatusUnsupportedMediaType, WrongMedia, "Content-Type must be application/json, not %q", contentType)
 	}
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return reject(http.StatusUnsupportedMediaType, WrongMedia, "Content-Encoding %q is not supported", coding)
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return reject(http.StatusUnsupportedMediaType, WrongMedia, "Content-Encoding %q is not supported", encoding)
 	}
-	if r.ContentLength > a.limits.Body {
-		return a.tooLarge()
+	if r.ContentLength > l.limits.Body {
+		return l.tooLarge()
 	}
 	return nil
 }
 
-func (a *inFlight) tooLarge() error {
-	return reject(http.StatusRequestEntityTooLarge, TooLarge, "the body has more than %d bytes, the limit for a review", a.limits.Body)
+func (l *limiter) tooLarge() error {
+	return reject(http.StatusRequestEntityTooLarge, TooLarge, "the body has more than %d bytes, the limit for a review", l.limits.Body)
 }
 
-func (a *inFlight) unreadable(err error) error {
+func (l *limiter) readError(err error) error {
 	if _, ok := errors.AsType[*rejectedRequest](err); ok {
 		return err
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return a.tooLarge()
+		return l.tooLarge()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return reject(http.StatusRequestTimeout, Unreadable, "timed out reading the body")

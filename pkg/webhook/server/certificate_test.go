@@ -37,7 +37,7 @@ func certificate(t testing.TB, notBefore, notAfter time.Time) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-func valid(t testing.TB) *tls.Certificate {
+func validCertificate(t testing.TB) *tls.Certificate {
 	t.Helper()
 	return certificate(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 }
@@ -47,7 +47,7 @@ func bundle(pair *tls.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
 }
 
-func trusting(pairs ...*tls.Certificate) *tls.Config {
+func clientTLSConfig(pairs ...*tls.Certificate) *tls.Config {
 	roots := x509.NewCertPool()
 	for _, pair := range pairs {
 		roots.AddCert(pair.Leaf)

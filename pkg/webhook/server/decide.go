@@ -34,51 +34,51 @@ type Dependencies struct {
 // reviewer decides about the body of a request. An error is a rejection or a failure.
 type reviewer func(body []byte) (*reviewDecision, error)
 
-func (k Dependencies) reviewers() map[string]reviewer {
+func (d Dependencies) reviewers() map[string]reviewer {
 	return map[string]reviewer{
-		DefaultServicesPath:    k.defaultService,
-		ValidateServicesPath:   k.validateService,
-		ValidateNamespacesPath: k.validateNamespace,
+		DefaultServicesPath:    d.defaultService,
+		ValidateServicesPath:   d.validateService,
+		ValidateNamespacesPath: d.validateNamespace,
 	}
 }
 
-func (k Dependencies) validateService(body []byte) (*reviewDecision, error) {
+func (d Dependencies) validateService(body []byte) (*reviewDecision, error) {
 	request, err := decodeService(body)
 	if err != nil {
 		return nil, err
 	}
 	return &reviewDecision{
-		subject: request.subject,
-		name:    nameOf(&request.Object.Metadata),
-		result:  rules.ReviewService(request.before(), request.Object, k.Facts(), k.Settings()),
+		requestInfo: request.requestInfo,
+		name:        nameOf(&request.Object.Metadata),
+		result:      rules.ReviewService(request.stored(), request.Object, d.Facts(), d.Settings()),
 	}, nil
 }
 
-func (k Dependencies) validateNamespace(body []byte) (*reviewDecision, error) {
+func (d Dependencies) validateNamespace(body []byte) (*reviewDecision, error) {
 	request, err := decode[rules.Namespace](body, namespaces)
 	if err != nil {
 		return nil, err
 	}
 	return &reviewDecision{
-		subject: request.subject,
-		name:    nameOf(&request.Object.Metadata),
-		result:  rules.ReviewNamespace(request.before(), request.Object, k.Settings()),
+		requestInfo: request.requestInfo,
+		name:        nameOf(&request.Object.Metadata),
+		result:      rules.ReviewNamespace(request.stored(), request.Object, d.Settings()),
 	}, nil
 }
 
-func (k Dependencies) defaultService(body []byte) (*reviewDecision, error) {
+func (d Dependencies) defaultService(body []byte) (*reviewDecision, error) {
 	request, err := decodeService(body)
 	if err != nil {
 		return nil, err
 	}
 	decision := rules.DecideDefault(
-		request.Object, k.Namespace(request.Namespace), k.Facts(), k.Settings(), request.Operation == update,
+		request.Object, d.Namespace(request.Namespace), d.Facts(), d.Settings(), request.Operation == update,
 	)
 	patch, err := encodePatch(decision.Add, request.Object)
 	if err != nil {
 		return nil, err
 	}
-	return &reviewDecision{subject: request.subject, name: nameOf(&request.Object.Metadata), defaulted: &decision, patch: patch}, nil
+	return &reviewDecision{requestInfo: request.requestInfo, name: nameOf(&request.Object.Metadata), defaulted: &decision, patch: patch}, nil
 }
 
 // encodePatch returns the JSON Patch that adds a default; nil if there is nothing to add.

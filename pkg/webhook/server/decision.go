@@ -16,31 +16,31 @@ import (
 
 // reviewDecision is the decision about a request.
 type reviewDecision struct {
-	subject
+	requestInfo
 	name      string // of the object, or its generateName
 	result    rules.Result
 	defaulted *rules.DefaultDecision // only for defaulting
 	patch     []byte                 // a JSON Patch; nil for none
 }
 
-func (v *reviewDecision) allowed() bool { return len(v.result.Denied) == 0 }
+func (d *reviewDecision) allowed() bool { return len(d.result.Denied) == 0 }
 
 // review returns the AdmissionReview with the response.
-func (v *reviewDecision) review() *admissionv1.AdmissionReview {
+func (d *reviewDecision) review() *admissionv1.AdmissionReview {
 	response := &admissionv1.AdmissionResponse{
-		UID:              types.UID(v.UID),
-		Allowed:          v.allowed(),
-		AuditAnnotations: v.audit(),
+		UID:              types.UID(d.UID),
+		Allowed:          d.allowed(),
+		AuditAnnotations: d.audit(),
 	}
-	for _, violation := range v.result.Warned {
+	for _, violation := range d.result.Warned {
 		response.Warnings = append(response.Warnings, violation.Message())
 	}
-	if !v.allowed() {
-		response.Result = v.status()
+	if !d.allowed() {
+		response.Result = d.status()
 	}
-	if len(v.patch) > 0 {
+	if len(d.patch) > 0 {
 		patchType := admissionv1.PatchTypeJSONPatch
-		response.Patch, response.PatchType = v.patch, &patchType
+		response.Patch, response.PatchType = d.patch, &patchType
 	}
 	return &admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: reviewVersion, Kind: reviewKind},
@@ -49,65 +49,65 @@ func (v *reviewDecision) review() *admissionv1.AdmissionReview {
 }
 
 // status returns what kubectl shows of a denial, in the format of the API server's own validation errors.
-func (v *reviewDecision) status() *metav1.Status {
-	errs := make(field.ErrorList, 0, len(v.result.Denied))
-	for _, violation := range v.result.Denied {
+func (d *reviewDecision) status() *metav1.Status {
+	errs := make(field.ErrorList, 0, len(d.result.Denied))
+	for _, violation := range d.result.Denied {
 		err := *violation.Error
 		err.Detail = strings.TrimSpace(fmt.Sprintf("%s [%s]", err.Detail, violation.Rule))
 		errs = append(errs, &err)
 	}
-	status := apierrors.NewInvalid(schema.GroupKind{Group: v.Kind.Group, Kind: v.Kind.Kind}, v.name, errs).Status()
+	status := apierrors.NewInvalid(schema.GroupKind{Group: d.Kind.Group, Kind: d.Kind.Kind}, d.name, errs).Status()
 	return &status
 }
 
 // audit returns the audit annotations. Their keys have no prefix, because the API server prepends the webhook's name;
 // it drops a key if the result is not a valid label key.
-func (v *reviewDecision) audit() map[string]string {
-	said := map[string]string{}
-	if violations := v.violations(); violations != "" {
-		said["violations"] = violations
+func (d *reviewDecision) audit() map[string]string {
+	annotations := map[string]string{}
+	if violations := d.violations(); violations != "" {
+		annotations["violations"] = violations
 	}
-	if v.defaulted != nil {
-		said["default"] = describe(*v.defaulted)
+	if d.defaulted != nil {
+		annotations["default"] = describe(*d.defaulted)
 	}
-	return said
+	return annotations
 }
 
 // violations lists each violated rule with its action once: "SVC001=deny,SVC027=warn".
-func (v *reviewDecision) violations() string {
-	var words []string
+func (d *reviewDecision) violations() string {
+	var entries []string
 	seen := map[string]bool{}
 	add := func(violations []rules.Violation, action rules.Action) {
 		for _, violation := range violations {
-			word := fmt.Sprintf("%s=%s", violation.Rule, action)
-			if !seen[word] {
-				seen[word] = true
-				words = append(words, word)
+			entry := fmt.Sprintf("%s=%s", violation.Rule, action)
+			if !seen[entry] {
+				seen[entry] = true
+				entries = append(entries, entry)
 			}
 		}
 	}
-	add(v.result.Denied, rules.Deny)
-	add(v.result.Warned, rules.Warn)
-	return strings.Join(words, ",")
+	add(d.result.Denied, rules.Deny)
+	add(d.result.Warned, rules.Warn)
+	return strings.Join(entries, ",")
 }
 
 // describe returns the added default and its source: "topology-mode=Auto; source: namespace".
 func describe(decision rules.DefaultDecision) string {
-	given := "none"
+	added := "none"
 	if decision.Add != nil {
-		given = fmt.Sprintf("%s=%s", decision.Add.Setting, decision.Add.Value)
+		added = fmt.Sprintf("%s=%s", decision.Add.Setting, decision.Add.Value)
 	}
-	said := fmt.Sprintf("%s; source: %s", given, decision.Origin)
+	text := fmt.Sprintf("%s; source: %s", added, decision.Source)
 	if decision.Reason != "" {
-		said += "; reason: " + decision.Reason
+		text += "; reason: " + decision.Reason
 	}
-	return said
+	return text
 }
 
 // rules returns the IDs of the rules that deny the request, for the log.
-func (v *reviewDecision) rules() []string {
+func (d *reviewDecision) rules() []string {
 	var ids []string
-	for _, violation := range v.result.Denied {
+	for _, violation := range d.result.Denied {
 		ids = append(ids, string(violation.Rule))
 	}
 	return ids

@@ -40,9 +40,9 @@ func (s *Server) isDraining() bool {
 	}
 }
 
-// closesConnections adds "Connection: close" to each response that is written while draining. The client's next
+// withConnectionClose adds "Connection: close" to each response that is written while draining. The client's next
 // connection then goes to a server that is not draining. It also does so while there are too many connections.
-func (s *Server) closesConnections(next http.Handler) http.Handler {
+func (s *Server) withConnectionClose(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&closingWriter{ResponseWriter: w, server: s}, r)
 	})
@@ -55,12 +55,12 @@ type closingWriter struct {
 }
 
 // WriteHeader is called for every response, by our handlers and by net/http's own for unknown paths.
-func (f *closingWriter) WriteHeader(code int) {
-	if f.server.isDraining() || f.server.isOverloaded() {
-		f.Header().Set("Connection", "close")
+func (w *closingWriter) WriteHeader(code int) {
+	if w.server.isDraining() || w.server.isOverloaded() {
+		w.Header().Set("Connection", "close")
 	}
-	f.ResponseWriter.WriteHeader(code)
+	w.ResponseWriter.WriteHeader(code)
 }
 
 // Unwrap is required by http.ResponseController and http.MaxBytesReader.
-func (f *closingWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+func (w *closingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

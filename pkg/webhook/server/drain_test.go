@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// delayed sets the shutdown delay.
-func delayed(delay time.Duration) func(*Server, *Options) {
+// withShutdownDelay sets the shutdown delay.
+func withShutdownDelay(delay time.Duration) func(*Server, *Options) {
 	return func(_ *Server, options *Options) {
 		if options != nil {
 			options.ShutdownDelay = delay
@@ -33,12 +33,12 @@ func exchange(t testing.TB, connection net.Conn, body []byte) *admissionResponse
 	if _, err := fmt.Fprintf(connection, head, ValidateServicesPath, len(body), body); err != nil {
 		t.Fatal(err)
 	}
-	return raw(t, connection)
+	return readRawResponse(t, connection)
 }
 
-func (r *running) dial(t testing.TB) net.Conn {
+func (s *testServer) dial(t testing.TB) net.Conn {
 	t.Helper()
-	connection, err := (&tls.Dialer{Config: trusting(r.pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
+	connection, err := (&tls.Dialer{Config: clientTLSConfig(s.pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "https://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +46,11 @@ func (r *running) dial(t testing.TB) net.Conn {
 	return connection
 }
 
-func TestWhileDrainingEveryRequestIsServedAndItsConnectionClosed(t *testing.T) {
+func TestDrainServesRequestsAndClosesConnections(t *testing.T) {
 	const delay = 5 * time.Second // long enough for three responses
-	knowledge, open := gate(t)
-	r := start(t, knowledge, DefaultLimits(), delayed(delay))
-	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	dependencies, open := blockingDependencies(t)
+	r := start(t, dependencies, DefaultLimits(), withShutdownDelay(delay))
+	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 
 	stop, cancel := context.WithCancel(t.Context())
 	serving := r.Drain(stop)
@@ -65,12 +65,12 @@ func TestWhileDrainingEveryRequestIsServedAndItsConnectionClosed(t *testing.T) {
 		}
 		late <- response
 	}()
-	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
+	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.inFlightNow(); return now == 1 })
 	if err := r.Ready(); err != nil {
 		t.Fatalf("not ready before draining: %v", err)
 	}
 
-	begin := time.Now()
+	began := time.Now()
 	cancel()
 	wait.Until(t, "the server is draining", func() bool { return r.isDraining() })
 	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "draining") {
@@ -84,11 +84,11 @@ func TestWhileDrainingEveryRequestIsServedAndItsConnectionClosed(t *testing.T) {
 			t.Errorf("%s: %d, Connection: close is %v", name, response.StatusCode, response.Close)
 		}
 	}
-	if time.Since(begin) < delay && serving.Err() != nil {
+	if time.Since(began) < delay && serving.Err() != nil {
 		t.Error("the context ended before the delay")
 	}
 	<-serving.Done()
-	if took := time.Since(begin); took < delay {
+	if took := time.Since(began); took < delay {
 		t.Errorf("the context ended after %s, want %s", took, delay)
 	}
 	r.stop()
@@ -105,35 +105,35 @@ func TestWhileDrainingEveryRequestIsServedAndItsConnectionClosed(t *testing.T) {
 	}
 }
 
-func TestAServerWhoseContextEndsDrainsByItself(t *testing.T) {
+func TestServerDrainsWhenContextEnds(t *testing.T) {
 	const delay = 200 * time.Millisecond
-	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
-	begin := time.Now()
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), withShutdownDelay(delay))
+	began := time.Now()
 	r.stop()
 	wait.Until(t, "the server is draining", func() bool { return r.isDraining() })
 	if err := <-r.done; err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begin); took < delay {
+	if took := time.Since(began); took < delay {
 		t.Errorf("ended after %s, want %s", took, delay)
 	}
 }
 
-func TestAResponseThatNeverFinishesIsCut(t *testing.T) {
-	knowledge, _ := gate(t)
-	r := start(t, knowledge, DefaultLimits(), func(server *Server, _ *Options) {
+func TestShutdownTimeoutClosesConnections(t *testing.T) {
+	dependencies, _ := blockingDependencies(t)
+	r := start(t, dependencies, DefaultLimits(), func(server *Server, _ *Options) {
 		if server != nil {
 			server.grace = 100 * time.Millisecond
 		}
 	})
-	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	cut := make(chan error, 1)
 	client := r.client(t)
 	go func() {
 		_, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
 		cut <- err
 	}()
-	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
+	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.inFlightNow(); return now == 1 })
 	r.stop()
 	if err := <-r.done; err != nil {
 		t.Error(err)

@@ -27,17 +27,17 @@ import (
 // Its seeds are small, because the fuzzer mutates and runs them repeatedly. Large and deeply nested reviews are in
 // ordinary tests of this package.
 func FuzzAdmissionReview(f *testing.F) {
-	for _, body := range oddBodies(f) {
+	for _, body := range invalidBodies(f) {
 		if len(body.body) <= 16*kibibyte {
 			f.Add(body.body)
 		}
 	}
-	for _, about := range goodRequests() {
+	for _, about := range validRequests() {
 		f.Add(about.review(f, ValidateServicesPath).body)
 	}
-	observer := &counting{}
-	knowledge := withNamespace(rules.Settings{Strict: true}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
-	handlers := Handlers(knowledge, DefaultLimits(), observer, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	observer := &failureCounter{}
+	dependencies := withNamespace(rules.Settings{Strict: true}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
+	handlers := Handlers(dependencies, DefaultLimits(), observer, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range Paths() {
 			recorded := httptest.NewRecorder()
@@ -50,37 +50,37 @@ func FuzzAdmissionReview(f *testing.F) {
 	})
 }
 
-// counting is an Observer that counts failures.
-type counting struct {
+// failureCounter is an Observer that counts failures.
+type failureCounter struct {
 	noObserver
 	failures int
 }
 
-func (c *counting) Failed(string) { c.failures++ }
+func (c *failureCounter) Failed(string) { c.failures++ }
 
 func checkResponse(t *testing.T, path string, body []byte, recorded *httptest.ResponseRecorder) {
 	t.Helper()
-	answer := recorded.Body.Bytes()
-	if !json.Valid(answer) {
-		t.Fatalf("%s: %d with %q, which is not JSON", path, recorded.Code, answer)
+	responseBody := recorded.Body.Bytes()
+	if !json.Valid(responseBody) {
+		t.Fatalf("%s: %d with %q, which is not JSON", path, recorded.Code, responseBody)
 	}
 	if recorded.Code != http.StatusOK {
 		if recorded.Code < 400 || recorded.Code >= 500 {
-			t.Fatalf("%s: %d %s", path, recorded.Code, answer)
+			t.Fatalf("%s: %d %s", path, recorded.Code, responseBody)
 		}
 		return
 	}
 	// A request with a response need not be a whole AdmissionReview: unused fields may be invalid.
-	var asked review[struct{}]
-	_ = kjson.UnmarshalCaseSensitivePreserveInts(body, &asked)
-	if asked.Request == nil {
+	var sent review[struct{}]
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(body, &sent)
+	if sent.Request == nil {
 		t.Fatalf("%s: response to a body without a request", path)
 	}
-	var answered admissionv1.AdmissionReview
-	if err := json.Unmarshal(answer, &answered); err != nil {
+	var parsed admissionv1.AdmissionReview
+	if err := json.Unmarshal(responseBody, &parsed); err != nil {
 		t.Fatal(err)
 	}
-	response, err := apirequest.VerifyAdmissionResponse(types.UID(asked.Request.UID), path == DefaultServicesPath, &answered)
+	response, err := apirequest.VerifyAdmissionResponse(types.UID(sent.Request.UID), path == DefaultServicesPath, &parsed)
 	if err != nil {
 		t.Fatalf("%s: the API server rejects the response: %v", path, err)
 	}
@@ -105,11 +105,11 @@ func denialHasRules(t *testing.T, response *apirequest.AdmissionResponse) {
 	}
 }
 
-// goodRequests returns requests for which an API server may send reviews.
-func goodRequests() []about {
+// validRequests returns requests for which an API server may send reviews.
+func validRequests() []apiRequest {
 	keys := func(value string) *corev1.Service { return service(annotated(policy.TopologyKeysAnnotation, value)) }
 	bare := service(func(s *corev1.Service) { s.Annotations, s.Labels, s.ManagedFields = nil, nil, nil })
-	return []about{
+	return []apiRequest{
 		{operation: apiserver.Create, object: service()},
 		{operation: apiserver.Create, object: bare},
 		{operation: apiserver.Create, object: keys("a b,*,zone,zone")},

@@ -13,11 +13,11 @@ import (
 )
 
 // Handlers returns the handler of each path. They share the limits.
-func Handlers(knowledge Dependencies, limits Limits, observer Observer, log *slog.Logger) map[string]http.Handler {
-	admitted := newInFlight(limits)
+func Handlers(dependencies Dependencies, limits Limits, observer Observer, log *slog.Logger) map[string]http.Handler {
+	limiter := newLimiter(limits)
 	handlers := map[string]http.Handler{}
-	for path, decide := range knowledge.reviewers() {
-		handlers[path] = &handler{path, decide, admitted, observer, log.With("path", path)}
+	for path, decide := range dependencies.reviewers() {
+		handlers[path] = &handler{path, decide, limiter, observer, log.With("path", path)}
 	}
 	return handlers
 }
@@ -26,7 +26,7 @@ func Handlers(knowledge Dependencies, limits Limits, observer Observer, log *slo
 type handler struct {
 	path     string
 	decide   reviewer
-	admitted *inFlight
+	limiter  *limiter
 	observer Observer
 	log      *slog.Logger
 }
@@ -39,11 +39,11 @@ type reply struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begin := time.Now()
+	started := time.Now()
 	response, release := h.respond(w, r)
 	defer release() // only now: a response can be as large as its request, and a slow reader delays it
 	write(w, response)
-	h.observer.Reviewed(h.path, response.outcome, time.Since(begin))
+	h.observer.Reviewed(h.path, response.outcome, time.Since(started))
 }
 
 // retryAfter, in seconds, is for responses that may differ a moment later. The API server retries only within
@@ -72,15 +72,15 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request) (response repl
 	release = func() {}
 	defer func() {
 		if cause := recover(); cause != nil {
-			response = h.failed(&failure{Panicked, fmt.Sprint(cause)}, slog.String("stack", string(debug.Stack())))
+			response = h.internalError(&failure{Panicked, fmt.Sprint(cause)}, slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	body, held, err := h.admitted.read(w, r)
+	body, releaseBody, err := h.limiter.read(w, r)
 	if err != nil {
 		return h.reject(err), release
 	}
-	release = held
-	leave, err := h.admitted.enter(r.Context(), len(body))
+	release = releaseBody
+	leave, err := h.limiter.enter(r.Context(), len(body))
 	if err != nil {
 		return h.reject(err), release
 	}
@@ -97,7 +97,7 @@ func (h *handler) review(ctx context.Context, body []byte) reply {
 	}
 	text, err := json.Marshal(decision.review())
 	if err != nil {
-		return h.failed(&failure{Unwritable, fmt.Sprintf("encode the response to review %s: %s", decision.UID, err)})
+		return h.internalError(&failure{Unwritable, fmt.Sprintf("encode the response to review %s: %s", decision.UID, err)})
 	}
 	h.report(ctx, decision)
 	if !decision.allowed() {
@@ -111,15 +111,15 @@ func (h *handler) review(ctx context.Context, body []byte) reply {
 func (h *handler) reject(err error) reply {
 	rejection, ok := errors.AsType[*rejectedRequest](err)
 	if !ok {
-		return h.failed(err)
+		return h.internalError(err)
 	}
 	h.observer.Rejected(rejection.reason)
 	h.log.Debug("rejected a request", "reason", rejection.reason, "error", truncateForLog(rejection.text))
 	return status(rejection.code, rejection.text)
 }
 
-// failed returns the response to a request that failed internally. Only our log has the reason.
-func (h *handler) failed(err error, attributes ...any) reply {
+// internalError returns the response to a request that failed internally. Only our log has the reason.
+func (h *handler) internalError(err error, attributes ...any) reply {
 	reason := Panicked
 	if failure, ok := errors.AsType[*failure](err); ok {
 		reason = failure.reason

@@ -41,12 +41,12 @@ func withNamespace(settings rules.Settings, annotations map[string]string) Depen
 }
 
 // serve handles one request without a network.
-func serve(t testing.TB, knowledge Dependencies, observer Observer, log io.Writer, path string,
+func serve(t testing.TB, dependencies Dependencies, observer Observer, log io.Writer, path string,
 	r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTime}))
 	response := httptest.NewRecorder()
-	Handlers(knowledge, DefaultLimits(), observer, logger)[path].ServeHTTP(response, r)
+	Handlers(dependencies, DefaultLimits(), observer, logger)[path].ServeHTTP(response, r)
 	return response
 }
 
@@ -63,7 +63,7 @@ func post(body []byte) *http.Request {
 	return r
 }
 
-func TestAResponseHasTheDecision(t *testing.T) {
+func TestResponse(t *testing.T) {
 	type answer struct {
 		Allowed  bool
 		Warnings []string
@@ -75,19 +75,19 @@ func TestAResponseHasTheDecision(t *testing.T) {
 	auto := map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"}
 	for name, c := range map[string]struct {
 		path     string
-		about    about
+		about    apiRequest
 		settings rules.Settings
 		defaults map[string]string // of the Namespace
 		want     answer
 		observed []string
 	}{
 		"a valid Service": {
-			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(zoneThenAny)},
+			path: ValidateServicesPath, about: apiRequest{operation: apiserver.Create, object: service(zoneThenAny)},
 			want:     answer{Allowed: true},
 			observed: []string{"reviewed /validate-services allowed"},
 		},
 		"a Service with a warning": {
-			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(zoneAlone)},
+			path: ValidateServicesPath, about: apiRequest{operation: apiserver.Create, object: service(zoneAlone)},
 			want: answer{
 				Allowed: true, Audit: map[string]string{"violations": "SVC027=warn"},
 				Warnings: []string{evaluated(t, service(zoneAlone)).Warned[0].Message()},
@@ -95,13 +95,13 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			observed: []string{"decided SVC027 warn", "reviewed /validate-services allowed"},
 		},
 		"an invalid Service": {
-			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
+			path: ValidateServicesPath, about: apiRequest{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
 			want:     answer{Audit: map[string]string{"violations": "SVC001=deny"}},
 			observed: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
 		},
 		"a Service that was invalid before": {
 			path: ValidateServicesPath,
-			about: about{
+			about: apiRequest{
 				operation: apiserver.Update, object: service(annotated(policy.TopologyKeysAnnotation, "")),
 				old: service(annotated(policy.TopologyKeysAnnotation, "")),
 			},
@@ -110,21 +110,21 @@ func TestAResponseHasTheDecision(t *testing.T) {
 		},
 		"a Service that becomes invalid": {
 			path: ValidateServicesPath,
-			about: about{
+			about: apiRequest{
 				operation: apiserver.Update, object: service(annotated(policy.TopologyKeysAnnotation, "")), old: service(), dryRun: true,
 			},
 			want:     answer{Audit: map[string]string{"violations": "SVC001=deny"}},
 			observed: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
 		},
 		"a rule that is off": {
-			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
+			path: ValidateServicesPath, about: apiRequest{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
 			settings: rules.Settings{Actions: map[rules.ID]rules.Action{"SVC001": rules.Off}},
 			want:     answer{Allowed: true},
 			observed: []string{"reviewed /validate-services allowed"},
 		},
 		"an invalid Namespace": {
 			path: ValidateNamespacesPath,
-			about: about{
+			about: apiRequest{
 				operation: apiserver.Create, object: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus"}),
 			},
 			want:     answer{Audit: map[string]string{"violations": "NS001=deny"}},
@@ -132,7 +132,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 		},
 		"a Namespace that was invalid before": {
 			path: ValidateNamespacesPath,
-			about: about{
+			about: apiRequest{
 				operation: apiserver.Update, object: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus", "x": "y"}),
 				old: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus"}),
 			},
@@ -140,7 +140,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			observed: []string{"reviewed /validate-namespaces allowed"},
 		},
 		"a default of the Namespace": {
-			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()}, defaults: auto,
+			path: DefaultServicesPath, about: apiRequest{operation: apiserver.Create, object: service()}, defaults: auto,
 			want: answer{
 				Allowed: true, Audit: map[string]string{"default": "topology-mode=Auto; source: namespace"},
 				Patch: `[{"op":"add","path":"/metadata/annotations/service.kubernetes.io~1topology-mode","value":"Auto"}]`,
@@ -148,7 +148,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			observed: []string{"defaulted namespace topology-mode", "reviewed /default-services allowed"},
 		},
 		"a default of the cluster": {
-			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()},
+			path: DefaultServicesPath, about: apiRequest{operation: apiserver.Create, object: service()},
 			settings: rules.Settings{Default: &rules.Default{Setting: rules.TrafficDistribution, Value: "PreferSameZone"}},
 			want: answer{
 				Allowed: true, Audit: map[string]string{"default": "traffic-distribution=PreferSameZone; source: cluster"},
@@ -157,26 +157,26 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			observed: []string{"defaulted cluster traffic-distribution", "reviewed /default-services allowed"},
 		},
 		"no default": {
-			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()},
+			path: DefaultServicesPath, about: apiRequest{operation: apiserver.Create, object: service()},
 			want:     answer{Allowed: true, Audit: map[string]string{"default": "none; source: none"}},
 			observed: []string{"defaulted none ", "reviewed /default-services allowed"},
 		},
 		"a Service with its own setting": {
-			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service(zoneThenAny)}, defaults: auto,
+			path: DefaultServicesPath, about: apiRequest{operation: apiserver.Create, object: service(zoneThenAny)}, defaults: auto,
 			want: answer{Allowed: true, Audit: map[string]string{
 				"default": "none; source: service; reason: the annotation vicinity.dev/topology-keys is set",
 			}},
 			observed: []string{"defaulted service ", "reviewed /default-services allowed"},
 		},
 		"an update gets no default": {
-			path: DefaultServicesPath, about: about{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
+			path: DefaultServicesPath, about: apiRequest{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
 			want: answer{Allowed: true, Audit: map[string]string{
 				"default": "none; source: namespace; reason: only new Services get defaults",
 			}},
 			observed: []string{"defaulted namespace ", "reviewed /default-services allowed"},
 		},
 		"an update gets a default if configured": {
-			path: DefaultServicesPath, about: about{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
+			path: DefaultServicesPath, about: apiRequest{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
 			settings: rules.Settings{DefaultOnUpdate: true},
 			want: answer{
 				Allowed: true, Audit: map[string]string{"default": "topology-mode=Auto; source: namespace"},
@@ -185,7 +185,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			observed: []string{"defaulted namespace topology-mode", "reviewed /default-services allowed"},
 		},
 		"the mutating path never denies": {
-			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
+			path: DefaultServicesPath, about: apiRequest{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
 			want: answer{Allowed: true, Audit: map[string]string{
 				"default": "none; source: service; reason: the annotation vicinity.dev/topology-keys is set",
 			}},
@@ -193,7 +193,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var observer observations
+			var observer recordingObserver
 			reviewCase := c.about.review(t, c.path)
 			recorded := serve(t, withNamespace(c.settings, c.defaults), &observer, io.Discard, c.path, post(reviewCase.body))
 			if recorded.Code != http.StatusOK {
@@ -207,7 +207,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 			if diff := cmp.Diff(c.observed, observer.all()); diff != "" {
 				t.Errorf("observed (-want +got):\n%s", diff)
 			}
-			if now, most := observer.flying(); now != 0 || most != 1 {
+			if now, most := observer.inFlightNow(); now != 0 || most != 1 {
 				t.Errorf("%d reviews in flight afterwards, at most %d before; want 0 and 1", now, most)
 			}
 		})
@@ -217,7 +217,7 @@ func TestAResponseHasTheDecision(t *testing.T) {
 // evaluated returns the result of package rules for a new Service.
 func evaluated(t *testing.T, object *corev1.Service) rules.Result {
 	t.Helper()
-	knowledge := withNamespace(rules.Settings{}, nil)
+	dependencies := withNamespace(rules.Settings{}, nil)
 	text, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
@@ -226,20 +226,20 @@ func evaluated(t *testing.T, object *corev1.Service) rules.Result {
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	return rules.ReviewService(nil, &read, knowledge.Facts(), knowledge.Settings())
+	return rules.ReviewService(nil, &read, dependencies.Facts(), dependencies.Settings())
 }
 
-func TestADenialReadsLikeOneOfTheAPIServers(t *testing.T) {
-	wrong := service(annotated(policy.TopologyKeysAnnotation, "a b,zone,zone"), func(s *corev1.Service) {
+func TestDenialStatus(t *testing.T) {
+	invalid := service(annotated(policy.TopologyKeysAnnotation, "a b,zone,zone"), func(s *corev1.Service) {
 		s.Name, s.GenerateName = "", "web-"
 	})
-	reviewCase := about{operation: apiserver.Create, object: wrong}.review(t, ValidateServicesPath)
+	reviewCase := apiRequest{operation: apiserver.Create, object: invalid}.review(t, ValidateServicesPath)
 	recorded := serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, io.Discard, ValidateServicesPath, post(reviewCase.body))
 	result := reviewCase.verified(t, recorded.Body.Bytes()).Result
 	if result == nil {
 		t.Fatalf("no status in %s", recorded.Body)
 	}
-	denied := evaluated(t, wrong).Denied
+	denied := evaluated(t, invalid).Denied
 	if len(denied) < 2 {
 		t.Fatalf("%d violations, want two to list", len(denied))
 	}
@@ -266,9 +266,9 @@ func TestADenialReadsLikeOneOfTheAPIServers(t *testing.T) {
 	}
 }
 
-func TestADenialIsOneLineInTheLog(t *testing.T) {
-	wrong := service(annotated(policy.TopologyKeysAnnotation, "a b,zone,zone"))
-	reviewCase := about{operation: apiserver.Create, object: wrong, dryRun: true}.review(t, ValidateServicesPath)
+func TestDenialLogLine(t *testing.T) {
+	invalid := service(annotated(policy.TopologyKeysAnnotation, "a b,zone,zone"))
+	reviewCase := apiRequest{operation: apiserver.Create, object: invalid, dryRun: true}.review(t, ValidateServicesPath)
 	var lines bytes.Buffer
 	serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, &lines, ValidateServicesPath, post(reviewCase.body))
 	const want = `level=INFO msg=denied path=/validate-services operation=CREATE kind=Service namespace=shop name=web user=alice ` +
@@ -278,8 +278,8 @@ func TestADenialIsOneLineInTheLog(t *testing.T) {
 	}
 }
 
-func TestWhatIsAllowedIsLoggedForDebuggingOnly(t *testing.T) {
-	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+func TestAllowedReviewIsLoggedAtDebug(t *testing.T) {
+	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	var lines bytes.Buffer
 	serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, &lines, ValidateServicesPath, post(reviewCase.body))
 	const want = `level=DEBUG msg=allowed path=/validate-services operation=CREATE kind=Service namespace=shop name=web user=alice ` +
@@ -314,12 +314,12 @@ func unset(key string) func(review, request map[string]any) {
 	return func(_, request map[string]any) { delete(request, key) }
 }
 
-// oddBodies returns bodies that no API server sends for a Service, with the expected error of each.
-func oddBodies(t testing.TB) map[string]struct {
+// invalidBodies returns bodies that no API server sends for a Service, with the expected error of each.
+func invalidBodies(t testing.TB) map[string]struct {
 	body []byte
 	want string
 } {
-	good := about{operation: apiserver.Update, object: service(), old: service()}.review(t, ValidateServicesPath).body
+	good := apiRequest{operation: apiserver.Update, object: service(), old: service()}.review(t, ValidateServicesPath).body
 	edited := func(change func(review, request map[string]any)) []byte { return edit(t, good, change) }
 	top := func(key string, value any) []byte {
 		return edited(func(review, _ map[string]any) { review[key] = value })
@@ -397,11 +397,11 @@ func oddBodies(t testing.TB) map[string]struct {
 	}
 }
 
-func TestWhatNoAPIServerSendsIsRejectedWithAReason(t *testing.T) {
-	for name, c := range oddBodies(t) {
+func TestInvalidReviewIsRejected(t *testing.T) {
+	for name, c := range invalidBodies(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{ValidateServicesPath, DefaultServicesPath} {
-				var observer observations
+				var observer recordingObserver
 				recorded := serve(t, withNamespace(rules.Settings{}, nil), &observer, io.Discard, path, post(c.body))
 				expectRejected(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
 				if lines := observer.all(); len(lines) != 2 || lines[1] != "reviewed "+path+" error" {
@@ -440,14 +440,14 @@ func TestAReviewOnTheWrongPathIsRejected(t *testing.T) {
 	for path, object := range map[string]runtime.Object{
 		ValidateServicesPath: namespace(nil), DefaultServicesPath: namespace(nil), ValidateNamespacesPath: service(),
 	} {
-		reviewCase := about{operation: apiserver.Create, object: object}.review(t, path)
+		reviewCase := apiRequest{operation: apiserver.Create, object: object}.review(t, path)
 		recorded := serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, io.Discard, path, post(reviewCase.body))
 		expectRejected(t, resultOf(t, recorded), http.StatusBadRequest, "on the path for")
 	}
 }
 
-func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
-	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
+func TestInvalidRequestIsRejected(t *testing.T) {
+	body := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for name, c := range map[string]struct {
 		change func(*http.Request)
 		code   int
@@ -470,15 +470,15 @@ func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 			r.ContentLength, r.Body = -1, io.NopCloser(bytes.NewReader(make([]byte, 7<<20)))
 		}, 413, "more than 6815744 bytes", TooLarge},
 		"a body that ends early": { // net/http detects it by the length
-			func(r *http.Request) { r.Body = io.NopCloser(broken{io.ErrUnexpectedEOF}) }, 400, "unexpected EOF", Unreadable,
+			func(r *http.Request) { r.Body = io.NopCloser(failingReader{io.ErrUnexpectedEOF}) }, 400, "unexpected EOF", Unreadable,
 		},
-		"a reset in the body": {func(r *http.Request) { r.Body = io.NopCloser(broken{errors.New("reset")}) }, 400, "reset", Unreadable},
+		"a reset in the body": {func(r *http.Request) { r.Body = io.NopCloser(failingReader{errors.New("reset")}) }, 400, "reset", Unreadable},
 		"a body that arrives late": {
-			func(r *http.Request) { r.Body = io.NopCloser(broken{os.ErrDeadlineExceeded}) }, 408, "timed out", Unreadable,
+			func(r *http.Request) { r.Body = io.NopCloser(failingReader{os.ErrDeadlineExceeded}) }, 408, "timed out", Unreadable,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var observer observations
+			var observer recordingObserver
 			r := post(body)
 			c.change(r)
 			response := resultOf(t, serve(t, withNamespace(rules.Settings{}, nil), &observer, io.Discard, ValidateServicesPath, r))
@@ -493,13 +493,13 @@ func TestARequestThatIsNoReviewIsRejected(t *testing.T) {
 	}
 }
 
-type broken struct{ err error }
+type failingReader struct{ err error }
 
-func (b broken) Read([]byte) (int, error) { return 0, b.err }
+func (b failingReader) Read([]byte) (int, error) { return 0, b.err }
 
-func TestTheLargestReviewPasses(t *testing.T) {
+func TestLargestReview(t *testing.T) {
 	large := service(annotated("filler", strings.Repeat("x", 3<<20-8<<10)))
-	reviewCase := about{operation: apiserver.Update, object: large, old: large}.review(t, ValidateServicesPath)
+	reviewCase := apiRequest{operation: apiserver.Update, object: large, old: large}.review(t, ValidateServicesPath)
 	if len(reviewCase.body) < 6<<20-32<<10 {
 		t.Fatalf("the review has only %d bytes", len(reviewCase.body))
 	}
@@ -509,13 +509,13 @@ func TestTheLargestReviewPasses(t *testing.T) {
 	}
 }
 
-func TestAPanicIsNoDenial(t *testing.T) {
-	knowledge := withNamespace(rules.Settings{}, nil)
-	knowledge.Facts = func() rules.Facts { panic("broken cache") }
-	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	var observer observations
+func TestPanicIsInternalError(t *testing.T) {
+	dependencies := withNamespace(rules.Settings{}, nil)
+	dependencies.Facts = func() rules.Facts { panic("broken cache") }
+	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	var observer recordingObserver
 	var lines bytes.Buffer
-	response := resultOf(t, serve(t, knowledge, &observer, &lines, ValidateServicesPath, post(reviewCase.body)))
+	response := resultOf(t, serve(t, dependencies, &observer, &lines, ValidateServicesPath, post(reviewCase.body)))
 	expectRejected(t, response, http.StatusInternalServerError, "had an internal error")
 	if response.Header.Get("Retry-After") != "" {
 		t.Error("the response has a Retry-After header")
@@ -523,7 +523,7 @@ func TestAPanicIsNoDenial(t *testing.T) {
 	if diff := cmp.Diff([]string{"failed panic", "reviewed /validate-services error"}, observer.all()); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}
-	if now, _ := observer.flying(); now != 0 {
+	if now, _ := observer.inFlightNow(); now != 0 {
 		t.Errorf("%d reviews are still in flight", now)
 	}
 	text := lines.String()
@@ -532,13 +532,13 @@ func TestAPanicIsNoDenial(t *testing.T) {
 	}
 }
 
-func TestTheLabelsOfTheNamespaceCount(t *testing.T) {
+func TestRequestNamespaceOverridesObject(t *testing.T) {
 	stranger := service(func(s *corev1.Service) { s.Namespace = "" })
-	body := about{operation: apiserver.Create, object: stranger}.review(t, DefaultServicesPath)
+	body := apiRequest{operation: apiserver.Create, object: stranger}.review(t, DefaultServicesPath)
 	body.body = edit(t, body.body, set("namespace", "kube-system"))
-	knowledge := withNamespace(
+	dependencies := withNamespace(
 		rules.Settings{ExcludedNamespaces: []string{"kube-system"}}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
-	recorded := serve(t, knowledge, noObserver{}, io.Discard, DefaultServicesPath, post(body.body))
+	recorded := serve(t, dependencies, noObserver{}, io.Discard, DefaultServicesPath, post(body.body))
 	response := body.verified(t, recorded.Body.Bytes())
 	if response.Patch != nil || !strings.Contains(response.AuditAnnotations["default"], "excludes this Namespace") {
 		t.Errorf("got %s %v", response.Patch, response.AuditAnnotations)

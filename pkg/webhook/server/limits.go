@@ -25,14 +25,14 @@ const (
 	kibibyte = 1 << 10
 	mebibyte = 1 << 20
 
-	// objectBytes is the maximum size of a request to the API server (MaxRequestBodyBytes of its generic Config).
-	objectBytes = 3 * mebibyte
-	// envelopeBytes is for the rest of a review: the user with all groups, and the options.
-	envelopeBytes = mebibyte / 2
+	// maxObjectBytes is the maximum size of a request to the API server (MaxRequestBodyBytes of its generic Config).
+	maxObjectBytes = 3 * mebibyte
+	// maxEnvelopeBytes is for the rest of a review: the user with all groups, and the options.
+	maxEnvelopeBytes = mebibyte / 2
 
-	// announcedBytes bounds the buffer that is allocated for the Content-Length before any of the body arrives. It does
+	// initialBufferBytes bounds the buffer that is allocated for the Content-Length before any of the body arrives. It does
 	// not count against the limits, because connections are bounded.
-	announcedBytes = 16 * kibibyte
+	initialBufferBytes = 16 * kibibyte
 
 	// largeBytes is the size above which a review is large. To decode a review that consists of short unknown labels, and
 	// to report the violations, takes some 25 times its size in memory, so large ones are processed one after the other.
@@ -44,23 +44,23 @@ const (
 // DefaultLimits admit the largest review that an API server can send, and let a few of these wait. Typical reviews have
 // some kilobytes. There is memory for the first bytes of as many as there may be connections.
 func DefaultLimits() Limits {
-	const largest = 2*objectBytes + envelopeBytes // object and oldObject
-	return Limits{Body: largest, Bodies: maxConnections * announcedBytes, LargeBodies: 4 * largest, InFlight: 64}
+	const largest = 2*maxObjectBytes + maxEnvelopeBytes // object and oldObject
+	return Limits{Body: largest, Bodies: maxConnections * initialBufferBytes, LargeBodies: 4 * largest, InFlight: 64}
 }
 
-// inFlight enforces the limits. All paths share one.
-type inFlight struct {
+// limiter enforces the limits. All paths share one.
+type limiter struct {
 	limits              Limits
 	bodies, largeBodies *semaphore.Weighted
 	inFlight            *semaphore.Weighted
-	semaphore           *semaphore.Weighted // held by the large review in progress
+	largeReview         *semaphore.Weighted // held by the large review in progress
 }
 
-func newInFlight(limits Limits) *inFlight {
-	return &inFlight{
+func newLimiter(limits Limits) *limiter {
+	return &limiter{
 		limits: limits,
 		bodies: semaphore.NewWeighted(limits.Bodies), largeBodies: semaphore.NewWeighted(limits.LargeBodies),
-		inFlight: semaphore.NewWeighted(limits.InFlight), semaphore: semaphore.NewWeighted(1),
+		inFlight: semaphore.NewWeighted(limits.InFlight), largeReview: semaphore.NewWeighted(1),
 	}
 }
 
@@ -68,16 +68,16 @@ func newInFlight(limits Limits) *inFlight {
 // none.
 type countingReader struct {
 	io.Reader
-	room *semaphore.Weighted
-	held int64
+	memory   *semaphore.Weighted
+	acquired int64
 }
 
 func (c *countingReader) Read(into []byte) (int, error) {
 	n, err := c.Reader.Read(into)
-	if !c.room.TryAcquire(int64(n)) {
+	if !c.memory.TryAcquire(int64(n)) {
 		return 0, reject(http.StatusServiceUnavailable, MemoryLimit, "the memory for requests in progress is used up")
 	}
-	c.held += int64(n)
+	c.acquired += int64(n)
 	return n, err
 }
 
@@ -86,21 +86,21 @@ func (c *countingReader) Read(into []byte) (int, error) {
 //
 // A large review waits for the others as long as its client waits. It counts as in flight only afterwards, so waiting
 // ones do not displace others. There are not many of them, because LargeBodies bounds their bodies.
-func (a *inFlight) enter(ctx context.Context, size int) (leave func(), err error) {
-	endTurn := func() {}
+func (l *limiter) enter(ctx context.Context, size int) (release func(), err error) {
+	releaseLarge := func() {}
 	if size > largeBytes {
-		if a.semaphore.Acquire(ctx, 1) != nil {
+		if l.largeReview.Acquire(ctx, 1) != nil {
 			return nil, reject(http.StatusServiceUnavailable, Busy, "the client gave up while other large reviews were in progress")
 		}
-		endTurn = func() { a.semaphore.Release(1) }
+		releaseLarge = func() { l.largeReview.Release(1) }
 	}
-	if !a.inFlight.TryAcquire(1) {
-		endTurn()
+	if !l.inFlight.TryAcquire(1) {
+		releaseLarge()
 		return nil, reject(http.StatusServiceUnavailable, Busy,
-			"%d reviews are in progress, the maximum", a.limits.InFlight)
+			"%d reviews are in progress, the maximum", l.limits.InFlight)
 	}
 	return func() {
-		a.inFlight.Release(1)
-		endTurn()
+		l.inFlight.Release(1)
+		releaseLarge()
 	}, nil
 }

@@ -27,13 +27,13 @@ import (
 func largeReview(t testing.TB) reviewCase {
 	t.Helper()
 	large := service(annotated("filler", strings.Repeat("x", 8*largeBytes)))
-	return about{operation: apiserver.Create, object: large}.review(t, ValidateServicesPath)
+	return apiRequest{operation: apiserver.Create, object: large}.review(t, ValidateServicesPath)
 }
 
 // slowSender announces a body and sends only its beginning. It lasts as long as the test.
-func (r *running) slowSender(t testing.TB, announced int64, begin string) {
+func (s *testServer) slowSender(t testing.TB, announced int64, begin string) {
 	t.Helper()
-	connection := r.dial(t)
+	connection := s.dial(t)
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
 		ValidateServicesPath, announced)
 	if _, err := io.WriteString(connection, head+begin); err != nil {
@@ -41,7 +41,7 @@ func (r *running) slowSender(t testing.TB, announced int64, begin string) {
 	}
 }
 
-func TestAClientThatAnnouncesMuchAndSendsLittleBlocksNoOther(t *testing.T) {
+func TestSlowSendersDoNotBlockOthers(t *testing.T) {
 	const senders = 100
 	limits := DefaultLimits()
 	r := start(t, withNamespace(rules.Settings{}, nil), limits, nil)
@@ -50,7 +50,7 @@ func TestAClientThatAnnouncesMuchAndSendsLittleBlocksNoOther(t *testing.T) {
 	}
 	wait.Until(t, "all senders are connected", func() bool { return r.connections.Load() == senders })
 	client := r.client(t)
-	small, large := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath), largeReview(t)
+	small, large := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath), largeReview(t)
 	for _, reviewCase := range []reviewCase{small, large, small, large, small, large} { // some while the slow ones are still being read
 		response, body, err := send(t.Context(), client, r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
 		if err != nil || response.StatusCode != http.StatusOK || !reviewCase.verified(t, body).Allowed {
@@ -59,11 +59,11 @@ func TestAClientThatAnnouncesMuchAndSendsLittleBlocksNoOther(t *testing.T) {
 	}
 }
 
-func TestABodyCountsWithWhatHasArrived(t *testing.T) {
+func TestMemoryCountsReceivedBytes(t *testing.T) {
 	limits := DefaultLimits()
 	for _, announced := range []int64{-1, limits.Body} {
 		for _, arrived := range []int64{0, 1, 6000, largeBytes, largeBytes + 1, limits.Body - 1} {
-			admitted := newInFlight(limits)
+			admitted := newLimiter(limits)
 			request := post(nil)
 			request.ContentLength, request.Body = announced, io.NopCloser(io.LimitReader(zeros{}, arrived))
 			body, release, err := admitted.read(httptest.NewRecorder(), request)
@@ -86,9 +86,9 @@ func TestABodyCountsWithWhatHasArrived(t *testing.T) {
 	}
 }
 
-func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
+func TestLargeBodiesLeaveMemoryForOthers(t *testing.T) {
 	limits := Limits{Body: 1 << 20, Bodies: 10 * largeBytes, LargeBodies: 1<<20 - largeBytes} // enough for one large body
-	admitted := newInFlight(limits)
+	admitted := newLimiter(limits)
 	read := func(size int64) int {
 		_, _, err := admitted.read(httptest.NewRecorder(), post(make([]byte, size)))
 		if rejection, ok := errors.AsType[*rejectedRequest](err); ok {
@@ -109,31 +109,31 @@ func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// meter records the maximum number of concurrent calls of Settings, and delays each request.
-type meter struct{ now, max atomic.Int64 }
+// concurrencyMeter records the maximum number of concurrent calls of Settings, and delays each request.
+type concurrencyMeter struct{ now, max atomic.Int64 }
 
-func (m *meter) knowledge() Dependencies {
-	knowledge := withNamespace(rules.Settings{}, nil)
-	settings := knowledge.Settings
-	knowledge.Settings = func() *rules.Settings {
-		now := m.now.Add(1)
+func (m *concurrencyMeter) dependencies() Dependencies {
+	dependencies := withNamespace(rules.Settings{}, nil)
+	settings := dependencies.Settings
+	dependencies.Settings = func() *rules.Settings {
+		current := m.now.Add(1)
 		defer m.now.Add(-1)
-		for most := m.max.Load(); now > most && !m.max.CompareAndSwap(most, now); most = m.max.Load() {
+		for peak := m.max.Load(); current > peak && !m.max.CompareAndSwap(peak, current); peak = m.max.Load() {
 		}
 		time.Sleep(10 * time.Millisecond)
 		return settings()
 	}
-	return knowledge
+	return dependencies
 }
 
-func TestLargeReviewsAreWorkedOnOneAtATime(t *testing.T) {
+func TestLargeReviewsAreSerialized(t *testing.T) {
 	const reviews = 8
-	var meter meter
-	handler := Handlers(meter.knowledge(), DefaultLimits(), noObserver{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
+	var meter concurrencyMeter
+	handler := Handlers(meter.dependencies(), DefaultLimits(), noObserver{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
 	reviewCase := largeReview(t)
 	codes := make(chan int, reviews)
 	for range reviews {
-		go func() { codes <- codeOf(handler, reviewCase.body) }()
+		go func() { codes <- statusCodeOf(handler, reviewCase.body) }()
 	}
 	for range reviews {
 		if code := <-codes; code != http.StatusOK {
@@ -148,33 +148,33 @@ func TestLargeReviewsAreWorkedOnOneAtATime(t *testing.T) {
 func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 	const waiting = 100 // more than may be in flight
 	large := largeReview(t)
-	entered, goOn := make(chan struct{}), make(chan struct{})
-	knowledge := withNamespace(rules.Settings{}, nil)
-	settings := knowledge.Settings
+	entered, proceed := make(chan struct{}), make(chan struct{})
+	dependencies := withNamespace(rules.Settings{}, nil)
+	settings := dependencies.Settings
 	var isBlocked atomic.Bool
-	knowledge.Settings = func() *rules.Settings {
+	dependencies.Settings = func() *rules.Settings {
 		if isBlocked.CompareAndSwap(false, true) {
 			close(entered)
-			<-goOn
+			<-proceed
 		}
 		return settings()
 	}
-	handler := Handlers(knowledge, DefaultLimits(), noObserver{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
+	handler := Handlers(dependencies, DefaultLimits(), noObserver{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
 	ctx, leave := context.WithCancel(t.Context())
 	codes := make(chan int, waiting)
-	ask := func(ctx context.Context) {
+	sendLarge := func(ctx context.Context) {
 		recorded := httptest.NewRecorder()
 		handler.ServeHTTP(recorded, post(large.body).WithContext(ctx))
 		codes <- recorded.Code
 	}
-	go ask(t.Context())
+	go sendLarge(t.Context())
 	<-entered
 	for range waiting - 1 {
-		go ask(ctx)
+		go sendLarge(ctx)
 	}
-	small := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
+	small := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for range 100 {
-		if code := codeOf(handler, small); code != http.StatusOK {
+		if code := statusCodeOf(handler, small); code != http.StatusOK {
 			t.Fatalf("while large reviews wait, a small one gets %d", code)
 		}
 		time.Sleep(time.Millisecond) // so that more of the large ones wait
@@ -190,65 +190,65 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 			t.Fatal("a large review whose client disconnected is still waiting")
 		}
 	}
-	close(goOn)
+	close(proceed)
 	if code := <-codes; code != http.StatusOK {
 		t.Errorf("the large review in progress gets %d", code)
 	}
-	if code := codeOf(handler, large.body); code != http.StatusOK {
+	if code := statusCodeOf(handler, large.body); code != http.StatusOK {
 		t.Errorf("after that, the next large review gets %d", code)
 	}
 }
 
-// speaker sends the same review repeatedly on one connection. It is cheap, because benchmarks count its time, too.
-type speaker struct {
+// rawClient sends the same review repeatedly on one connection. It is cheap, because benchmarks count its time, too.
+type rawClient struct {
 	connection net.Conn
 	reader     *bufio.Reader
 	request    []byte
 }
 
-func (r *running) speaker(t testing.TB, path string, body []byte) *speaker {
-	connection := r.dial(t)
+func (s *testServer) speaker(t testing.TB, path string, body []byte) *rawClient {
+	connection := s.dial(t)
 	head := fmt.Sprintf("POST %s?timeout=2s HTTP/1.1\r\n"+
 		"Host: vicinity-webhook.vicinity-system.svc\r\nUser-Agent: kube-apiserver-admission\r\n"+
 		"Content-Type: application/json\r\nAccept: application/json, */*\r\nContent-Length: %d\r\n\r\n", path, len(body))
-	return &speaker{connection, bufio.NewReader(connection), append([]byte(head), body...)}
+	return &rawClient{connection, bufio.NewReader(connection), append([]byte(head), body...)}
 }
 
-func (s *speaker) send() error {
-	if _, err := s.connection.Write(s.request); err != nil {
+func (c *rawClient) send() error {
+	if _, err := c.connection.Write(c.request); err != nil {
 		return err
 	}
-	response, err := http.ReadResponse(s.reader, nil)
+	response, err := http.ReadResponse(c.reader, nil)
 	if err != nil {
 		return err
 	}
-	answer, err := readResponse(response)
+	result, err := readResponse(response)
 	if err != nil {
 		return err
 	}
-	if answer.StatusCode != http.StatusOK || answer.Close {
-		return fmt.Errorf("status %d, Connection: close is %v", answer.StatusCode, answer.Close)
+	if result.StatusCode != http.StatusOK || result.Close {
+		return fmt.Errorf("status %d, Connection: close is %v", result.StatusCode, result.Close)
 	}
 	return nil
 }
 
-func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
+func TestConnectionLimits(t *testing.T) {
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
-	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	for number := 1; number <= keptConnections; number++ {
+	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	for number := 1; number <= softMaxConnections; number++ {
 		if err := r.speaker(t, ValidateServicesPath, reviewCase.body).send(); err != nil { // an error if the response asks to close
 			t.Fatalf("connection %d: %v", number, err)
 		}
 	}
 	extra := r.speaker(t, ValidateServicesPath, reviewCase.body)
 	if err := extra.send(); err == nil || !strings.Contains(err.Error(), "Connection: close is true") {
-		t.Errorf("beyond %d connections: %v, want Connection: close", keptConnections, err)
+		t.Errorf("beyond %d connections: %v, want Connection: close", softMaxConnections, err)
 	}
-	wait.Until(t, "the extra connection is closed", func() bool { return r.connections.Load() == keptConnections })
+	wait.Until(t, "the extra connection is closed", func() bool { return r.connections.Load() == softMaxConnections })
 
 	// Idle connections use up the rest, and more. The server soon closes them; until then the next one waits.
 	address := strings.TrimPrefix(r.url, "https://")
-	for range maxConnections - keptConnections + 20 {
+	for range maxConnections - softMaxConnections + 20 {
 		mute, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -266,10 +266,10 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 	}
 }
 
-func TestTheLogRepeatsNoMoreThanNamesHave(t *testing.T) {
+func TestLogTruncatesClientValues(t *testing.T) {
 	long := strings.Repeat("é", 200*kibibyte)
-	wrong := service(annotated("vicinity.dev/topology-keys", ""), func(s *corev1.Service) { s.Name = long })
-	denied := about{operation: apiserver.Create, object: wrong}.review(t, ValidateServicesPath).body
+	invalid := service(annotated("vicinity.dev/topology-keys", ""), func(s *corev1.Service) { s.Name = long })
+	denied := apiRequest{operation: apiserver.Create, object: invalid}.review(t, ValidateServicesPath).body
 	denied = edit(t, denied, func(_, request map[string]any) {
 		request["uid"], request["namespace"], request["name"] = long, long, long
 		request["userInfo"] = map[string]any{"username": long}
@@ -289,11 +289,11 @@ func TestTheLogRepeatsNoMoreThanNamesHave(t *testing.T) {
 		})
 	}
 	t.Run("a panic", func(t *testing.T) {
-		knowledge := withNamespace(rules.Settings{}, nil)
-		knowledge.Settings = func() *rules.Settings { panic(long) }
-		small := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
+		dependencies := withNamespace(rules.Settings{}, nil)
+		dependencies.Settings = func() *rules.Settings { panic(long) }
+		small := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 		var lines bytes.Buffer
-		serve(t, knowledge, noObserver{}, &lines, ValidateServicesPath, post(small))
+		serve(t, dependencies, noObserver{}, &lines, ValidateServicesPath, post(small))
 		if !strings.Contains(lines.String(), "ééé") || strings.Count(lines.String(), "é") > maxLoggedError {
 			t.Errorf("the log has %d bytes: %.200s", lines.Len(), lines.String())
 		}

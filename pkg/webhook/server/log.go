@@ -22,25 +22,25 @@ func (h *handler) report(ctx context.Context, decision *reviewDecision) {
 		if decision.Add != nil {
 			setting = decision.Add.Setting
 		}
-		h.observer.Defaulted(string(decision.Origin), string(setting))
+		h.observer.Defaulted(string(decision.Source), string(setting))
 	}
 	h.logDecision(ctx, decision)
 }
 
 // logDecision writes one line: denials for the cluster's administrator, all else at Debug.
-func (h *handler) logDecision(ctx context.Context, v *reviewDecision) {
+func (h *handler) logDecision(ctx context.Context, decision *reviewDecision) {
 	level, message := slog.LevelDebug, "allowed"
-	if !v.allowed() {
+	if !decision.allowed() {
 		level, message = slog.LevelInfo, "denied"
 	}
 	if !h.log.Enabled(ctx, level) {
 		return
 	}
 	attributes := []slog.Attr{
-		logged("operation", v.Operation), logged("kind", v.Kind.Kind), logged("namespace", v.Namespace), logged("name", v.name),
-		logged("user", v.User.Name), logged("uid", v.UID), slog.Bool("dryRun", v.DryRun),
+		clientAttr("operation", decision.Operation), clientAttr("kind", decision.Kind.Kind), clientAttr("namespace", decision.Namespace), clientAttr("name", decision.name),
+		clientAttr("user", decision.User.Name), clientAttr("uid", decision.UID), slog.Bool("dryRun", decision.DryRun),
 	}
-	h.log.LogAttrs(ctx, level, message, append(attributes, v.outcome()...)...)
+	h.log.LogAttrs(ctx, level, message, append(attributes, decision.outcome()...)...)
 }
 
 const (
@@ -51,19 +51,19 @@ const (
 	maxLoggedError = 1024
 )
 
-// logged returns an attribute with a value from the client.
-func logged(key, value string) slog.Attr { return slog.String(key, rules.Cut(value, maxLogged)) }
+// clientAttr returns an attribute with a value from the client.
+func clientAttr(key, value string) slog.Attr { return slog.String(key, rules.Cut(value, maxLogged)) }
 
 // truncateForLog truncates a message that may contain several values from the client.
 func truncateForLog(text string) string { return rules.Cut(text, maxLoggedError) }
 
 // outcome returns the log attributes of a decision: the rules of a denial, or the audit annotations.
-func (v *reviewDecision) outcome() []slog.Attr {
-	if !v.allowed() {
-		return []slog.Attr{slog.Any("rules", v.rules())}
+func (d *reviewDecision) outcome() []slog.Attr {
+	if !d.allowed() {
+		return []slog.Attr{slog.Any("rules", d.rules())}
 	}
 	var attributes []slog.Attr
-	for key, value := range v.audit() {
+	for key, value := range d.audit() {
 		attributes = append(attributes, slog.String(key, truncateForLog(value)))
 	}
 	return attributes

@@ -7,42 +7,44 @@ import (
 	"time"
 )
 
-// observations is an Observer that records its calls.
-type observations struct {
+// recordingObserver is an Observer that records its calls.
+type recordingObserver struct {
 	mu       sync.Mutex
 	lines    []string
 	inFlight int
 	max      int // the largest number in flight
 }
 
-func (o *observations) add(format string, values ...any) {
+func (o *recordingObserver) add(format string, values ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lines = append(o.lines, fmt.Sprintf(format, values...))
 }
 
-func (o *observations) Reviewed(path, outcome string, _ time.Duration) {
+func (o *recordingObserver) Reviewed(path, outcome string, _ time.Duration) {
 	o.add("reviewed %s %s", path, outcome)
 }
-func (o *observations) Decided(rule, action string)      { o.add("decided %s %s", rule, action) }
-func (o *observations) Defaulted(source, setting string) { o.add("defaulted %s %s", source, setting) }
-func (o *observations) Failed(reason string)             { o.add("failed %s", reason) }
-func (o *observations) Rejected(reason string)           { o.add("rejected %s", reason) }
+func (o *recordingObserver) Decided(rule, action string) { o.add("decided %s %s", rule, action) }
+func (o *recordingObserver) Defaulted(source, setting string) {
+	o.add("defaulted %s %s", source, setting)
+}
+func (o *recordingObserver) Failed(reason string)   { o.add("failed %s", reason) }
+func (o *recordingObserver) Rejected(reason string) { o.add("rejected %s", reason) }
 
-func (o *observations) InFlight(delta int) {
+func (o *recordingObserver) InFlight(delta int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.inFlight += delta
 	o.max = max(o.max, o.inFlight)
 }
 
-func (o *observations) all() []string {
+func (o *recordingObserver) all() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.lines)
 }
 
-func (o *observations) count(line string) int {
+func (o *recordingObserver) count(line string) int {
 	n := 0
 	for _, other := range o.all() {
 		if other == line {
@@ -52,7 +54,7 @@ func (o *observations) count(line string) int {
 	return n
 }
 
-func (o *observations) flying() (now, most int) {
+func (o *recordingObserver) inFlightNow() (current, peak int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.inFlight, o.max

@@ -10,7 +10,7 @@ import (
 // Ready returns why the server should get no reviews now; nil if it should. A liveness probe must not use it: a
 // restarted process would have the same certificate and an empty cache.
 func (s *Server) Ready() error {
-	pair, err := s.options.Certificate(&tls.ClientHelloInfo{})
+	cert, err := s.options.Certificate(&tls.ClientHelloInfo{})
 	now := time.Now()
 	switch {
 	case s.isDraining():
@@ -19,10 +19,10 @@ func (s *Server) Ready() error {
 		return errors.New("the server is not listening yet")
 	case err != nil:
 		return fmt.Errorf("no certificate to serve: %w", err)
-	case now.After(pair.Leaf.NotAfter):
-		return fmt.Errorf("the certificate expired at %s", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
-	case now.Before(pair.Leaf.NotBefore):
-		return fmt.Errorf("the certificate is not valid before %s", pair.Leaf.NotBefore.UTC().Format(time.RFC3339))
+	case now.After(cert.Leaf.NotAfter):
+		return fmt.Errorf("the certificate expired at %s", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(cert.Leaf.NotBefore):
+		return fmt.Errorf("the certificate is not valid before %s", cert.Leaf.NotBefore.UTC().Format(time.RFC3339))
 	}
 	if err := s.options.Synced(); err != nil {
 		return fmt.Errorf("caches not synced: %w", err)

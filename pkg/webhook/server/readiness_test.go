@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-func TestAServerIsReadyOnceItHasAllItNeeds(t *testing.T) {
+func TestReady(t *testing.T) {
 	var pair *tls.Certificate
 	noPair, unsynced := errors.New("no Secret"), errors.New("nodes")
 	idle := New(Options{
@@ -33,7 +33,7 @@ func TestAServerIsReadyOnceItHasAllItNeeds(t *testing.T) {
 		}
 	})
 	expect(r.Server, "no Secret")
-	noPair, pair = nil, valid(t)
+	noPair, pair = nil, validCertificate(t)
 	expect(r.Server, "nodes")
 	unsynced = nil
 	expect(r.Server, "")

@@ -21,11 +21,11 @@ func reject(code int, reason string, format string, values ...any) *rejectedRequ
 	return &rejectedRequest{code, reason, fmt.Sprintf(format, values...)}
 }
 
-func malformed(format string, values ...any) *rejectedRequest {
+func rejectMalformed(format string, values ...any) *rejectedRequest {
 	return reject(http.StatusBadRequest, Malformed, format, values...)
 }
 
-func unexpected(format string, values ...any) *rejectedRequest {
+func rejectUnexpected(format string, values ...any) *rejectedRequest {
 	return reject(http.StatusBadRequest, Unexpected, format, values...)
 }
 

@@ -23,13 +23,13 @@ type review[T any] struct {
 
 // request is an AdmissionRequest about objects of one type.
 type request[T any] struct {
-	subject
+	requestInfo
 	Object    *T `json:"object"`
 	OldObject *T `json:"oldObject"`
 }
 
-// subject identifies the object of a request, its operation and its user.
-type subject struct {
+// requestInfo identifies the object of a request, its operation and its user.
+type requestInfo struct {
 	UID         string        `json:"uid"`
 	Kind        kind          `json:"kind"`
 	Resource    resourceNames `json:"resource"`
@@ -55,7 +55,7 @@ type resourceNames struct {
 	Resource string `json:"resource"`
 }
 
-func (p resourceNames) String() string { return join(p.Group, p.Version, p.Resource) }
+func (r resourceNames) String() string { return join(r.Group, r.Version, r.Resource) }
 
 func join(group, version, name string) string {
 	if group == "" {
@@ -87,25 +87,25 @@ var (
 func decode[T any](body []byte, want target) (*request[T], error) {
 	// The decoder would replace invalid UTF-8, and the decision would be about another text.
 	if !utf8.Valid(body) {
-		return nil, malformed("the body is not UTF-8")
+		return nil, rejectMalformed("the body is not UTF-8")
 	}
-	var read review[T]
-	err := json.UnmarshalCaseSensitivePreserveInts(body, &read)
+	var parsed review[T]
+	err := json.UnmarshalCaseSensitivePreserveInts(body, &parsed)
 	if syntax, offset := json.SyntaxErrorOffset(err); syntax {
-		return nil, malformed("the body is not JSON: %s (at byte %d)", err, offset)
+		return nil, rejectMalformed("the body is not JSON: %s (at byte %d)", err, offset)
 	}
 	// The only other error is a field of the wrong type, after which decoding continued. The errors of check are more
 	// specific.
-	if refused := read.check(want); refused != nil {
-		return nil, refused
+	if rejection := parsed.check(want); rejection != nil {
+		return nil, rejection
 	}
 	if err != nil {
-		return nil, malformed("the request is not about a %s: %s", want.kind.Kind, goStructField.ReplaceAllString(err.Error(), "$1"))
+		return nil, rejectMalformed("the request is not about a %s: %s", want.kind.Kind, goStructField.ReplaceAllString(err.Error(), "$1"))
 	}
-	if refused := read.Request.checkObjects(want); refused != nil {
-		return nil, refused
+	if rejection := parsed.Request.checkObjects(want); rejection != nil {
+		return nil, rejection
 	}
-	return read.Request, nil
+	return parsed.Request, nil
 }
 
 // goStructField is the decoder's prefix of a field's path, which means nothing to clients.
@@ -114,52 +114,52 @@ var goStructField = regexp.MustCompile(`Go struct field \S*?(request\.\S+)`)
 // decodeService parses a review of a Service. It sets the objects' Namespace to that of the request, whatever they
 // contain.
 func decodeService(body []byte) (*request[rules.Service], error) {
-	read, err := decode[rules.Service](body, services)
+	parsed, err := decode[rules.Service](body, services)
 	if err != nil {
 		return nil, err
 	}
-	if read.Namespace == "" {
-		return nil, malformed("the request has no namespace, which every Service has")
+	if parsed.Namespace == "" {
+		return nil, rejectMalformed("the request has no namespace, which every Service has")
 	}
-	for _, service := range []*rules.Service{read.Object, read.OldObject} {
+	for _, service := range []*rules.Service{parsed.Object, parsed.OldObject} {
 		if service != nil {
-			service.Metadata.Namespace = read.Namespace
+			service.Metadata.Namespace = parsed.Namespace
 		}
 	}
-	return read, nil
+	return parsed, nil
 }
 
 // check validates everything but the objects.
 func (r *review[T]) check(want target) error {
 	if r.APIVersion != reviewVersion || r.Kind != reviewKind {
-		return malformed("got %s, want an %s of %s: list v1 in the webhook's admissionReviewVersions",
-			named(r.APIVersion, r.Kind), reviewKind, reviewVersion)
+		return rejectMalformed("got %s, want an %s of %s: list v1 in the webhook's admissionReviewVersions",
+			describeType(r.APIVersion, r.Kind), reviewKind, reviewVersion)
 	}
 	if r.Request == nil {
-		return malformed("the %s has no request", reviewKind)
+		return rejectMalformed("the %s has no request", reviewKind)
 	}
 	return r.Request.check(want)
 }
 
-func named(version, kind string) string {
+func describeType(version, kind string) string {
 	if version == "" && kind == "" {
 		return "an object without apiVersion and kind"
 	}
 	return fmt.Sprintf("apiVersion %q, kind %q", version, kind)
 }
 
-func (s *subject) check(want target) error {
+func (s *requestInfo) check(want target) error {
 	switch {
 	case s.UID == "":
-		return malformed("the request has no uid")
+		return rejectMalformed("the request has no uid")
 	case s.Resource != want.resource:
-		return unexpected("got a review of %q on the path for %q: correct the webhook's rules", s.Resource, want.resource)
+		return rejectUnexpected("got a review of %q on the path for %q: correct the webhook's rules", s.Resource, want.resource)
 	case s.Kind != want.kind:
-		return unexpected("got a review of %q on the path for %q: set the webhook's matchPolicy to Equivalent", s.Kind, want.kind)
+		return rejectUnexpected("got a review of %q on the path for %q: set the webhook's matchPolicy to Equivalent", s.Kind, want.kind)
 	case s.SubResource != "":
-		return unexpected("got a review of the subresource %q: the webhook's rules must list only %s", s.SubResource, want.resource.Resource)
+		return rejectUnexpected("got a review of the subresource %q: the webhook's rules must list only %s", s.SubResource, want.resource.Resource)
 	case s.Operation != create && s.Operation != update:
-		return unexpected("got a review of the operation %q: the webhook's rules must list only %s and %s", s.Operation, create, update)
+		return rejectUnexpected("got a review of the operation %q: the webhook's rules must list only %s and %s", s.Operation, create, update)
 	}
 	return nil
 }
@@ -167,15 +167,15 @@ func (s *subject) check(want target) error {
 func (r *request[T]) checkObjects(want target) error {
 	switch {
 	case r.Object == nil:
-		return malformed("the request to %s a %s has no object", r.Operation, want.kind.Kind)
+		return rejectMalformed("the request to %s a %s has no object", r.Operation, want.kind.Kind)
 	case r.Operation == update && r.OldObject == nil:
-		return malformed("the request to %s a %s has no oldObject", r.Operation, want.kind.Kind)
+		return rejectMalformed("the request to %s a %s has no oldObject", r.Operation, want.kind.Kind)
 	}
 	return nil
 }
 
-// before returns the object as stored; nil for a create.
-func (r *request[T]) before() *T {
+// stored returns the object as stored; nil for a create.
+func (r *request[T]) stored() *T {
 	if r.Operation == create {
 		return nil
 	}

@@ -25,21 +25,21 @@ type reviewCase struct {
 }
 
 // verified returns the response as the API server accepts it. It ends the test if the API server would not accept it.
-func (a reviewCase) verified(t testing.TB, answer []byte) *apirequest.AdmissionResponse {
+func (c reviewCase) verified(t testing.TB, body []byte) *apirequest.AdmissionResponse {
 	t.Helper()
 	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(answer, &review); err != nil {
-		t.Fatalf("%v in %q", err, answer)
+	if err := json.Unmarshal(body, &review); err != nil {
+		t.Fatalf("%v in %q", err, body)
 	}
-	response, err := apirequest.VerifyAdmissionResponse(a.uid, a.mutating, &review)
+	response, err := apirequest.VerifyAdmissionResponse(c.uid, c.mutating, &review)
 	if err != nil {
-		t.Fatalf("the API server rejects the response: %v\n%s", err, answer)
+		t.Fatalf("the API server rejects the response: %v\n%s", err, body)
 	}
 	return response
 }
 
-// about is a request to an API server.
-type about struct {
+// apiRequest is a request to an API server.
+type apiRequest struct {
 	operation   admission.Operation
 	object, old runtime.Object
 	subresource string
@@ -51,11 +51,11 @@ var alice = &apiuser.DefaultInfo{
 }
 
 // review returns the API server's review of a request for a path.
-func (a about) review(t testing.TB, path string) reviewCase {
+func (r apiRequest) review(t testing.TB, path string) reviewCase {
 	t.Helper()
 	kind, resource := corev1.SchemeGroupVersion.WithKind("Service"), corev1.SchemeGroupVersion.WithResource("services")
 	var namespace, name string
-	switch object := either(a.object, a.old).(type) {
+	switch object := firstNonNil(r.object, r.old).(type) {
 	case *corev1.Service:
 		namespace, name = object.Namespace, object.Name
 	case *corev1.Namespace:
@@ -65,12 +65,12 @@ func (a about) review(t testing.TB, path string) reviewCase {
 		kind, resource = corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
 	}
 	attributes := admission.NewAttributesRecord(
-		a.object, a.old, kind, namespace, name, resource, a.subresource, a.operation, &metav1.CreateOptions{}, a.dryRun, alice)
+		r.object, r.old, kind, namespace, name, resource, r.subresource, r.operation, &metav1.CreateOptions{}, r.dryRun, alice)
 	versioned := &admission.VersionedAttributes{
 		Attributes: attributes, VersionedKind: kind,
-		VersionedObject: typed(a.object, kind), VersionedOldObject: typed(a.old, kind),
+		VersionedObject: typed(r.object, kind), VersionedOldObject: typed(r.old, kind),
 	}
-	invocation := &generic.WebhookInvocation{Kind: kind, Resource: resource, Subresource: a.subresource}
+	invocation := &generic.WebhookInvocation{Kind: kind, Resource: resource, Subresource: r.subresource}
 	review := apirequest.CreateV1AdmissionReview("705ab4f5-6393-11e8-b7cc-42010a800002", versioned, invocation)
 	tagged := review.DeepCopy() // the API server's encoder adds the type
 	tagged.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
@@ -81,7 +81,7 @@ func (a about) review(t testing.TB, path string) reviewCase {
 	return reviewCase{review.Request.UID, path == DefaultServicesPath, review, body}
 }
 
-func either(a, b runtime.Object) runtime.Object {
+func firstNonNil(a, b runtime.Object) runtime.Object {
 	if a != nil {
 		return a
 	}
@@ -107,7 +107,7 @@ func service(change ...func(*corev1.Service)) *corev1.Service {
 			Annotations: map[string]string{
 				"kubectl.kubernetes.io/last-applied-configuration": `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"}}`,
 			},
-			ManagedFields: []metav1.ManagedFieldsEntry{managed("kubectl-client-side-apply"), managed("helm")},
+			ManagedFields: []metav1.ManagedFieldsEntry{managedFieldsOf("kubectl-client-side-apply"), managedFieldsOf("helm")},
 		},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, Selector: map[string]string{"app": "web"}, SessionAffinity: corev1.ServiceAffinityNone,
@@ -123,10 +123,10 @@ func service(change ...func(*corev1.Service)) *corev1.Service {
 	return s
 }
 
-func managed(by string) metav1.ManagedFieldsEntry {
+func managedFieldsOf(manager string) metav1.ManagedFieldsEntry {
 	now := metav1.Unix(1_700_000_000, 0)
 	return metav1.ManagedFieldsEntry{
-		Manager: by, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{` +
 			`"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{}},` +
 			`"f:labels":{".":{},"f:app.kubernetes.io/name":{},"f:app.kubernetes.io/part-of":{}}},"f:spec":{"f:internalTrafficPolicy":{},` +

@@ -24,18 +24,18 @@ const (
 	writeTimeout  = 10 * time.Second
 	// idleTimeout is longer than the 90 seconds after which an API server's client closes an idle connection. If the
 	// server closed one first, a review that is just being sent on it would be lost: a POST is not retried.
-	idleTimeout = 150 * time.Second
-	headerBytes = 16 << 10
+	idleTimeout    = 150 * time.Second
+	maxHeaderBytes = 16 << 10
 
 	// maxConnections bounds the open connections; each takes some 30 KB. Further ones wait in the kernel until one of them
 	// closes: the API server gives up after timeoutSeconds, and applies failurePolicy. An API server keeps 25 idle
 	// connections (MaxIdleConnsPerHost of its client).
 	//
 	// If that many connections could be idle for idleTimeout, a client that opens them would lock out all others for as
-	// long. So responses ask for their connection to be closed while there are more than keptConnections. Those beyond
+	// long. So responses ask for their connection to be closed while there are more than softMaxConnections. Those beyond
 	// that last no longer than headerTimeout, or readTimeout and writeTimeout.
-	maxConnections  = 1000
-	keptConnections = maxConnections / 2
+	maxConnections     = 1000
+	softMaxConnections = maxConnections / 2
 
 	// shutdownTimeout is how long running requests may take at the very end. None takes longer, with the timeouts above.
 	shutdownTimeout = readTimeout + 2*time.Second
@@ -90,14 +90,14 @@ func New(options Options) *Server {
 		mux.Handle(path, handler)
 	}
 	s.http = &http.Server{
-		Handler:           s.closesConnections(mux),
+		Handler:           s.withConnectionClose(mux),
 		TLSConfig:         tlsConfig(options),
 		Protocols:         onlyHTTP1(),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    headerBytes,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ConnState:         s.countConnection,
 		ErrorLog:          connectionLog{options.Log}.logger(),
 	}
@@ -136,7 +136,7 @@ func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 }
 
 // isOverloaded reports whether responses must ask clients to close their connections.
-func (s *Server) isOverloaded() bool { return s.connections.Load() > keptConnections }
+func (s *Server) isOverloaded() bool { return s.connections.Load() > softMaxConnections }
 
 // Start serves until ctx ends, then drains as Drain does, unless that is done already, and closes the remaining
 // connections. It returns nil after ctx ends. It must be called only once.

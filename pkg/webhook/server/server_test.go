@@ -30,12 +30,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// running is a server with all paths, on loopback.
-type running struct {
+// testServer is a server with all paths, on loopback.
+type testServer struct {
 	*Server
 	url      string
 	pair     *tls.Certificate
-	observer *observations
+	observer *recordingObserver
 	log      *lockedBuffer
 	stop     context.CancelFunc
 	done     chan error // the result of Start
@@ -59,20 +59,20 @@ func (b *lockedBuffer) String() string {
 }
 
 // start starts a server; change may adjust it first.
-func start(t testing.TB, knowledge Dependencies, limits Limits, change func(*Server, *Options)) *running {
+func start(t testing.TB, dependencies Dependencies, limits Limits, change func(*Server, *Options)) *testServer {
 	t.Helper()
 	var listen net.ListenConfig
 	listener, err := listen.Listen(t.Context(), "tcp", reserve.OnLoopback(t).String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := valid(t)
-	r := &running{
-		url: "https://" + listener.Addr().String(), pair: pair, observer: &observations{}, log: &lockedBuffer{}, done: make(chan error, 1),
+	pair := validCertificate(t)
+	r := &testServer{
+		url: "https://" + listener.Addr().String(), pair: pair, observer: &recordingObserver{}, log: &lockedBuffer{}, done: make(chan error, 1),
 	}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	options := Options{
-		Listener: listener, Log: log, Handlers: Handlers(knowledge, limits, r.observer, log), Synced: func() error { return nil },
+		Listener: listener, Log: log, Handlers: Handlers(dependencies, limits, r.observer, log), Synced: func() error { return nil },
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair, nil },
 	}
 	if change != nil {
@@ -91,8 +91,8 @@ func start(t testing.TB, knowledge Dependencies, limits Limits, change func(*Ser
 }
 
 // client returns a client with connections of its own.
-func (r *running) client(t testing.TB) *http.Client {
-	transport := &http.Transport{TLSClientConfig: trusting(r.pair), MaxIdleConnsPerHost: 25}
+func (s *testServer) client(t testing.TB) *http.Client {
+	transport := &http.Transport{TLSClientConfig: clientTLSConfig(s.pair), MaxIdleConnsPerHost: 25}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
@@ -107,11 +107,11 @@ func send(ctx context.Context, client *http.Client, url string, body io.Reader) 
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := readResponse(response)
+	result, err := readResponse(response)
 	if err != nil {
 		return nil, nil, err
 	}
-	return answer, answer.Body, nil
+	return result, result.Body, nil
 }
 
 // admissionResponse is a response that has been read.
@@ -132,11 +132,11 @@ func readResponse(response *http.Response) (*admissionResponse, error) {
 	return &admissionResponse{response.StatusCode, response.Close, response.Header, body}, nil
 }
 
-func TestTheAPIServersOwnClientUnderstandsEveryResponse(t *testing.T) {
+func TestAPIServerClientParsesResponses(t *testing.T) {
 	broken := withNamespace(rules.Settings{}, nil)
 	broken.Namespace = func(string) rules.NamespaceDefaults { panic("broken") }
 	r := start(t, broken, DefaultLimits(), nil)
-	call := func(t *testing.T, path string, about about) (*admissionv1.AdmissionReview, error) {
+	call := func(t *testing.T, path string, about apiRequest) (*admissionv1.AdmissionReview, error) {
 		t.Helper()
 		review := &admissionv1.AdmissionReview{}
 		reviewCase := about.review(t, path)
@@ -144,7 +144,7 @@ func TestTheAPIServersOwnClientUnderstandsEveryResponse(t *testing.T) {
 	}
 	t.Run("a denial", func(t *testing.T) {
 		review, err := call(t, ValidateServicesPath,
-			about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))})
+			apiRequest{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))})
 		if err != nil || review.Response == nil || review.Response.Allowed {
 			t.Fatalf("got %+v, %v", review.Response, err)
 		}
@@ -153,13 +153,13 @@ func TestTheAPIServersOwnClientUnderstandsEveryResponse(t *testing.T) {
 		}
 	})
 	t.Run("a rejection has a reason", func(t *testing.T) {
-		_, err := call(t, ValidateServicesPath, about{operation: apiserver.Delete, old: service()})
+		_, err := call(t, ValidateServicesPath, apiRequest{operation: apiserver.Delete, old: service()})
 		if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `a review of the operation "DELETE"`) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a failure is an error", func(t *testing.T) {
-		_, err := call(t, DefaultServicesPath, about{operation: apiserver.Create, object: service()})
+		_, err := call(t, DefaultServicesPath, apiRequest{operation: apiserver.Create, object: service()})
 		if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "had an internal error") {
 			t.Errorf("got %v", err)
 		}
@@ -167,7 +167,7 @@ func TestTheAPIServersOwnClientUnderstandsEveryResponse(t *testing.T) {
 }
 
 // apiServerClient returns the client with which an API server calls webhooks.
-func apiServerClient(t *testing.T, r *running, path string) *rest.RESTClient {
+func apiServerClient(t *testing.T, r *testServer, path string) *rest.RESTClient {
 	t.Helper()
 	clients, err := webhookutil.NewClientManager([]schema.GroupVersion{admissionv1.SchemeGroupVersion}, admissionv1.AddToScheme)
 	if err != nil {
@@ -185,10 +185,10 @@ func apiServerClient(t *testing.T, r *running, path string) *rest.RESTClient {
 	return client
 }
 
-func TestOnlyHTTP1IsSpoken(t *testing.T) {
+func TestOnlyHTTP1(t *testing.T) {
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	for _, offered := range [][]string{{"h2", "http/1.1"}, {"http/1.1"}, nil} {
-		config := trusting(r.pair)
+		config := clientTLSConfig(r.pair)
 		config.NextProtos = offered
 		connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
 		if err != nil {
@@ -199,7 +199,7 @@ func TestOnlyHTTP1IsSpoken(t *testing.T) {
 		}
 		_ = connection.Close()
 	}
-	config := trusting(r.pair)
+	config := clientTLSConfig(r.pair)
 	config.NextProtos = []string{"h2"}
 	if _, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://")); err == nil {
 		t.Error("a client that only supports HTTP/2 is served")
@@ -224,7 +224,7 @@ func TestOldTLSIsRejected(t *testing.T) {
 					options.MinTLSVersion = c.least
 				}
 			})
-			config := trusting(r.pair)
+			config := clientTLSConfig(r.pair)
 			config.MinVersion, config.MaxVersion = c.client, c.client
 			connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
 			if err == nil {
@@ -237,7 +237,7 @@ func TestOldTLSIsRejected(t *testing.T) {
 	}
 }
 
-func TestEveryWaitForAClientIsBoundedAndIdlingIsLongerThanTheAPIServers(t *testing.T) {
+func TestTimeouts(t *testing.T) {
 	server := New(Options{Log: slog.New(slog.DiscardHandler)}).http
 	want := []time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Second, 150 * time.Second}
 	got := []time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}
@@ -249,15 +249,15 @@ func TestEveryWaitForAClientIsBoundedAndIdlingIsLongerThanTheAPIServers(t *testi
 	}
 }
 
-// hurried shortens the client timeouts of the server.
-func hurried(server *Server, _ *Options) {
+// withShortTimeouts shortens the client timeouts of the server.
+func withShortTimeouts(server *Server, _ *Options) {
 	if server != nil {
 		server.http.ReadHeaderTimeout, server.http.ReadTimeout = time.Second, 2*time.Second
 	}
 }
 
-func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
-	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), hurried)
+func TestSlowClientsTimeOut(t *testing.T) {
+	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), withShortTimeouts)
 	address := strings.TrimPrefix(r.url, "https://")
 	head := "POST " + ValidateServicesPath + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 	for name, c := range map[string]struct {
@@ -277,7 +277,7 @@ func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
 			var connection net.Conn
 			var err error
 			if c.encrypted {
-				connection, err = (&tls.Dialer{Config: trusting(r.pair)}).DialContext(t.Context(), "tcp", address)
+				connection, err = (&tls.Dialer{Config: clientTLSConfig(r.pair)}).DialContext(t.Context(), "tcp", address)
 			} else {
 				connection, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 			}
@@ -302,7 +302,7 @@ func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
 	}
 }
 
-func TestABodyOfSevenMebibytesIsRejectedAndTheResponseArrives(t *testing.T) {
+func TestTooLargeBodyIsRejected(t *testing.T) {
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	for name, body := range map[string]io.Reader{
 		"announced":     bytes.NewReader(make([]byte, 7<<20)),
@@ -322,23 +322,23 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// gate returns dependencies that block until the test opens them.
-func gate(t testing.TB) (knowledge Dependencies, open func()) {
+// blockingDependencies returns dependencies that block until the test opens them.
+func blockingDependencies(t testing.TB) (dependencies Dependencies, open func()) {
 	wait := make(chan struct{})
-	knowledge = withNamespace(rules.Settings{}, nil)
-	settings := knowledge.Settings
-	knowledge.Settings = func() *rules.Settings { <-wait; return settings() }
+	dependencies = withNamespace(rules.Settings{}, nil)
+	settings := dependencies.Settings
+	dependencies.Settings = func() *rules.Settings { <-wait; return settings() }
 	open = sync.OnceFunc(func() { close(wait) })
 	t.Cleanup(open)
-	return knowledge, open
+	return dependencies, open
 }
 
-func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
+func TestInFlightLimit(t *testing.T) {
 	const most, extra = 64, 7
-	knowledge, open := gate(t)
-	r := start(t, knowledge, DefaultLimits(), nil)
+	dependencies, open := blockingDependencies(t)
+	r := start(t, dependencies, DefaultLimits(), nil)
 	client, url := r.client(t), r.url+ValidateServicesPath
-	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	codes := make(chan int, most)
 	for range most {
 		go func() {
@@ -350,7 +350,7 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 			codes <- response.StatusCode
 		}()
 	}
-	wait.Until(t, "64 reviews are in flight", func() bool { now, _ := r.observer.flying(); return now == most })
+	wait.Until(t, "64 reviews are in flight", func() bool { now, _ := r.observer.inFlightNow(); return now == most })
 	for range extra {
 		response, _, err := send(t.Context(), client, url, bytes.NewReader(reviewCase.body))
 		if err != nil {
@@ -370,19 +370,19 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 	if n := r.observer.count("rejected " + Busy); n != extra {
 		t.Errorf("%d rejections were observed, want %d", n, extra)
 	}
-	wait.Until(t, "nothing is in flight", func() bool { now, most := r.observer.flying(); return now == 0 && most == 64 })
+	wait.Until(t, "nothing is in flight", func() bool { now, most := r.observer.inFlightNow(); return now == 0 && most == 64 })
 }
 
-func TestTheAPIServersClientRetriesAfterAMoment(t *testing.T) {
-	knowledge, open := gate(t)
+func TestAPIServerClientRetries(t *testing.T) {
+	dependencies, open := blockingDependencies(t)
 	limits := DefaultLimits()
 	limits.InFlight = 1
-	r := start(t, knowledge, limits, nil)
-	reviewCase := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	r := start(t, dependencies, limits, nil)
+	reviewCase := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	go func() {
 		_, _, _ = send(context.Background(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(reviewCase.body))
 	}()
-	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
+	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.inFlightNow(); return now == 1 })
 	go func() {
 		for r.observer.count("rejected "+Busy) == 0 {
 			time.Sleep(time.Millisecond)
@@ -401,7 +401,7 @@ func TestTheAPIServersClientRetriesAfterAMoment(t *testing.T) {
 	}
 }
 
-func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
+func TestFailedHandshakeIsLogged(t *testing.T) {
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	address := strings.TrimPrefix(r.url, "https://")
 	probe, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
@@ -409,7 +409,7 @@ func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = probe.Close()
-	if _, err := (&tls.Dialer{Config: trusting(valid(t))}).DialContext(t.Context(), "tcp", address); err == nil {
+	if _, err := (&tls.Dialer{Config: clientTLSConfig(validCertificate(t))}).DialContext(t.Context(), "tcp", address); err == nil {
 		t.Fatal("an untrusted certificate was accepted")
 	}
 	wait.Until(t, "the failure is logged", func() bool { return strings.Contains(r.log.String(), "bad certificate") })
@@ -420,7 +420,7 @@ func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
 
 func TestANewCertificateIsServedAtOnce(t *testing.T) {
 	var current atomic.Pointer[tls.Certificate]
-	first, second := valid(t), valid(t)
+	first, second := validCertificate(t), validCertificate(t)
 	current.Store(first)
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
 		if options != nil {
@@ -429,7 +429,7 @@ func TestANewCertificateIsServedAtOnce(t *testing.T) {
 	})
 	for _, pair := range []*tls.Certificate{first, second} {
 		current.Store(pair)
-		connection, err := (&tls.Dialer{Config: trusting(pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
+		connection, err := (&tls.Dialer{Config: clientTLSConfig(pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -437,7 +437,7 @@ func TestANewCertificateIsServedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPathThatIsNotServedIsNotFound(t *testing.T) {
+func TestUnknownPathIsNotFound(t *testing.T) {
 	r := start(t, withNamespace(rules.Settings{}, nil), DefaultLimits(), nil)
 	response, _, err := send(t.Context(), r.client(t), r.url+"/", strings.NewReader("{}"))
 	if err != nil || response.StatusCode != http.StatusNotFound {
@@ -456,16 +456,16 @@ func TestAListenerThatFailsEndsStart(t *testing.T) {
 	}
 }
 
-// raw reads one response from a connection.
-func raw(t testing.TB, connection net.Conn) *admissionResponse {
+// readRawResponse reads one response from a connection.
+func readRawResponse(t testing.TB, connection net.Conn) *admissionResponse {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := readResponse(response)
+	result, err := readResponse(response)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer
+	return result
 }

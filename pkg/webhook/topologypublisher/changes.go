@@ -32,8 +32,8 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 func cacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		metadataOf(nodeKind):           {Transform: stripTo(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
-		metadataOf(serviceKind):        {Transform: stripTo(keepKeys)},
-		metadataOf(namespaceKind):      {Transform: stripTo(keepKeys)},
+		metadataOf(serviceKind):        {Transform: stripTo(keepKeyAnnotations)},
+		metadataOf(namespaceKind):      {Transform: stripTo(keepKeyAnnotations)},
 		&topologyslice.TopologySlice{}: {},
 	}
 }
@@ -45,28 +45,28 @@ func stripTo(strip func(*metav1.PartialObjectMetadata)) func(any) (any, error) {
 		if !isMetadata {
 			return object, nil // a tombstone
 		}
-		left := &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		stripped := &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
 			Labels: full.Labels, Annotations: full.Annotations,
 		}}
-		strip(left)
-		return left, nil
+		strip(stripped)
+		return stripped, nil
 	}
 }
 
-// keepKeys keeps only the annotations that name topology keys.
-func keepKeys(of *metav1.PartialObjectMetadata) {
-	of.Labels = nil
-	var left map[string]string
+// keepKeyAnnotations keeps only the annotations that name topology keys.
+func keepKeyAnnotations(metadata *metav1.PartialObjectMetadata) {
+	metadata.Labels = nil
+	var kept map[string]string
 	for _, annotation := range [...]string{policy.TopologyKeysAnnotation, policy.DefaultTopologyKeysAnnotation} {
-		if value, has := of.Annotations[annotation]; has {
-			if left == nil {
-				left = map[string]string{}
+		if value, has := metadata.Annotations[annotation]; has {
+			if kept == nil {
+				kept = map[string]string{}
 			}
-			left[annotation] = strings.Clone(value)
+			kept[annotation] = strings.Clone(value)
 		}
 	}
-	of.Annotations = left
+	metadata.Annotations = kept
 }
 
 // mapper returns a static mapper for the kinds. The default one queries the API server, so a program could not start
@@ -83,24 +83,24 @@ func mapper() meta.RESTMapper {
 // debouncer holds the time of the first change that no round has processed; it is empty if there is none.
 type debouncer chan time.Time
 
-func (c debouncer) enqueue() {
+func (d debouncer) enqueue() {
 	select {
-	case c <- time.Now():
+	case d <- time.Now():
 	default:
 	}
 }
 
 // handler enqueues changes of published data. Most updates of Nodes are heartbeats, which it ignores.
-func (c debouncer) handler() toolscache.ResourceEventHandler {
+func (d debouncer) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.enqueue() },
+		AddFunc: func(any) { d.enqueue() },
 		UpdateFunc: func(before, after any) {
-			was, isMetadata := before.(*metav1.PartialObjectMetadata)
-			now, _ := after.(*metav1.PartialObjectMetadata)
-			if !isMetadata || !maps.Equal(was.Labels, now.Labels) || !maps.Equal(was.Annotations, now.Annotations) {
-				c.enqueue()
+			old, isMetadata := before.(*metav1.PartialObjectMetadata)
+			updated, _ := after.(*metav1.PartialObjectMetadata)
+			if !isMetadata || !maps.Equal(old.Labels, updated.Labels) || !maps.Equal(old.Annotations, updated.Annotations) {
+				d.enqueue()
 			}
 		},
-		DeleteFunc: func(any) { c.enqueue() },
+		DeleteFunc: func(any) { d.enqueue() },
 	}
 }

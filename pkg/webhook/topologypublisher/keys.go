@@ -20,19 +20,19 @@ var builtinKeys = append([]policy.Key{corev1.LabelTopologyRegion, policy.Zone}, 
 // maxUserKeys is how many other keys can be published.
 var maxUserKeys = topologyslice.MaxKeys - len(builtinKeys)
 
-// keyLinger is how long a key stays published after its last use.
-const keyLinger = 24 * time.Hour
+// keyRetention is how long a key stays published after its last use.
+const keyRetention = 24 * time.Hour
 
 // A change of the published keys writes every slice, and every proxy receives each. Every user who may edit a Service
 // chooses keys, so changes are limited by a token bucket: a burst of changeBurst, and one more per refill. That is at
 // most ten in any hour.
 const (
-	changeBurst = 5
-	refill      = 12 * time.Minute
+	changeBurst    = 5
+	refillInterval = 12 * time.Minute
 )
 
-// namedKeys is how many keys a log line names.
-const namedKeys = 10
+// maxLoggedKeys is how many keys a log line names.
+const maxLoggedKeys = 10
 
 // keyUsage are the keys in use. The value is true for the administrator's keys: those in the webhook's configuration or
 // its own Namespace.
@@ -66,7 +66,7 @@ func newKeySet(now time.Time, published []string) *keySet {
 		}
 	}
 	if len(published) > 0 {
-		k.full = now.Add((changeBurst - 1) * refill)
+		k.full = now.Add((changeBurst - 1) * refillInterval)
 	}
 	return k
 }
@@ -92,60 +92,60 @@ func (k *keySet) keys() []string {
 
 // choose updates the published keys from the keys in use, and from the keys of node labels (carried). It returns the
 // keys in use that are not published, the oldest first. All differences are applied as one change.
-func (k *keySet) choose(now time.Time, used keyUsage, carried map[string]bool) (waiting []pendingKey) {
+func (k *keySet) choose(now time.Time, used keyUsage, nodeKeys map[string]bool) (allPending []pendingKey) {
 	for key := range used {
 		if countsAgainstQuota(key) {
-			of, isKnown := k.states[key]
+			state, isKnown := k.states[key]
 			if !isKnown {
-				of.since = now
+				state.since = now
 			}
-			k.states[key] = keyState{of.since, now}
+			k.states[key] = keyState{state.since, now}
 		}
 	}
-	maps.DeleteFunc(k.states, func(key policy.Key, of keyState) bool {
+	maps.DeleteFunc(k.states, func(key policy.Key, state keyState) bool {
 		_, isUsed := used[key]
-		return !isUsed && (!k.published[key] || now.Sub(of.used) > keyLinger)
+		return !isUsed && (!k.published[key] || now.Sub(state.used) > keyRetention)
 	})
-	first := k.first(used, carried)
-	next := k.full.Add(-(changeBurst - 1) * refill) // when the bucket has a token
-	if !maps.Equal(first, k.published) && !next.After(now) {
-		k.published = first
-		k.full = now.Add(max(k.full.Sub(now), 0) + refill)
+	fitting := k.fittingKeys(used, nodeKeys)
+	next := k.full.Add(-(changeBurst - 1) * refillInterval) // when the bucket has a token
+	if !maps.Equal(fitting, k.published) && !next.After(now) {
+		k.published = fitting
+		k.full = now.Add(max(k.full.Sub(now), 0) + refillInterval)
 	}
-	for key, of := range k.states {
+	for key, state := range k.states {
 		if _, isUsed := used[key]; !isUsed || k.published[key] {
 			continue
 		}
-		one := pendingKey{key: key, since: of.since}
-		if first[key] {
-			one.until = next
+		pending := pendingKey{key: key, since: state.since}
+		if fitting[key] {
+			pending.until = next
 		}
-		waiting = append(waiting, one)
+		allPending = append(allPending, pending)
 	}
-	slices.SortFunc(waiting, func(a, b pendingKey) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
-	return waiting
+	slices.SortFunc(allPending, func(a, b pendingKey) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
+	return allPending
 }
 
-// first returns the keys that fit: first the administrator's, then those that some node has, because tenants cannot
+// fittingKeys returns the keys that fit: first the administrator's, then those that some node has, because tenants cannot
 // choose node labels, and then the oldest.
-func (k *keySet) first(used keyUsage, carried map[string]bool) map[policy.Key]bool {
+func (k *keySet) fittingKeys(used keyUsage, nodeKeys map[string]bool) map[policy.Key]bool {
 	rank := func(key policy.Key) int {
 		switch {
 		case used[key]:
 			return 0
-		case carried[string(key)]:
+		case nodeKeys[string(key)]:
 			return 1
 		}
 		return 2
 	}
-	known := slices.SortedFunc(maps.Keys(k.states), func(a, b policy.Key) int {
+	ranked := slices.SortedFunc(maps.Keys(k.states), func(a, b policy.Key) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), k.states[a].since.Compare(k.states[b].since), cmp.Compare(a, b))
 	})
-	first := map[policy.Key]bool{}
-	for _, key := range known[:min(maxUserKeys, len(known))] {
-		first[key] = true
+	fitting := map[policy.Key]bool{}
+	for _, key := range ranked[:min(maxUserKeys, len(ranked))] {
+		fitting[key] = true
 	}
-	return first
+	return fitting
 }
 
 // pendingKey is a key in use that is not published.
@@ -155,11 +155,11 @@ type pendingKey struct {
 }
 
 // String returns the key, until when it is pending, and the reason.
-func (d pendingKey) String() string {
-	if d.until.IsZero() {
-		return fmt.Sprintf("%q waits for a free slot: the maximum number of keys is published", d.key)
+func (k pendingKey) String() string {
+	if k.until.IsZero() {
+		return fmt.Sprintf("%q waits for a free slot: the maximum number of keys is published", k.key)
 	}
-	return fmt.Sprintf("%q waits until %s: the published keys changed too often", d.key, d.until.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%q waits until %s: the published keys changed too often", k.key, k.until.UTC().Format(time.RFC3339))
 }
 
 // log logs the pending keys if they differ from those of the last line, and when none is pending any more. Any user may
@@ -167,9 +167,9 @@ func (d pendingKey) String() string {
 func (k *keySet) log(log *slog.Logger, now time.Time, waiting []pendingKey) {
 	var keys []policy.Key
 	var first []string
-	for _, one := range waiting {
-		if keys = append(keys, one.key); len(first) < namedKeys {
-			first = append(first, one.String())
+	for _, pending := range waiting {
+		if keys = append(keys, pending.key); len(first) < maxLoggedKeys {
+			first = append(first, pending.String())
 		}
 	}
 	switch {
@@ -177,7 +177,7 @@ func (k *keySet) log(log *slog.Logger, now time.Time, waiting []pendingKey) {
 	case len(keys) == 0:
 		log.Info("all topology keys in use are published")
 		k.logged = nil
-	case k.loggedAt.IsZero() || now.Sub(k.loggedAt) >= refill:
+	case k.loggedAt.IsZero() || now.Sub(k.loggedAt) >= refillInterval:
 		log.Warn("some topology keys in use are not published yet", "count", len(waiting), "first", first)
 		k.logged, k.loggedAt = keys, now
 	}

@@ -27,9 +27,9 @@ type write struct {
 // A node stays in its slice. New nodes go into slices that are written anyway, then into the fullest slices with room,
 // then into new ones. Two slices are merged if the result is at most half full. So there are at most four times as many
 // slices as needed, and the number of writes is proportional to the changes.
-func plan(now map[string]content, keys []string, nodes map[string]map[string]string, limit int) []write {
+func plan(current map[string]content, keys []string, nodes map[string]map[string]string, limit int) []write {
 	p := planner{limit: limit, keys: keys, nodes: nodes}
-	p.assignBin(p.keep(now))
+	p.assign(p.keep(current))
 	p.merge()
 	return p.writes()
 }
@@ -52,11 +52,11 @@ type bin struct {
 
 // keep assigns each node to the first slice that contains it, and returns the nodes that are in none. A slice above the
 // limit loses some.
-func (p *planner) keep(now map[string]content) (left []string) {
+func (p *planner) keep(current map[string]content) (unassigned []string) {
 	kept := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		b := &bin{name: name, isChanged: !slices.Equal(now[name].keys, p.keys)}
-		for _, node := range now[name].nodes {
+	for _, name := range slices.Sorted(maps.Keys(current)) {
+		b := &bin{name: name, isChanged: !slices.Equal(current[name].keys, p.keys)}
+		for _, node := range current[name].nodes {
 			labels, exists := p.nodes[node.Name]
 			if !exists || kept[node.Name] || len(b.names) == p.limit {
 				b.isChanged = true
@@ -70,15 +70,15 @@ func (p *planner) keep(now map[string]content) (left []string) {
 	}
 	for name := range p.nodes {
 		if !kept[name] {
-			left = append(left, name)
+			unassigned = append(unassigned, name)
 		}
 	}
-	slices.Sort(left)
-	return left
+	slices.Sort(unassigned)
+	return unassigned
 }
 
-// assignBin assigns nodes to slices.
-func (p *planner) assignBin(left []string) {
+// assign assigns nodes to slices.
+func (p *planner) assign(unassigned []string) {
 	byUse := slices.Clone(p.bins)
 	slices.SortStableFunc(byUse, func(a, b *bin) int {
 		if a.isChanged != b.isChanged {
@@ -90,24 +90,24 @@ func (p *planner) assignBin(left []string) {
 		return cmp.Compare(len(b.names), len(a.names))
 	})
 	for _, b := range byUse {
-		left = p.fill(left, b)
+		unassigned = p.fill(unassigned, b)
 	}
-	for len(left) > 0 {
+	for len(unassigned) > 0 {
 		b := &bin{}
-		left = p.fill(left, b)
+		unassigned = p.fill(unassigned, b)
 		p.bins = append(p.bins, b)
 	}
 }
 
 // fill adds nodes to a slice until it is full, and returns the rest.
-func (p *planner) fill(left []string, into *bin) []string {
-	count := min(len(left), p.limit-len(into.names))
+func (p *planner) fill(unassigned []string, b *bin) []string {
+	count := min(len(unassigned), p.limit-len(b.names))
 	if count == 0 {
-		return left
+		return unassigned
 	}
-	into.names = append(into.names, left[:count]...)
-	into.isChanged, into.hasGrown = true, true
-	return left[count:]
+	b.names = append(b.names, unassigned[:count]...)
+	b.isChanged, b.hasGrown = true, true
+	return unassigned[count:]
 }
 
 // merge empties the smallest slices into the next larger ones, while the result is at most half full.
@@ -129,12 +129,12 @@ func (p *planner) merge() {
 
 // writes returns the writes in order: slices that grow, then those that only lose or change nodes, then deletions.
 func (p *planner) writes() []write {
-	var grown, others, gone []write
+	var grown, others, deleted []write
 	for _, b := range p.bins {
 		switch {
 		case len(b.names) == 0:
 			if b.name != "" {
-				gone = append(gone, write{name: b.name})
+				deleted = append(deleted, write{name: b.name})
 			}
 		case b.hasGrown:
 			grown = append(grown, write{name: b.name, content: p.describe(b.names)})
@@ -142,7 +142,7 @@ func (p *planner) writes() []write {
 			others = append(others, write{name: b.name, content: p.describe(b.names)})
 		}
 	}
-	return slices.Concat(grown, others, gone)
+	return slices.Concat(grown, others, deleted)
 }
 
 func (p *planner) describe(names []string) *content {

@@ -13,55 +13,55 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// carryOut performs one write. Created slices are named by sequence.
-func carryOut(now map[string]content, w write, created *int) {
+// performWrites performs one write. Created slices are named by sequence.
+func carryOut(current map[string]content, w write, created *int) {
 	switch {
 	case w.content == nil:
-		delete(now, w.name)
+		delete(current, w.name)
 	case w.name == "":
 		*created++
-		now[fmt.Sprintf("slice-%05d", *created)] = *w.content
+		current[fmt.Sprintf("slice-%05d", *created)] = *w.content
 	default:
-		now[w.name] = *w.content
+		current[w.name] = *w.content
 	}
 }
 
-// withStoredContent returns the nodes in all slices.
-func withStoredContent(now map[string]content) map[string]map[string]string {
+// storedNodes returns the nodes in all slices.
+func storedNodes(current map[string]content) map[string]map[string]string {
 	all := map[string]map[string]string{}
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) { // the first one counts
-		for _, node := range now[name].nodes {
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(current))) { // the first one counts
+		for _, node := range current[name].nodes {
 			all[node.Name] = node.Labels
 		}
 	}
 	return all
 }
 
-func text(writes []write) string {
-	var words []string
+func formatWrites(writes []write) string {
+	var parts []string
 	for _, w := range writes {
-		word := w.name
-		if word == "" {
-			word = "(new)"
+		part := w.name
+		if part == "" {
+			part = "(new)"
 		}
 		if w.content == nil {
-			words = append(words, "delete "+word)
+			parts = append(parts, "delete "+part)
 			continue
 		}
 		for _, node := range w.content.nodes {
-			word += " " + node.Name
+			part += " " + node.Name
 		}
-		words = append(words, word)
+		parts = append(parts, part)
 	}
-	return strings.Join(words, "; ")
+	return strings.Join(parts, "; ")
 }
 
 func contentOf(names string) content {
-	made := content{keys: []string{"zone"}}
+	result := content{keys: []string{"zone"}}
 	for name := range strings.FieldsSeq(names) {
-		made.nodes = append(made.nodes, topologyslice.Node{Name: name, Labels: map[string]string{"zone": "a"}})
+		result.nodes = append(result.nodes, topologyslice.Node{Name: name, Labels: map[string]string{"zone": "a"}})
 	}
-	return made
+	return result
 }
 
 func nodesOf(names string) map[string]map[string]string {
@@ -72,7 +72,7 @@ func nodesOf(names string) map[string]map[string]string {
 	return nodes
 }
 
-func TestAPlanWritesWhatChangedAndNoMore(t *testing.T) {
+func TestPlan(t *testing.T) {
 	moved := nodesOf("a b c d")
 	moved["c"] = map[string]string{"zone": "b"}
 	for name, test := range map[string]struct {
@@ -103,27 +103,27 @@ func TestAPlanWritesWhatChangedAndNoMore(t *testing.T) {
 			if keys == nil {
 				keys = []string{"zone"}
 			}
-			now := map[string]content{}
+			current := map[string]content{}
 			for i, names := range strings.Split(test.now, ";") {
 				if names != "" {
-					now[fmt.Sprint(i+1)] = contentOf(names)
+					current[fmt.Sprint(i+1)] = contentOf(names)
 				}
 			}
-			if diff := cmp.Diff(test.want, text(plan(now, keys, test.nodes, 4))); diff != "" {
+			if diff := cmp.Diff(test.want, formatWrites(plan(current, keys, test.nodes, 4))); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestAnyHistoryOfNodesIsDescribed checks that after each plan all nodes are in slices, that these are neither too many
+// TestPlanInvariants checks that after each plan all nodes are in slices, that these are neither too many
 // nor too large, that no node is missing in between, that nothing is left to write, and that unchanged nodes keep their
 // slice.
-func TestAnyHistoryOfNodesIsDescribed(t *testing.T) {
+func TestPlanInvariants(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		limit := 2 + random.IntN(9)
-		keys, nodes, now := []string{"zone"}, map[string]map[string]string{}, map[string]content{}
+		keys, nodes, current := []string{"zone"}, map[string]map[string]string{}, map[string]content{}
 		created := 0
 		for step := range 40 {
 			before := maps.Clone(nodes)
@@ -135,28 +135,28 @@ func TestAnyHistoryOfNodesIsDescribed(t *testing.T) {
 					nodes[name] = map[string]string{"zone": fmt.Sprint(random.IntN(3))}
 				}
 			}
-			writes := plan(now, keys, nodes, limit)
+			writes := plan(current, keys, nodes, limit)
 			for i, w := range writes {
-				carryOut(now, w, &created)
+				carryOut(current, w, &created)
 				for name := range before {
-					if _, stays := nodes[name]; stays && withStoredContent(now)[name] == nil {
-						t.Fatalf("seed %d, step %d: after %s, node %s is missing", seed, step, text(writes[:i+1]), name)
+					if _, stays := nodes[name]; stays && storedNodes(current)[name] == nil {
+						t.Fatalf("seed %d, step %d: after %s, node %s is missing", seed, step, formatWrites(writes[:i+1]), name)
 					}
 				}
 			}
-			if diff := cmp.Diff(nodes, withStoredContent(now)); diff != "" {
+			if diff := cmp.Diff(nodes, storedNodes(current)); diff != "" {
 				t.Fatalf("seed %d, step %d: nodes (-want +got):\n%s", seed, step, diff)
 			}
-			for name, each := range now {
+			for name, each := range current {
 				if len(each.nodes) > limit || len(each.nodes) == 0 {
 					t.Fatalf("seed %d, step %d: slice %s has %d nodes, the limit is %d", seed, step, name, len(each.nodes), limit)
 				}
 			}
-			if most := 1 + 4*len(nodes)/limit; len(now) > most {
-				t.Fatalf("seed %d, step %d: %d slices for %d nodes, want at most %d", seed, step, len(now), len(nodes), most)
+			if most := 1 + 4*len(nodes)/limit; len(current) > most {
+				t.Fatalf("seed %d, step %d: %d slices for %d nodes, want at most %d", seed, step, len(current), len(nodes), most)
 			}
-			if again := plan(now, keys, nodes, limit); len(again) > 0 {
-				t.Fatalf("seed %d, step %d: a second plan has writes: %s", seed, step, text(again))
+			if again := plan(current, keys, nodes, limit); len(again) > 0 {
+				t.Fatalf("seed %d, step %d: a second plan has writes: %s", seed, step, formatWrites(again))
 			}
 		}
 	}

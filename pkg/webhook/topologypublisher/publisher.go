@@ -23,8 +23,8 @@ const (
 	NodesPerSlice = 100
 	// batchDelay is how long the first change waits for others.
 	batchDelay = time.Second
-	// renewEvery is how often the Lease is renewed, and leaseDuration is how long the slices then count as current.
-	renewEvery    = 20 * time.Second
+	// renewInterval is how often the Lease is renewed, and leaseDuration is how long the slices then count as current.
+	renewInterval = 20 * time.Second
 	leaseDuration = time.Minute
 )
 
@@ -86,9 +86,9 @@ func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 	if err != nil {
 		return fmt.Errorf("create HTTP client: %w", err)
 	}
-	followed := cacheOptions()
+	byObject := cacheOptions()
 	objects, err := cache.New(config, cache.Options{
-		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: followed,
+		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: byObject,
 	})
 	if err != nil {
 		return fmt.Errorf("create cache: %w", err)
@@ -99,7 +99,7 @@ func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 		return fmt.Errorf("create client: %w", err)
 	}
 	p.objects = objects
-	for object := range followed {
+	for object := range byObject {
 		informer, err := objects.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err == nil {
 			_, err = informer.AddEventHandler(p.changes.handler())

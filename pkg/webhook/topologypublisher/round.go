@@ -65,7 +65,7 @@ func (p *publisher) run(ctx context.Context) {
 		}
 		switch err := p.round(ctx, since); {
 		case err == nil:
-			since, retry, pause = time.Time{}, retries, renewEvery
+			since, retry, pause = time.Time{}, retries, renewInterval
 			if p.failure != "" {
 				p.options.Log.Info("publishing the topology of nodes recovered")
 				p.failure = ""
@@ -74,13 +74,13 @@ func (p *publisher) run(ctx context.Context) {
 			pause = batchDelay
 		case ctx.Err() == nil:
 			pause = retry.Step()
-			p.failed(err)
+			p.logFailure(err)
 		}
 	}
 }
 
-// failed counts a failed round, and logs its error unless the last line had the same one.
-func (p *publisher) failed(err error) {
+// logFailure counts a failed round, and logs its error unless the last line had the same one.
+func (p *publisher) logFailure(err error) {
 	p.options.Observer.PublishFailed()
 	if p.failure != err.Error() {
 		p.failure = err.Error()
@@ -93,17 +93,17 @@ func (p *publisher) round(ctx context.Context, since time.Time) error {
 	if err != nil {
 		return err
 	}
-	now := map[string]content{}
+	current := map[string]content{}
 	for i := range seen.slices {
-		now[seen.slices[i].Name] = content{seen.slices[i].Keys, seen.slices[i].Nodes}
+		current[seen.slices[i].Name] = content{seen.slices[i].Keys, seen.slices[i].Nodes}
 	}
 	keys, skipped := p.chooseKeys(time.Now(), seen)
 	nodes := make(map[string]map[string]string, len(seen.nodes))
 	for name, labels := range seen.nodes {
 		nodes[name] = describe(labels, keys)
 	}
-	writes := plan(now, keys, nodes, NodesPerSlice)
-	if err := p.carryOut(ctx, seen, writes); err != nil {
+	writes := plan(current, keys, nodes, NodesPerSlice)
+	if err := p.performWrites(ctx, seen, writes); err != nil {
 		return err
 	}
 	at := time.Now()
@@ -111,7 +111,7 @@ func (p *publisher) round(ctx context.Context, since time.Time) error {
 	if !since.IsZero() {
 		lag = at.Sub(since)
 	}
-	p.options.Observer.Published(at, countAfter(len(now), writes), len(nodes), skipped, lag)
+	p.options.Observer.Published(at, countAfter(len(current), writes), len(nodes), skipped, lag)
 	return p.renew(ctx)
 }
 
@@ -121,7 +121,7 @@ func (p *publisher) chooseKeys(now time.Time, seen observed) (keys []string, ski
 	if p.keys == nil {
 		p.keys = newKeySet(now, seen.published())
 	}
-	waiting := p.keys.choose(now, seen.used, seen.carried)
+	waiting := p.keys.choose(now, seen.usage, seen.nodeKeys)
 	p.keys.log(p.options.Log, now, waiting)
 	return p.keys.keys(), len(waiting)
 }
@@ -141,14 +141,14 @@ func countAfter(count int, writes []write) int {
 
 // observed is the content of the cache.
 type observed struct {
-	nodes   map[string]map[string]string // by name
-	used    keyUsage
-	carried map[string]bool // label keys that some node has
-	slices  []topologyslice.TopologySlice
+	nodes    map[string]map[string]string // by name
+	usage    keyUsage
+	nodeKeys map[string]bool // label keys that some node has
+	slices   []topologyslice.TopologySlice
 }
 
 func (p *publisher) read(ctx context.Context) (observed, error) {
-	seen := observed{nodes: map[string]map[string]string{}, used: keyUsage{}, carried: map[string]bool{}}
+	seen := observed{nodes: map[string]map[string]string{}, usage: keyUsage{}, nodeKeys: map[string]bool{}}
 	var all topologyslice.List
 	if err := p.objects.List(ctx, &all); err != nil {
 		return observed{}, fmt.Errorf("list TopologySlices: %w", err)
@@ -161,7 +161,7 @@ func (p *publisher) read(ctx context.Context) (observed, error) {
 	for i := range nodes {
 		seen.nodes[nodes[i].Name] = nodes[i].Labels
 		for key := range nodes[i].Labels {
-			seen.carried[key] = true
+			seen.nodeKeys[key] = true
 		}
 	}
 	for kind, annotation := range map[string]string{
@@ -193,7 +193,7 @@ func (s observed) addKeys(list string, isAdministrators bool) {
 		return
 	}
 	for _, key := range keys {
-		s.used.add(key, isAdministrators)
+		s.usage.add(key, isAdministrators)
 	}
 }
 
@@ -215,15 +215,15 @@ func (p *publisher) list(ctx context.Context, kind string) ([]metav1.PartialObje
 	return list.Items, nil
 }
 
-// carryOut performs writes in order, and waits until the cache has them: otherwise the next round would repeat them.
-func (p *publisher) carryOut(ctx context.Context, seen observed, writes []write) error {
-	before := map[string]*topologyslice.TopologySlice{}
+// performWrites performs writes in order, and waits until the cache has them: otherwise the next round would repeat them.
+func (p *publisher) performWrites(ctx context.Context, seen observed, writes []write) error {
+	existing := map[string]*topologyslice.TopologySlice{}
 	for i := range seen.slices {
-		before[seen.slices[i].Name] = &seen.slices[i]
+		existing[seen.slices[i].Name] = &seen.slices[i]
 	}
 	written := map[string]string{} // resource versions by name; empty for a deleted slice
 	for _, w := range writes {
-		name, version, err := p.write(ctx, before[w.name], w)
+		name, version, err := p.write(ctx, existing[w.name], w)
 		if err != nil {
 			return errors.Join(err, p.waitForCache(ctx, written))
 		}
@@ -233,20 +233,20 @@ func (p *publisher) carryOut(ctx context.Context, seen observed, writes []write)
 }
 
 // write performs one write, and returns the slice's name and resource version.
-func (p *publisher) write(ctx context.Context, before *topologyslice.TopologySlice, w write) (name, version string, err error) {
+func (p *publisher) write(ctx context.Context, existing *topologyslice.TopologySlice, w write) (name, version string, err error) {
 	slice := &topologyslice.TopologySlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "nodes-"}}
 	operation := "create"
 	switch {
 	case w.content == nil:
 		operation = "delete"
-		slice = before
-		err = p.writer.Delete(ctx, slice, client.Preconditions{UID: new(before.UID), ResourceVersion: new(before.ResourceVersion)})
-	case before == nil:
+		slice = existing
+		err = p.writer.Delete(ctx, slice, client.Preconditions{UID: new(existing.UID), ResourceVersion: new(existing.ResourceVersion)})
+	case existing == nil:
 		slice.Keys, slice.Nodes = w.content.keys, w.content.nodes
 		err = p.writer.Create(ctx, slice)
 	default:
 		operation = "update"
-		slice = before.DeepCopy()
+		slice = existing.DeepCopy()
 		slice.Keys, slice.Nodes = w.content.keys, w.content.nodes
 		err = p.writer.Update(ctx, slice)
 	}
@@ -264,8 +264,8 @@ func (p *publisher) write(ctx context.Context, before *topologyslice.TopologySli
 func (p *publisher) waitForCache(ctx context.Context, written map[string]string) error {
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, cacheTimeout, true, func(ctx context.Context) (bool, error) {
 		for name, version := range written {
-			arrived, err := p.isCached(ctx, name, version)
-			if err != nil || !arrived {
+			isCached, err := p.isCached(ctx, name, version)
+			if err != nil || !isCached {
 				return false, err
 			}
 			delete(written, name)
@@ -296,7 +296,7 @@ func (p *publisher) isCached(ctx context.Context, name, version string) (bool, e
 // renew renews the Lease, which confirms that all slices are current.
 func (p *publisher) renew(ctx context.Context) error {
 	now := time.Now()
-	if now.Sub(p.renewed) < renewEvery {
+	if now.Sub(p.renewed) < renewInterval {
 		return nil
 	}
 	if err := election.Heartbeat(ctx, p.leases, topologyslice.LeaseName, p.options.Identity, leaseDuration); err != nil {

@@ -78,33 +78,33 @@ func run(ctx context.Context, args []string) error {
 
 // writeImages writes two archives: the images for every node, and the additional ones for the control plane.
 func writeImages(root, pause string, names []string, programs binaries.Programs) error {
-	var every, controlPlane []image.Image
+	var nodeImages, controlPlane []image.Image
 	for _, name := range names {
 		base, _, _ := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
-		made := image.Image{Name: name, Folder: "/usr/local/bin"}
+		img := image.Image{Name: name, Folder: "/usr/local/bin"}
 		switch base {
 		case "pause":
-			made.Program, made.User, made.Folder = pause, "65535:65535", ""
-			every = append(every, made)
+			img.Program, img.User, img.Folder = pause, "65535:65535", ""
+			nodeImages = append(nodeImages, img)
 		case "coredns":
-			made.Program, made.Folder = programs.Path(binaries.CoreDNS, base), ""
-			every = append(every, made)
+			img.Program, img.Folder = programs.Path(binaries.CoreDNS, base), ""
+			nodeImages = append(nodeImages, img)
 		case "kube-proxy":
 			tools, err := kubeProxyTools()
 			if err != nil {
 				return err
 			}
-			made.Program, made.Files = programs.Path(binaries.Kubernetes, base), tools
-			every = append(every, made)
+			img.Program, img.Files = programs.Path(binaries.Kubernetes, base), tools
+			nodeImages = append(nodeImages, img)
 		case "etcd":
-			made.Program = programs.Path(binaries.Etcd, base)
-			controlPlane = append(controlPlane, made)
+			img.Program = programs.Path(binaries.Etcd, base)
+			controlPlane = append(controlPlane, img)
 		default:
-			made.Program = programs.Path(binaries.Kubernetes, base)
-			controlPlane = append(controlPlane, made)
+			img.Program = programs.Path(binaries.Kubernetes, base)
+			controlPlane = append(controlPlane, img)
 		}
 	}
-	for file, images := range map[string][]image.Image{"every.tar": every, "control-plane.tar": controlPlane} {
+	for file, images := range map[string][]image.Image{"every.tar": nodeImages, "control-plane.tar": controlPlane} {
 		if err := image.Write(filepath.Join(root, "kind", file), images...); err != nil {
 			return err
 		}

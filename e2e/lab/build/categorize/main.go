@@ -16,8 +16,8 @@ import (
 	"k8s.io/kubernetes/pkg/proxy"
 )
 
-// question is one case.
-type question struct {
+// request is one case.
+type request struct {
 	Node    string                       `json:"node"`
 	Labels  map[string]string            `json:"labels"` // of the Node
 	Family  corev1.IPFamily              `json:"family"`
@@ -25,8 +25,8 @@ type question struct {
 	Slices  []*discoveryv1.EndpointSlice `json:"slices"`
 }
 
-// answer is the result for a port of the Service: endpoints as address and port, sorted.
-type answer struct {
+// portResult is the result for a port of the Service: endpoints as address and port, sorted.
+type portResult struct {
 	Cluster              []string `json:"cluster"`
 	Local                []string `json:"local"`
 	All                  []string `json:"all"`
@@ -37,50 +37,50 @@ type answer struct {
 }
 
 func main() {
-	if err := answerAll(os.Stdin, os.Stdout); err != nil {
+	if err := serve(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "categorize:", err)
 		os.Exit(1)
 	}
 }
 
-func answerAll(input io.Reader, output io.Writer) error {
+func serve(input io.Reader, output io.Writer) error {
 	decoder, encoder := json.NewDecoder(input), json.NewEncoder(output)
 	for {
-		var asked question
-		switch err := decoder.Decode(&asked); {
+		var r request
+		switch err := decoder.Decode(&r); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return fmt.Errorf("read case: %w", err)
 		}
-		if err := encoder.Encode(categorize(asked)); err != nil {
-			return fmt.Errorf("write answer: %w", err)
+		if err := encoder.Encode(categorize(r)); err != nil {
+			return fmt.Errorf("write result: %w", err)
 		}
 	}
 }
 
-// categorize returns an answer for each port of the Service, by the port's name.
-func categorize(asked question) map[string]answer {
+// categorize returns the result for each port of the Service, by the port's name.
+func categorize(r request) map[string]portResult {
 	services, endpoints := proxy.ServicePortMap{}, proxy.EndpointsMap{}
-	serviceChanges := proxy.NewServiceChangeTracker(asked.Family, nil, nil)
-	serviceChanges.Update(nil, asked.Service)
+	serviceChanges := proxy.NewServiceChangeTracker(r.Family, nil, nil)
+	serviceChanges.Update(nil, r.Service)
 	services.Update(serviceChanges)
-	endpointChanges := proxy.NewEndpointsChangeTracker(asked.Family, asked.Node, nil, nil)
-	for _, slice := range asked.Slices {
+	endpointChanges := proxy.NewEndpointsChangeTracker(r.Family, r.Node, nil, nil)
+	for _, slice := range r.Slices {
 		endpointChanges.EndpointSliceUpdate(slice, false)
 	}
 	endpoints.Update(endpointChanges)
 
-	answers := map[string]answer{}
+	results := map[string]portResult{}
 	for name, port := range services {
-		cluster, local, all, hasAny := proxy.CategorizeEndpoints(endpoints[name], port, asked.Node, asked.Labels)
-		answers[name.Port] = answer{
+		cluster, local, all, hasAny := proxy.CategorizeEndpoints(endpoints[name], port, r.Node, r.Labels)
+		results[name.Port] = portResult{
 			Cluster: texts(cluster), Local: texts(local), All: texts(all), HasAny: hasAny,
 			InternalLocal: port.InternalPolicyLocal(), ExternalLocal: port.ExternalPolicyLocal(),
 			ExternallyAccessible: port.ExternallyAccessible(),
 		}
 	}
-	return answers
+	return results
 }
 
 func texts(endpoints []proxy.Endpoint) []string {

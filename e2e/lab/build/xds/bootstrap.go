@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// judgeBootstrap validates an Envoy bootstrap configuration in JSON. It unpacks all messages, rejects fields that the
+// validateBootstrap validates an Envoy bootstrap configuration in JSON. It unpacks all messages, rejects fields that the
 // types do not have, and validates everything, as Envoy does before it starts.
-func judgeBootstrap(input io.Reader, _ io.Writer) error {
+func validateBootstrap(input io.Reader, _ io.Writer) error {
 	text, err := io.ReadAll(input)
 	if err != nil {
 		return err
@@ -19,5 +19,5 @@ func judgeBootstrap(input io.Reader, _ io.Writer) error {
 	if err := protojson.Unmarshal(text, &message); err != nil {
 		return err
 	}
-	return isWhole(&message)
+	return checkMessage(&message)
 }

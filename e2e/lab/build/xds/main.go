@@ -13,8 +13,8 @@ import (
 
 // roles are the program's subcommands. Each reads standard input to its end.
 var roles = map[string]func(io.Reader, io.Writer) error{
-	"validate": judgeAll, "client": dialAll, "streams": watchAll, "cache": serveCache, "serve": serveCalls, "call": callAgain,
-	"bootstrap": judgeBootstrap,
+	"validate": validateAll, "client": dialAll, "streams": watchAll, "cache": serveCache, "serve": serveCalls, "call": repeatCalls,
+	"bootstrap": validateBootstrap,
 }
 
 func main() {

@@ -36,10 +36,10 @@ func serveCalls(io.Reader, io.Writer) error {
 
 const callsOfRound = 60
 
-// callAgain is a client in a pod. It has a channel to each target in TARGETS and makes calls on all of them, round by
+// repeatCalls is a client in a pod. It has a channel to each target in TARGETS and makes calls on all of them, round by
 // round. After each round it writes a line that counts replies by target and server, and errors. For a target that does
 // not begin with xds: it creates a new channel for each call.
-func callAgain(_ io.Reader, output io.Writer) error {
+func repeatCalls(_ io.Reader, output io.Writer) error {
 	encoder := json.NewEncoder(output)
 	channels := map[string]*channel{}
 	for {

@@ -16,7 +16,7 @@ import (
 // stage. It returns only if it fails.
 func join(plan node.Plan, next []string) error {
 	for _, group := range plan.Groups {
-		if err := enter(group); err != nil {
+		if err := joinCgroup(group); err != nil {
 			return err
 		}
 	}
@@ -24,7 +24,7 @@ func join(plan node.Plan, next []string) error {
 		return fmt.Errorf("unshare cgroup namespace: %w", err)
 	}
 	if plan.Leaf != "" {
-		if err := enter(plan.Leaf); err != nil {
+		if err := joinCgroup(plan.Leaf); err != nil {
 			return err
 		}
 	}
@@ -34,15 +34,15 @@ func join(plan node.Plan, next []string) error {
 	return nil
 }
 
-func enter(group string) error {
+func joinCgroup(group string) error {
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return fmt.Errorf("join cgroup: %w", err)
 	}
 	return nil
 }
 
-// become makes the plan's root the root of this process.
-func become(plan node.Plan) error {
+// setUpRoot makes the plan's root the root of this process.
+func setUpRoot(plan node.Plan) error {
 	if err := unix.Sethostname([]byte(plan.Hostname)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}

@@ -43,7 +43,7 @@ func run(args []string) error {
 	case stageJoin:
 		return join(plan, []string{args[0], stageRun, args[2]})
 	case stageRun:
-		if err := become(plan); err != nil {
+		if err := setUpRoot(plan); err != nil {
 			return err
 		}
 		return supervise(plan.Programs)

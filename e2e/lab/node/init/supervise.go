@@ -29,8 +29,8 @@ var environment = []string{
 	"PATH=" + node.ProgramPath,
 }
 
-// ended is a process that ended.
-type ended struct {
+// childExit is a process that ended.
+type childExit struct {
 	pid    int
 	status unix.WaitStatus
 }
@@ -38,7 +38,7 @@ type ended struct {
 // supervise starts the programs one after the other and waits until one of them ends, which ends the node.
 func supervise(programs []node.Program) error {
 	running := map[int]string{}
-	var orphans chan ended
+	var orphans chan childExit
 	for _, program := range programs {
 		pid, err := start(program)
 		if err != nil {
@@ -46,7 +46,7 @@ func supervise(programs []node.Program) error {
 		}
 		running[pid] = program.Name
 		if orphans == nil { // wait4 fails while there are no children
-			orphans = make(chan ended)
+			orphans = make(chan childExit)
 			go reap(orphans)
 		}
 		if err := waitForSocket(program, running, orphans); err != nil {
@@ -63,16 +63,16 @@ func supervise(programs []node.Program) error {
 
 // fatalExit returns an error if the end of the process ends the node. The error contains the process's last log
 // lines, because the logs are removed with the lab.
-func fatalExit(running map[int]string, child ended) error {
-	name, ours := running[child.pid]
-	if !ours {
+func fatalExit(running map[int]string, child childExit) error {
+	name, isProgram := running[child.pid]
+	if !isProgram {
 		return nil // a container's process
 	}
-	how := fmt.Sprintf("exit status %d", child.status.ExitStatus())
+	status := fmt.Sprintf("exit status %d", child.status.ExitStatus())
 	if child.status.Signaled() {
-		how = fmt.Sprintf("signal: %s", child.status.Signal())
+		status = fmt.Sprintf("signal: %s", child.status.Signal())
 	}
-	return fmt.Errorf("%s ended: %s; its log ends with:\n%s", name, how, lastLines(filepath.Join(logs, name+".log")))
+	return fmt.Errorf("%s ended: %s; its log ends with:\n%s", name, status, lastLines(filepath.Join(logs, name+".log")))
 }
 
 // lastLines returns the last 2 KiB of a log.
@@ -85,14 +85,14 @@ func lastLines(path string) []byte {
 }
 
 // reap reaps all processes that end: ours, and orphans.
-func reap(orphans chan<- ended) {
+func reap(orphans chan<- childExit) {
 	defer close(orphans)
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)
 		switch err {
 		case nil:
-			orphans <- ended{pid: pid, status: status}
+			orphans <- childExit{pid: pid, status: status}
 		case unix.EINTR:
 		default:
 			return
@@ -124,7 +124,7 @@ func start(program node.Program) (pid int, err error) {
 }
 
 // waitForSocket waits until the program listens on its socket.
-func waitForSocket(program node.Program, running map[int]string, orphans <-chan ended) error {
+func waitForSocket(program node.Program, running map[int]string, orphans <-chan childExit) error {
 	if program.Socket == "" {
 		return nil
 	}

@@ -18,12 +18,12 @@ func TestTheEndOfAProgramIsTheEndOfTheNode(t *testing.T) {
 	end := "; its log ends with:\n" + strings.Repeat("x", 2036) + "\nthe reason"
 	running := map[int]string{7: "kubelet"}
 	for name, test := range map[string]struct {
-		child ended
+		child childExit
 		want  string
 	}{
-		"a container's process": {child: ended{pid: 8}},
-		"an exit":               {child: ended{pid: 7, status: unix.WaitStatus(3 << 8)}, want: "kubelet ended: exit status 3" + end},
-		"a signal":              {child: ended{pid: 7, status: unix.WaitStatus(unix.SIGKILL)}, want: "kubelet ended: signal: killed" + end},
+		"a container's process": {child: childExit{pid: 8}},
+		"an exit":               {child: childExit{pid: 7, status: unix.WaitStatus(3 << 8)}, want: "kubelet ended: exit status 3" + end},
+		"a signal":              {child: childExit{pid: 7, status: unix.WaitStatus(unix.SIGKILL)}, want: "kubelet ended: signal: killed" + end},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

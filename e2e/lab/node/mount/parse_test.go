@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestWhatKubeletRequestsBecomesOneCall(t *testing.T) {
+func TestKubeletsMountRequestsAreParsed(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		want request
@@ -37,7 +37,7 @@ func TestWhatKubeletRequestsBecomesOneCall(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotUnderstoodIsNotMounted(t *testing.T) {
+func TestUnknownMountArgumentsAreRejected(t *testing.T) {
 	for _, args := range [][]string{{"/a"}, {"--make-slave", "/a", "/b"}, {"/a", "/b", "/c"}, {"/a", "/b", "-t"}} {
 		if got, err := parse(args); err == nil {
 			t.Errorf("%q was parsed as %+v", args, got)

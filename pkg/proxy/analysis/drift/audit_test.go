@@ -32,7 +32,7 @@ func shop(endpoints ...string) model.Change {
 	}
 }
 
-func TestWhatATableShouldHoldDiffersByWhatChanged(t *testing.T) {
+func TestDesiredTablesDifferByTheChange(t *testing.T) {
 	want := func(change model.Change) DesiredState {
 		t.Helper()
 		wanted, err := Desired(t.Context(), "node-a", ruleset.Config{Families: model.Families}, dns.Zone{}, change, nil)
@@ -45,30 +45,30 @@ func TestWhatATableShouldHoldDiffersByWhatChanged(t *testing.T) {
 	if one.Services != 1 || one.DNSServices != 0 {
 		t.Errorf("%d Services, %d in DNS", one.Services, one.DNSServices)
 	}
-	held := func(of *DesiredState) ruleset.Objects {
-		held := ruleset.Objects{Table: true}
-		sets, _ := of.Tables.Sets(model.IPv4)
+	objects := func(state *DesiredState) ruleset.Objects {
+		objects := ruleset.Objects{Table: true}
+		sets, _ := state.Tables.Sets(model.IPv4)
 		for _, set := range sets {
-			elements, err := of.Tables.Elements(model.IPv4, set)
+			elements, err := state.Tables.Elements(model.IPv4, set)
 			if err != nil {
 				t.Fatal(err)
 			}
-			held.Add(set.Name, elements)
+			objects.Add(set.Name, elements)
 		}
-		for _, chain := range of.Tables.Chains(model.IPv4) {
-			held.Chains = append(held.Chains, chain.Name)
+		for _, chain := range state.Tables.Chains(model.IPv4) {
+			objects.Chains = append(objects.Chains, chain.Name)
 		}
-		return held
+		return objects
 	}
-	if differences := one.Tables.Differences(model.IPv4, held(&one)); len(differences) > 0 {
+	if differences := one.Tables.Differences(model.IPv4, objects(&one)); len(differences) > 0 {
 		t.Errorf("a table differs from itself: %v", differences)
 	}
-	if differences := two.Tables.Differences(model.IPv4, held(&one)); len(differences) == 0 {
+	if differences := two.Tables.Differences(model.IPv4, objects(&one)); len(differences) == 0 {
 		t.Error("an added endpoint is not a difference")
 	}
 }
 
-func TestANodeAgreesIfEverythingDoes(t *testing.T) {
+func TestCompare(t *testing.T) {
 	now := time.Unix(1, 0)
 	good := func() Node {
 		return Node{Proxy: &status.Summary{InSyncSince: &now}, Kernel: Kernel{InSync: true},
@@ -95,7 +95,7 @@ func TestANodeAgreesIfEverythingDoes(t *testing.T) {
 	}
 }
 
-func TestInvalidObjectsAreThoseOfTheProxy(t *testing.T) {
+func TestInvalidObjectsAreComparedWithTheProxys(t *testing.T) {
 	web := model.Finding{Kind: "Service", Name: model.ObjectName{Namespace: "shop", Name: "web"}, Code: model.Invalid, Reason: "no"}
 	file := model.Finding{File: "a.yaml", Code: model.Invalid, Reason: "it is no YAML"}
 	ignored := model.Finding{Kind: "Service", Name: web.Name, Code: model.ValueIgnored}

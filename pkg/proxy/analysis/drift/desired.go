@@ -17,14 +17,14 @@ type DesiredState struct {
 	Services, DNSServices int
 }
 
-// Numbers are the numbers of session affinity in each family's table. A new proxy keeps them, so the desired tables
+// AffinityNumbers are the numbers of session affinity in each family's table. A new proxy keeps them, so the desired tables
 // depend on them.
-type Numbers map[model.Family]ruleset.Objects
+type AffinityNumbers map[model.Family]ruleset.Objects
 
 // Desired returns the desired tables of a node for a state of the cluster, which change describes completely. It does
 // the same as 'proxy run', but with tables in memory.
 func Desired(
-	ctx context.Context, node string, config ruleset.Config, zone dns.Zone, change model.Change, numbers Numbers,
+	ctx context.Context, node string, config ruleset.Config, zone dns.Zone, change model.Change, numbers AffinityNumbers,
 ) (DesiredState, error) {
 	kernel := &fakeKernel{numbers: numbers}
 	names := &dns.Table{Zone: zone}
@@ -39,16 +39,16 @@ func Desired(
 
 // fakeKernel is a kernel in memory. Its tables are empty at first, except for the numbers.
 type fakeKernel struct {
-	numbers Numbers
+	numbers AffinityNumbers
 	tables  ruleset.Tables
 }
 
 // Commit applies the batch.
-func (m *fakeKernel) Commit(_ context.Context, batch ruleset.Batch) error {
-	return m.tables.Apply(batch)
+func (k *fakeKernel) Commit(_ context.Context, batch ruleset.Batch) error {
+	return k.tables.Apply(batch)
 }
 
 // Objects returns the numbers and nothing else, so there is nothing to delete.
-func (m *fakeKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
-	return m.numbers[family], nil
+func (k *fakeKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
+	return k.numbers[family], nil
 }

@@ -55,21 +55,21 @@ func Run(ctx context.Context, options Options) (Kernel, error) {
 	defer func() { _ = reader.Close() }()
 	began := time.Now()
 	kernel := Kernel{Differences: []ruleset.Difference{}}
-	var before []ruleset.Difference
-	for look := range confirmations {
+	var previous []ruleset.Difference
+	for attempt := range confirmations {
 		found, err := kernel.readOnce(ctx, options, reader)
 		if err != nil {
 			return Kernel{}, err
 		}
-		if look == 0 {
+		if attempt == 0 {
 			kernel.Seconds = time.Since(began).Seconds()
 		} else {
-			found = slices.DeleteFunc(found, func(d ruleset.Difference) bool { return !slices.Contains(before, d) })
+			found = slices.DeleteFunc(found, func(d ruleset.Difference) bool { return !slices.Contains(previous, d) })
 		}
-		if before = found; len(found) == 0 {
+		if previous = found; len(found) == 0 {
 			break
 		}
-		if look < confirmations-1 {
+		if attempt < confirmations-1 {
 			select {
 			case <-ctx.Done():
 				return Kernel{}, ctx.Err()
@@ -82,8 +82,8 @@ func Run(ctx context.Context, options Options) (Kernel, error) {
 			return Kernel{}, err
 		}
 	}
-	kernel.Differences = append(kernel.Differences, before...)
-	kernel.InSync = len(before) == 0
+	kernel.Differences = append(kernel.Differences, previous...)
+	kernel.InSync = len(previous) == 0
 	return kernel, nil
 }
 
@@ -91,16 +91,16 @@ func Run(ctx context.Context, options Options) (Kernel, error) {
 // long as the slower of the two.
 func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Reader) ([]ruleset.Difference, error) {
 	var change model.Change
-	held := map[model.Family]*nft.Table{}
+	tables := map[model.Family]*nft.Table{}
 	err := cli.RunAll(ctx, func(ctx context.Context) (err error) {
 		if change, err = options.Load(ctx); err != nil {
 			return err
 		}
-		change.LocalAddrs, err = interfaces.Now(ctx, slog.New(slog.DiscardHandler))
+		change.LocalAddrs, err = interfaces.Addrs(ctx, slog.New(slog.DiscardHandler))
 		return err
 	}, func(ctx context.Context) (err error) {
 		for _, family := range model.Families {
-			if held[family], err = reader.Table(ctx, family); err != nil {
+			if tables[family], err = reader.Table(ctx, family); err != nil {
 				return err
 			}
 		}
@@ -109,28 +109,28 @@ func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Read
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := Desired(ctx, options.Node, options.Config, options.Zone, change, numbersIn(held))
+	desired, err := Desired(ctx, options.Node, options.Config, options.Zone, change, affinityNumbers(tables))
 	if err != nil {
 		return nil, err
 	}
-	k.Services, k.DNSServices, k.Elements = wanted.Services, wanted.DNSServices, 0
+	k.Services, k.DNSServices, k.Elements = desired.Services, desired.DNSServices, 0
 	var found []ruleset.Difference
 	for _, family := range model.Families {
-		differences, err := held[family].Differences(&wanted.Tables)
+		differences, err := tables[family].Differences(&desired.Tables)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, differences...)
-		k.Elements += held[family].Read
+		k.Elements += tables[family].ElementsRead
 	}
 	return found, nil
 }
 
-// numbersIn returns the numbers in some tables, among all contents of their sets.
-func numbersIn(held map[model.Family]*nft.Table) Numbers {
-	numbers := Numbers{}
-	for family, table := range held {
-		numbers[family] = ruleset.Objects{Contents: table.Found.Contents}
+// affinityNumbers returns the numbers in some tables, among all contents of their sets.
+func affinityNumbers(tables map[model.Family]*nft.Table) AffinityNumbers {
+	numbers := AffinityNumbers{}
+	for family, table := range tables {
+		numbers[family] = ruleset.Objects{Contents: table.Objects.Contents}
 	}
 	return numbers
 }

@@ -27,14 +27,14 @@ type Node struct {
 }
 
 // Compare sets InSync, and reports whether every invalid object has an active version.
-func (n *Node) Compare() (isInForce bool) {
-	isReported, isInForce := true, true
-	for _, one := range n.Invalid {
-		isReported, isInForce = isReported && one.ReportedByProxy, isInForce && one.HasLastKnownGood
+func (n *Node) Compare() (allActive bool) {
+	allReported, allActive := true, true
+	for _, object := range n.Invalid {
+		allReported, allActive = allReported && object.ReportedByProxy, allActive && object.HasLastKnownGood
 	}
-	n.InSync = n.Kernel.InSync && len(n.Kernel.OtherProxies) == 0 && isReported &&
+	n.InSync = n.Kernel.InSync && len(n.Kernel.OtherProxies) == 0 && allReported &&
 		n.Proxy != nil && n.Proxy.InSyncSince != nil && n.Proxy.LastError == ""
-	return isInForce
+	return allActive
 }
 
 // InvalidObject is an invalid object, or a file that cannot be read.
@@ -49,25 +49,25 @@ type InvalidObject struct {
 	HasLastKnownGood bool `json:"applied"`
 }
 
-// sentence describes the object for people.
-func (r *InvalidObject) sentence() string {
+// text describes the object for people.
+func (o *InvalidObject) text() string {
 	switch {
-	case !r.ReportedByProxy:
-		return r.Problem + "; the proxy does not report it as invalid"
-	case !r.HasLastKnownGood:
-		return r.Problem + "; no version of it is active"
+	case !o.ReportedByProxy:
+		return o.Problem + "; the proxy does not report it as invalid"
+	case !o.HasLastKnownGood:
+		return o.Problem + "; no version of it is active"
 	}
-	return r.Problem + "; its last known good version is active, as expected"
+	return o.Problem + "; its last known good version is active, as expected"
 }
 
 // InvalidObjects compares the objects that this program rejects with those that the proxy reports as rejected.
 func InvalidObjects(found []model.Finding, rejections []convert.Rejection) []InvalidObject {
-	isReported, filesInForce := map[model.Subject]bool{}, map[string]bool{}
+	isReported, activeFiles := map[model.Subject]bool{}, map[string]bool{}
 	for i := range rejections {
 		isReported[rejections[i].Subject()] = true
-		filesInForce[rejections[i].File] = filesInForce[rejections[i].File] || rejections[i].Applied != nil
+		activeFiles[rejections[i].File] = activeFiles[rejections[i].File] || rejections[i].Applied != nil
 	}
-	inForce := convert.LastKnownGoodValues(rejections)
+	lastKnownGood := convert.LastKnownGoodValues(rejections)
 	invalid := []InvalidObject{}
 	for i := range found {
 		finding := &found[i]
@@ -75,10 +75,10 @@ func InvalidObjects(found []model.Finding, rejections []convert.Rejection) []Inv
 			continue
 		}
 		subject := finding.Subject()
-		_, isInForce := inForce[subject]
+		_, hasLastKnownGood := lastKnownGood[subject]
 		invalid = append(invalid, InvalidObject{
 			Object: cmp.Or(finding.Object(), finding.File), Problem: finding.String(),
-			ReportedByProxy: isReported[subject], HasLastKnownGood: isInForce || finding.Kind == "" && filesInForce[finding.File],
+			ReportedByProxy: isReported[subject], HasLastKnownGood: hasLastKnownGood || finding.Kind == "" && activeFiles[finding.File],
 		})
 	}
 	return invalid

@@ -30,7 +30,7 @@ func Text(to io.Writer, node *Node, address string) error {
 		p.proxy(node)
 	}
 	p.kernel(&node.Kernel)
-	p.list("refused", len(node.Invalid), func(i int) string { return node.Invalid[i].sentence() })
+	p.list("refused", len(node.Invalid), func(i int) string { return node.Invalid[i].text() })
 	if node.Missing != "" {
 		p.line("missing", "%s", node.Missing)
 	}
@@ -49,9 +49,9 @@ func (p printer) line(label, format string, args ...any) {
 }
 
 // list writes a line for each of the first maxShown items, with a label on the first line.
-func (p printer) list(label string, count int, of func(int) string) {
+func (p printer) list(label string, count int, text func(int) string) {
 	for i := range min(count, maxShown) {
-		p.line(label, "%s", of(i))
+		p.line(label, "%s", text(i))
 		label = ""
 	}
 	if count > maxShown {
@@ -61,41 +61,41 @@ func (p printer) list(label string, count int, of func(int) string) {
 
 // proxy writes the state that the proxy reports.
 func (p printer) proxy(node *Node) {
-	says := node.Proxy
-	p.line("proxy", "node %s, version %s, since %s", says.Node, says.Version, sinceText(says.Began))
+	summary := node.Proxy
+	p.line("proxy", "node %s, version %s, since %s", summary.Node, summary.Version, sinceText(summary.Began))
 	switch {
-	case says.InSyncSince != nil:
-		p.line("in sync", "since %s, according to the proxy", sinceText(*says.InSyncSince))
-	case says.LastError != "":
-		p.line("in sync", "no: %s", says.LastError)
+	case summary.InSyncSince != nil:
+		p.line("in sync", "since %s, according to the proxy", sinceText(*summary.InSyncSince))
+	case summary.LastError != "":
+		p.line("in sync", "no: %s", summary.LastError)
 	default:
-		p.line("in sync", "no: %s", sanitize.CountOf(says.Waiting, "Service is queued", "Services are queued"))
+		p.line("in sync", "no: %s", sanitize.CountOf(summary.Waiting, "Service is queued", "Services are queued"))
 	}
-	if says.Newest != nil {
-		p.line("newest change", "%s; Services decided: %d, in %s", sinceText(says.Newest.At), says.Newest.Services,
-			time.Duration(says.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
+	if summary.Newest != nil {
+		p.line("newest change", "%s; Services decided: %d, in %s", sinceText(summary.Newest.At), summary.Newest.Services,
+			time.Duration(summary.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
 	}
-	p.line("Services", "%s", node.counted())
+	p.line("Services", "%s", node.servicesText())
 	p.line("not applied", "%s invalid; %s rejected by the kernel; %s contested; %s",
-		sanitize.CountOf(says.InvalidObjects, "object is", "objects are"), sanitize.Count(says.RejectedByKernel, "Service"),
-		sanitize.CountOf(says.Contested, "frontend is", "frontends are"), sanitize.CountOf(says.Waiting, "Service is queued", "Services are queued"))
+		sanitize.CountOf(summary.InvalidObjects, "object is", "objects are"), sanitize.Count(summary.RejectedByKernel, "Service"),
+		sanitize.CountOf(summary.Contested, "frontend is", "frontends are"), sanitize.CountOf(summary.Waiting, "Service is queued", "Services are queued"))
 	nodes := "no Service needs their labels"
-	if says.NodeTopology != "" {
-		nodes = "their labels come from " + explain.TopologySourceText(says.NodeTopology)
+	if summary.NodeTopology != "" {
+		nodes = "their labels come from " + explain.TopologySourceText(summary.NodeTopology)
 	}
-	if says.Manifests == "" {
-		p.line("API server", "%s", lastResponseText(says.Interruptions))
+	if summary.Manifests == "" {
+		p.line("API server", "%s", interruptionsText(summary.Interruptions))
 		p.line("other nodes", "%s", nodes)
 	} else {
-		p.line("API server", "not used: the manifests are in %s", says.Manifests)
+		p.line("API server", "not used: the manifests are in %s", summary.Manifests)
 		p.line("other nodes", "%s in the manifests", nodes)
 	}
-	if says.NotEligible != "" {
-		p.line("eligible", "no, load balancers must not use this node: %s", says.NotEligible)
+	if summary.NotEligible != "" {
+		p.line("eligible", "no, load balancers must not use this node: %s", summary.NotEligible)
 	}
-	p.list("sysctls", len(says.KernelSettings), func(i int) string { return settingText(&says.KernelSettings[i]) })
-	p.reachability(says)
-	p.xds(says.XDS)
+	p.list("sysctls", len(summary.KernelSettings), func(i int) string { return settingText(&summary.KernelSettings[i]) })
+	p.reachability(summary)
+	p.xds(summary.XDS)
 }
 
 // settingText describes a kernel setting.
@@ -105,10 +105,10 @@ func settingText(s *status.KernelSetting) string {
 			s.Name, times(s.Restored), sinceText(*s.RestoredAt))
 	}
 	text := fmt.Sprintf("%s is %d and should be %d", s.Name, s.Value, s.Desired)
-	if s.Without != "" {
-		text += ": " + s.Without
+	if s.Impact != "" {
+		text += ": " + s.Impact
 	}
-	return text + "; " + s.Do
+	return text + "; " + s.Remedy
 }
 
 func times(n int) string {
@@ -120,64 +120,64 @@ func times(n int) string {
 
 // reachability writes which nodes are unreachable.
 func (p printer) reachability(proxy *status.Summary) {
-	says := proxy.Reachability
-	if says == nil {
+	summary := proxy.Reachability
+	if summary == nil {
 		return
 	}
 	var lines []string
 	for _, family := range model.Families {
-		switch in := says.Families[family.String()]; {
-		case in.IsolatedSince != nil:
+		switch state := summary.Families[family.String()]; {
+		case state.IsolatedSince != nil:
 			lines = append(lines, fmt.Sprintf("%s: this node is isolated: no other node has replied since %s, so none is considered unreachable",
-				family, sinceText(*in.IsolatedSince)))
-		case in.HasNoControl:
+				family, sinceText(*state.IsolatedSince)))
+		case state.HasNoControl:
 			lines = append(lines, fmt.Sprintf("%s: one other node replies. If it stops, that proves nothing: there is neither a third node nor "+
 				"an API server elsewhere to show whether this node is isolated", family))
-		case in.WithBaseline+in.WithoutBaseline > 0:
-			line := fmt.Sprintf("%s: %s", family, sanitize.CountOf(in.WithBaseline, "other node replies", "other nodes reply"))
-			if in.WithoutBaseline > 0 {
+		case state.WithBaseline+state.WithoutBaseline > 0:
+			line := fmt.Sprintf("%s: %s", family, sanitize.CountOf(state.WithBaseline, "other node replies", "other nodes reply"))
+			if state.WithoutBaseline > 0 {
 				line += fmt.Sprintf("; %d never replied to a probe, so their failure would not be detected: open TCP port 9, or that of "+
-					"/healthz, between nodes", in.WithoutBaseline)
+					"/healthz, between nodes", state.WithoutBaseline)
 			}
 			lines = append(lines, line)
 		}
 	}
 	p.list("reachable", len(lines), func(i int) string { return lines[i] })
-	sentences := proxy.Unreachable()
+	sentences := proxy.UnreachableSentences()
 	p.list("unreachable", len(sentences), func(i int) string { return sentences[i] })
 }
 
 // xds writes which clients get endpoints by xDS.
-func (p printer) xds(says *status.XDS) {
-	if says == nil {
+func (p printer) xds(summary *status.XDS) {
+	if summary == nil {
 		return
 	}
-	p.list("xDS", len(says.Addresses), func(i int) string {
-		if address := says.Addresses[i]; address.Error != "" {
+	p.list("xDS", len(summary.Addresses), func(i int) string {
+		if address := summary.Addresses[i]; address.Error != "" {
 			return fmt.Sprintf("not served at %s: %s", address.Address, address.Error)
 		}
-		return "served at " + says.Addresses[i].Address
+		return "served at " + summary.Addresses[i].Address
 	})
-	p.line("", "clients: %d, streams: %d, names: %d", len(says.Clients), says.Streams, says.Names)
-	p.list("", len(says.Clients), func(i int) string {
-		client := says.Clients[i]
-		words := fmt.Sprintf("%s: streams: %d, names: %d", cmp.Or(client.Address, "all clients of the socket"), client.Streams, client.Names)
+	p.line("", "clients: %d, streams: %d, names: %d", len(summary.Clients), summary.Streams, summary.Names)
+	p.list("", len(summary.Clients), func(i int) string {
+		client := summary.Clients[i]
+		text := fmt.Sprintf("%s: streams: %d, names: %d", cmp.Or(client.Address, "all clients of the socket"), client.Streams, client.Names)
 		if client.UnreadBytes > 0 {
-			words += fmt.Sprintf("; unread bytes: %d", client.UnreadBytes)
+			text += fmt.Sprintf("; unread bytes: %d", client.UnreadBytes)
 		}
-		return words
+		return text
 	})
-	refused := 0
+	rejected := 0
 	var reasons []string
-	for _, why := range slices.Sorted(maps.Keys(says.Rejected)) {
-		refused += says.Rejected[why]
-		reasons = append(reasons, fmt.Sprintf("%s %d", why, says.Rejected[why]))
+	for _, reason := range slices.Sorted(maps.Keys(summary.Rejected)) {
+		rejected += summary.Rejected[reason]
+		reasons = append(reasons, fmt.Sprintf("%s %d", reason, summary.Rejected[reason]))
 	}
-	words := fmt.Sprintf("since the start: rejected: %d", refused)
+	text := fmt.Sprintf("since the start: rejected: %d", rejected)
 	if len(reasons) > 0 {
-		words += " (" + strings.Join(reasons, ", ") + ")"
+		text += " (" + strings.Join(reasons, ", ") + ")"
 	}
-	p.line("", "%s; unknown names: %d; responses that clients rejected: %d", words, says.UnknownNames, says.RejectedResponses)
+	p.line("", "%s; unknown names: %d; responses that clients rejected: %d", text, summary.UnknownNames, summary.RejectedResponses)
 }
 
 // kernel writes the differences.
@@ -195,24 +195,24 @@ func sinceText(at time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", at.UTC().Format("2006-01-02 15:04:05 UTC"), time.Since(at).Round(time.Second))
 }
 
-func lastResponseText(interruptions []status.Interruption) string {
+func interruptionsText(interruptions []status.Interruption) string {
 	if len(interruptions) == 0 {
 		return "is reachable"
 	}
-	var words []string
-	for _, one := range interruptions {
-		words = append(words, fmt.Sprintf("%s since %s: %s", one.Resource, sinceText(one.Since), one.Reason))
+	var texts []string
+	for _, interruption := range interruptions {
+		texts = append(texts, fmt.Sprintf("%s since %s: %s", interruption.Resource, sinceText(interruption.Since), interruption.Reason))
 	}
-	return "has interrupted watches: " + strings.Join(words, "; ")
+	return "has interrupted watches: " + strings.Join(texts, "; ")
 }
 
-// counted returns the actual and the desired number of Services.
-func (n *Node) counted() string {
-	words := fmt.Sprintf("%d in the kernel (%d expected)", n.Proxy.Services, n.Kernel.Services)
+// servicesText returns the actual and the desired number of Services.
+func (n *Node) servicesText() string {
+	text := fmt.Sprintf("%d in the kernel (%d expected)", n.Proxy.Services, n.Kernel.Services)
 	if n.Proxy.DNSServices+n.Kernel.DNSServices > 0 {
-		words += fmt.Sprintf("; %d served by DNS (%d expected)", n.Proxy.DNSServices, n.Kernel.DNSServices)
+		text += fmt.Sprintf("; %d served by DNS (%d expected)", n.Proxy.DNSServices, n.Kernel.DNSServices)
 	}
-	return words
+	return text
 }
 
 // otherProxiesText names the other service proxies on the node, and what to do. others is nil if there was no check.
@@ -223,9 +223,9 @@ func otherProxiesText(others []competing.Conflict) string {
 	case len(others) == 0:
 		return "none has rules in nf_tables"
 	}
-	var words []string
+	var texts []string
 	for _, other := range others {
-		words = append(words, other.Message+"; "+other.Remedy)
+		texts = append(texts, other.Message+"; "+other.Remedy)
 	}
-	return strings.Join(words, "; ")
+	return strings.Join(texts, "; ")
 }

@@ -34,7 +34,7 @@ func TestTheTextNamesTheSourceOfTheState(t *testing.T) {
 }
 
 // The time is that of the decisions, as in 'explain'. The node's last reply may be older.
-func TestSinceWhenANodeIsUnreachableIsOneTime(t *testing.T) {
+func TestUnreachableSinceIsTheTimeOfTheDecision(t *testing.T) {
 	since := time.Date(2026, time.March, 1, 12, 0, 5, 0, time.UTC)
 	summary := &status.Summary{Node: "node-a", Reachability: &status.Reachability{Demotes: true, Unreachable: []status.UnreachableNode{
 		{Node: "node-z", Since: since, LastReply: since.Add(-time.Hour)},
@@ -44,11 +44,11 @@ func TestSinceWhenANodeIsUnreachableIsOneTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "node node-z has not answered node-a since 2026-03-01 12:00:05 UTC: its endpoints are tried last here"
-	sentences := summary.Unreachable()
+	sentences := summary.UnreachableSentences()
 	if len(sentences) != 1 || sentences[0] != want || !strings.Contains(text.String(), "unreachable     "+want) {
 		t.Errorf("explain says %q; status says\n%s", sentences, text.String())
 	}
-	for key, demotion := range summary.HasDemoted().Demotions {
+	for key, demotion := range summary.DemotionChange().Demotions {
 		if key.Node != "node-z" || !demotion.Since.Equal(since) {
 			t.Errorf("decisions count %s since %s", key.Node, demotion.Since)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-func TestAClientIsReportedToHaveOneEndpointOnlyWhereItHas(t *testing.T) {
+func TestAffinityScopeIsReported(t *testing.T) {
 	const (
 		one = "A client keeps its endpoint for 3h after its newest connection, whichever frontend it dials."
 		two = "A client keeps its endpoint for 3h after its newest connection: one where a Local policy keeps it on this node, and one " +

@@ -13,29 +13,29 @@ import (
 // of them. The cost is the sum of the nodes, the endpoints and the different decisions.
 func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) iter.Seq[[]PortReport] {
 	return func(yield func([]PortReport) bool) {
-		for _, alike := range v.treatedAlike(nodes, clientsOf) {
-			if !v.all(alike, clientsOf(alike[0]), yield) {
+		for _, group := range v.groupByClients(nodes, clientsOf) {
+			if !v.explainNodes(group, clientsOf(group[0]), yield) {
 				return
 			}
 		}
 	}
 }
 
-// treatedAlike groups nodes on which the settings treat clients alike. A node that has the dialled address is in a
+// groupByClients groups nodes on which the settings treat clients alike. A node that has the dialled address is in a
 // group of its own.
-func (v *Views) treatedAlike(nodes []*model.Node, clientsOf func(*model.Node) Clients) (groups [][]*model.Node) {
+func (v *Views) groupByClients(nodes []*model.Node, clientsOf func(*model.Node) Clients) (groups [][]*model.Node) {
 	numbers := map[[3]string]int{}
 	for _, node := range nodes {
-		own := ""
-		if slices.Contains(node.Addresses, v.query.Dialled.Addr()) {
-			own = node.Name
+		dialledNode := ""
+		if slices.Contains(node.Addresses, v.query.AddrPort.Addr()) {
+			dialledNode = node.Name
 		}
 		unknown := clientsOf(node).PodsUnknown
-		treated := [...]string{unknown[model.IPv4], unknown[model.IPv6], own}
-		number, known := numbers[treated]
+		key := [...]string{unknown[model.IPv4], unknown[model.IPv6], dialledNode}
+		number, known := numbers[key]
 		if !known {
 			number = len(groups)
-			numbers[treated] = number
+			numbers[key] = number
 			groups = append(groups, nil)
 		}
 		groups[number] = append(groups[number], node)
@@ -43,23 +43,23 @@ func (v *Views) treatedAlike(nodes []*model.Node, clientsOf func(*model.Node) Cl
 	return groups
 }
 
-func (v *Views) all(nodes []*model.Node, clients Clients, yield func([]PortReport) bool) bool {
-	first, alike, services := v.From(nodes[0]), selection.NewAlike(nodes), v.names
-	dialled := v.query.dialledIn(first)
+func (v *Views) explainNodes(nodes []*model.Node, clients Clients, yield func([]PortReport) bool) bool {
+	first, grouping, services := v.From(nodes[0]), selection.NewNodeGrouper(nodes), v.names
+	dialled := v.query.resolveAddress(first)
 	if dialled.addr.IsValid() {
 		services = dialled.services
 	}
 	for _, name := range services {
-		v.planner.SeeFrom(first)
+		v.planner.SetView(first)
 		decisions := v.planner.Decide(name, model.Families)
 		if len(decisions) == 0 {
 			continue
 		}
-		for i, group := range alike.Of(decisions) {
+		for i, group := range grouping.Groups(decisions) {
 			view := first
 			if i > 0 {
 				view = v.From(nodes[group.Nodes[0]])
-				v.planner.SeeFrom(view)
+				v.planner.SetView(view)
 				decisions = v.planner.Decide(name, model.Families)
 			}
 			ports := clients.portsOf(view, v.planner, decisions, v.query, dialled)
@@ -75,7 +75,7 @@ func (v *Views) all(nodes []*model.Node, clients Clients, yield func([]PortRepor
 			}
 		}
 	}
-	undefined := dialled.undefined(first, v.names)
+	undefined := dialled.undefinedPort(first, v.names)
 	if undefined == nil {
 		return true
 	}
@@ -92,22 +92,22 @@ func (p *PortReport) addAlike(others []string, group selection.Group) {
 	if len(others) == 0 {
 		return
 	}
-	var but []string
+	var differences []string
 	for _, key := range group.Shared {
-		but = append(but, "by its own "+sharedBy(key, "equally many"))
+		differences = append(differences, "by its own "+sharedBy(key, "equally many"))
 	}
 	for _, key := range group.Unshared {
-		but = append(but, "by its own "+sharedBy(key, "no"))
+		differences = append(differences, "by its own "+sharedBy(key, "no"))
 	}
 	if group.OnNode {
-		but = append(but, "by the endpoints on the node itself, of which each has equally many")
+		differences = append(differences, "by the endpoints on the node itself, of which each has equally many")
 	}
 	p.Alike = &Alike{Nodes: others}
-	if len(but) > 0 {
-		p.Alike.But = "Each decides " + strings.Join(but, ", and ") + "."
+	if len(differences) > 0 {
+		p.Alike.Differences = "Each decides " + strings.Join(differences, ", and ") + "."
 	}
 	if p.Load != nil && len(p.Cluster.Endpoints) > 1 {
-		p.Alike.But = strings.TrimSpace(p.Alike.But + " Each rounds the same shares to its own slots.")
+		p.Alike.Differences = strings.TrimSpace(p.Alike.Differences + " Each rounds the same shares to its own slots.")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // build explains a decision of the cluster's own node. If a frontend is dialled, it names only that one.
-func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dialled dialled) PortReport {
+func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dialled dialledAddress) PortReport {
 	service := decision.Service
 	port := PortReport{
 		Node:            decision.Viewpoint.Node.Name,
@@ -22,26 +22,26 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dial
 		Frontends:       frontends(decision.Frontends),
 		LostFrontends:   lostFrontends(decision),
 		Traffic:         c.traffic(decision),
-		Cluster:         choice(decision.Selection.Cluster, decision.UsedBySteps()),
+		Cluster:         choice(decision.Selection.Cluster, decision.UsedByKey()),
 		Excluded:        excluded(decision.Exclusions()),
 		AllowedSources:  allowedSources(decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
 		Rejected:        c.Rejected[service.Name.String()],
 	}
 	if len(service.Topology.NodeKeys()) > 0 {
-		port.NodesFrom = c.NodesFrom
+		port.TopologySource = c.TopologySource
 	}
 	port.Warnings = warnings(cluster, decision, port.LostFrontends)
 	port.Outcome, port.Message = outcomeOfClusterIP(port.Traffic)
 	if dialled.addr.IsValid() {
 		reached := decision
-		reached.Frontends = []model.PortFrontend{decision.Frontends[slices.IndexFunc(decision.Frontends, dialled.isLedBy)]}
+		reached.Frontends = []model.PortFrontend{decision.Frontends[slices.IndexFunc(decision.Frontends, dialled.reaches)]}
 		port.Frontends, port.Traffic = frontends(reached.Frontends), []Traffic{}
 		if !dialled.addr.Addr().IsLoopback() {
 			port.Traffic = c.traffic(reached)
 		}
 	}
-	if loopback, isAsked := c.loopback(decision, dialled.addr); isAsked {
+	if loopback, isShown := c.loopback(decision, dialled.addr); isShown {
 		port.Traffic = append(port.Traffic, loopback)
 	}
 	port.NextTiers = nextTiers(decision.Tiers())
@@ -91,9 +91,9 @@ func shares(chosen selection.Choice, used []int) []Share {
 	}
 	list := []Share{}
 	for k, step := range chosen.Share.KeyResults {
-		if step.Part > 0 {
+		if step.Fraction > 0 {
 			list = append(list, Share{
-				Key: string(step.Key), Value: step.Value, Share: selection.Fraction(step.Part).Ratio(), Endpoints: int(step.Endpoints),
+				Key: string(step.Key), Value: step.Value, Share: selection.Fraction(step.Fraction).Ratio(), Endpoints: int(step.Endpoints),
 				Used: used[k],
 			})
 		}
@@ -136,7 +136,7 @@ func excluded(exclusions []selection.Exclusion) []Excluded {
 // allowedSources returns the prefixes that may dial the port's LoadBalancerIPs. A prefix of all addresses excludes no
 // client.
 func allowedSources(decision selection.Decision) []string {
-	if !owns(decision, model.LoadBalancerIP) {
+	if !hasFrontendKind(decision, model.LoadBalancerIP) {
 		return nil
 	}
 	allowed := decision.Sources
@@ -150,15 +150,15 @@ func allowedSources(decision selection.Decision) []string {
 	return list
 }
 
-// owns reports whether a frontend of a kind leads to the port.
-func owns(decision selection.Decision, kind model.FrontendKind) bool {
+// hasFrontendKind reports whether a frontend of a kind leads to the port.
+func hasFrontendKind(decision selection.Decision, kind model.FrontendKind) bool {
 	return slices.ContainsFunc(decision.Frontends, func(frontend model.PortFrontend) bool { return frontend.Kind == kind })
 }
 
 // healthCheck returns the response to load balancers, in one family, about the Service of some decisions.
 func healthCheck(decisions []selection.Decision, family model.Family) *HealthCheck {
-	check, asked := selection.HealthCheckOf(decisions)
-	if !asked {
+	check, hasPort := selection.HealthCheckOf(decisions)
+	if !hasPort {
 		return nil
 	}
 	return &HealthCheck{NodePort: int(check.Port), LocalEndpoints: check.Endpoints[family]}

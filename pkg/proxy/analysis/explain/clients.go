@@ -14,8 +14,8 @@ type Clients struct {
 	PodsUnknown map[model.Family]string
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
-	// NodesFrom is the source of other nodes' labels; empty if it is unknown.
-	NodesFrom string
+	// TopologySource is the source of other nodes' labels; empty if it is unknown.
+	TopologySource string
 	// NodePorts determine whether node ports are served on loopback.
 	NodePorts model.NodePortAddresses
 	// Rejected are the Services that the node's kernel rejects, by namespace/name.
@@ -31,21 +31,21 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []PortReport {
 
 // portsOf explains the ports of one Service that a query covers, given the decisions about them.
 func (c Clients) portsOf(
-	cluster *model.Cluster, planner *selection.Planner, decisions []selection.Decision, query Query, dialled dialled,
+	cluster *model.Cluster, planner *selection.Planner, decisions []selection.Decision, query Query, dialled dialledAddress,
 ) []PortReport {
 	if len(decisions) == 0 {
 		return nil
 	}
 	var ports []PortReport
-	names, written := newNames(decisions), newServiceSlices(cluster, decisions[0].Service)
+	dnsNames, endpointSlices := newHeadlessDNS(decisions), newServiceSlices(cluster, decisions[0].Service)
 	for _, decision := range decisions {
-		if !query.matchesPort(decision, dialled) || names.hasNoFamily(decision) {
+		if !query.matchesPort(decision, dialled) || dnsNames.lacksFamily(decision) {
 			continue
 		}
 		port := c.build(cluster, decision, dialled)
 		port.HealthCheck = healthCheck(decisions, decision.Family)
-		names.explain(&port, decision)
-		written.explain(&port, decision)
+		dnsNames.complete(&port, decision)
+		endpointSlices.complete(&port, decision)
 		port.Load = loadOf(cluster, planner, decision)
 		ports = append(ports, port)
 	}
@@ -63,11 +63,11 @@ func (c Clients) clusterIPSource() clientSource {
 // outside and inside are the paths of connections to frontends that externalTrafficPolicy Local governs. Connections
 // from this node itself are always masqueraded, and no others are (KEP-2086 and kube-proxy's packet matrix).
 func (c Clients) outside(family model.Family) trafficPath {
-	way := trafficPath{subject: "New connections from outside", policy: "externalTrafficPolicy", source: kept}
+	path := trafficPath{subject: "New connections from outside", policy: "externalTrafficPolicy", source: kept}
 	if why, unknown := c.PodsUnknown[family]; unknown {
-		way.subject += " (which includes pods, because " + why + ")"
+		path.subject += " (which includes pods, because " + why + ")"
 	}
-	return way
+	return path
 }
 
 func (c Clients) inside(family model.Family) trafficPath {

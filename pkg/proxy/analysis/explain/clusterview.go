@@ -8,8 +8,8 @@ import (
 func ClusterView(change model.Change, node string, nodePorts model.NodePortAddresses) *model.Cluster {
 	cluster := model.NewCluster(node)
 	cluster.NodePorts = nodePorts
-	if own := change.Nodes[node]; own != nil {
-		change.LocalAddrs = own.Addresses // the command may run on another machine
+	if self := change.Nodes[node]; self != nil {
+		change.LocalAddrs = self.Addresses // the command may run on another machine
 	}
 	cluster.Apply(change)
 	return cluster

@@ -16,25 +16,25 @@ const maxListed = 10
 // Condense makes the text of ports shorter: if more than a few endpoints are excluded for the same reason with the same
 // sentence, it counts them. It does so with the endpoints in use, too, if many nodes are explained. It is for people;
 // the output for machines lists all.
-func Condense(ports []PortReport, ofManyNodes bool) {
+func Condense(ports []PortReport, manyNodes bool) {
 	for i := range ports {
 		port := &ports[i]
 		grouped := group(port.Excluded)
-		port.IsCondensed = !ofManyNodes && len(grouped) < len(port.Excluded)
+		port.IsCondensed = !manyNodes && len(grouped) < len(port.Excluded)
 		port.Excluded = grouped
-		if ofManyNodes {
-			port.Cluster.list(maxListedPerReason)
+		if manyNodes {
+			port.Cluster.abbreviate(maxListedPerReason)
 			if port.Local != nil {
-				port.Local.list(maxListedPerReason)
+				port.Local.abbreviate(maxListedPerReason)
 			}
 		}
 	}
 }
 
-// list makes the text list only some of the endpoints, if there are many.
-func (c *Choice) list(some int) {
+// abbreviate makes the text list only some of the endpoints, if there are many.
+func (c *Choice) abbreviate(listed int) {
 	if len(c.Endpoints) > maxListed {
-		c.Listed = some
+		c.Listed = listed
 	}
 }
 
@@ -50,10 +50,10 @@ func group(excluded []Excluded) []Excluded {
 	}
 	grouped := make([]Excluded, 0, len(excluded))
 	for _, reason := range reasons {
-		if of := byReason[reason]; len(of) > maxListedPerReason {
-			grouped = append(grouped, count(of)...)
+		if sameReason := byReason[reason]; len(sameReason) > maxListedPerReason {
+			grouped = append(grouped, count(sameReason)...)
 		} else {
-			grouped = append(grouped, of...)
+			grouped = append(grouped, sameReason...)
 		}
 	}
 	return grouped
@@ -62,15 +62,15 @@ func group(excluded []Excluded) []Excluded {
 // count returns the first few sentences, each with the number of its endpoints, and one number for all other sentences.
 func count(excluded []Excluded) []Excluded {
 	var counted []Excluded
-	numbers, at, others := []int{}, map[string]int{}, 0
+	numbers, index, others := []int{}, map[string]int{}, 0
 	for _, e := range excluded {
-		i, known := at[e.Message]
+		i, known := index[e.Message]
 		switch {
 		case known:
 			numbers[i]++
 			counted[i].Endpoint = sanitize.Count(numbers[i], "endpoint")
 		case len(counted) < maxListedPerReason:
-			at[e.Message] = len(counted)
+			index[e.Message] = len(counted)
 			counted, numbers = append(counted, e), append(numbers, 1)
 		default:
 			others++

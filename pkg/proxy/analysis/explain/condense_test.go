@@ -13,19 +13,19 @@ import (
 // TestManySkippedEndpointsAreCountedByReason: each sentence appears once, a few endpoints are listed individually, and
 // none is missing.
 func TestManySkippedEndpointsAreCountedByReason(t *testing.T) {
-	left := func(endpoint int, reason, message string) explain.Excluded {
+	excluded := func(endpoint int, reason, message string) explain.Excluded {
 		return explain.Excluded{Endpoint: fmt.Sprintf("10.244.0.%d:80", endpoint), Reason: reason, Message: message}
 	}
 	ports := []explain.PortReport{emptyPort(), emptyPort(), emptyPort()}
 	for i := range 3 {
-		ports[0].Excluded = append(ports[0].Excluded, left(i, "NotReady", "It is not ready."))
+		ports[0].Excluded = append(ports[0].Excluded, excluded(i, "NotReady", "It is not ready."))
 	}
-	ports[1].Excluded = append(ports[1].Excluded, left(1, "Elsewhere", `Its zone is "b".`), left(2, "NotReady", "It is not ready."))
+	ports[1].Excluded = append(ports[1].Excluded, excluded(1, "Elsewhere", `Its zone is "b".`), excluded(2, "NotReady", "It is not ready."))
 	for i := range 9 {
-		ports[1].Excluded = append(ports[1].Excluded, left(10+i, "Elsewhere", fmt.Sprintf("Its zone is %q.", "bc"[i%2:i%2+1])))
+		ports[1].Excluded = append(ports[1].Excluded, excluded(10+i, "Elsewhere", fmt.Sprintf("Its zone is %q.", "bc"[i%2:i%2+1])))
 	}
 	for i := range 60 {
-		ports[2].Excluded = append(ports[2].Excluded, left(i, "Elsewhere", fmt.Sprintf("Its zone is \"site-%d\".", i/2)))
+		ports[2].Excluded = append(ports[2].Excluded, excluded(i, "Elsewhere", fmt.Sprintf("Its zone is \"site-%d\".", i/2)))
 	}
 	explain.Condense(ports, false)
 	var got strings.Builder

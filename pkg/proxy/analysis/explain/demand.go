@@ -12,15 +12,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// demand sets which demand the plan is for, and what would change with default demand.
-func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads selection.Loads) {
+// setDemand sets which demand the plan is for, and what would change with default demand.
+func (l *Load) setDemand(cluster *model.Cluster, decision selection.Decision, loads selection.Loads) {
 	topology, m := decision.Service.Topology, loads.Measured
 	if m == nil {
-		l.Demand = whyDefaultDemand(cluster, decision.Service) + " " + demandDescription(topology.Clients, loads.Clients)
+		l.Demand = defaultDemandReason(cluster, decision.Service) + " " + demandDescription(topology.Clients, loads.Clients)
 		return
 	}
 	l.Measured = &Measured{
-		Since: m.ObservedAt, NodesReporting: m.NodesReporting, Nodes: m.NodesTotal, ConnectionsPerMinute: m.ConnectionsPerMinute,
+		ObservedAt: m.ObservedAt, NodesReporting: m.NodesReporting, Nodes: m.NodesTotal, ConnectionsPerMinute: m.ConnectionsPerMinute,
 		Zones: roundedParts(m.Zones),
 	}
 	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
@@ -30,11 +30,11 @@ func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads
 		m.ObservedAt.UTC().Format("2006-01-02 15:04 UTC"), sanitize.Count(m.ConnectionsPerMinute, "connection"), m.NodesReporting,
 		sanitize.Count(m.NodesTotal, "node"), parts(zones, m.Zones))
 	busiest := m.AssumedBusiest()
-	gives := m.AssumedLoads[busiest]
-	l.AssumedWouldGive = float64(gives) / 1000
+	busiestLoad := m.AssumedLoads[busiest]
+	l.BusiestIfAssumed = float64(busiestLoad) / 1000
 	l.Assumed = fmt.Sprintf("%s, the demand of zones would be %s: planned with it, %s would get %s times the mean.",
 		defaultDemandText(topology.Clients, loads.Clients), parts(zones, m.AssumedZones),
-		EndpointName(decision.Endpoints[busiest].Addr), times(gives))
+		EndpointName(decision.Endpoints[busiest].Addr), times(busiestLoad))
 }
 
 // defaultDemandText describes the default demand, of clients with a number of ready endpoints.
@@ -69,13 +69,13 @@ func roundedParts(parts map[string]float64) map[string]float64 {
 const maxListedZones = 6
 
 // parts describes which share of the demand comes from each of some zones.
-func parts(zones []string, asks map[string]float64) string {
+func parts(zones []string, demand map[string]float64) string {
 	words, rest := make([]string, 0, maxListedZones), 0.0
 	for i, zone := range zones {
 		if i < maxListedZones {
-			words = append(words, cmp.Or(zone, "no zone")+" "+percent(asks[zone]))
+			words = append(words, cmp.Or(zone, "no zone")+" "+percent(demand[zone]))
 		} else {
-			rest += asks[zone]
+			rest += demand[zone]
 		}
 	}
 	if others := len(zones) - maxListedZones; others > 0 {
@@ -87,12 +87,12 @@ func parts(zones []string, asks map[string]float64) string {
 // percent formats a part of 1 as package selection does.
 func percent(part float64) string { return selection.FractionOf(part).String() }
 
-// whyDefaultDemand states that the default demand is used, and why if the Service has the setting "measured".
-func whyDefaultDemand(cluster *model.Cluster, service *model.Service) string {
+// defaultDemandReason states that the default demand is used, and why if the Service has the setting "measured".
+func defaultDemandReason(cluster *model.Cluster, service *model.Service) string {
 	if !service.Topology.Measured {
 		return "Demand is assumed."
 	}
-	return string(cluster.DemandState().Assumed())
+	return string(cluster.DemandState().AssumedReason())
 }
 
 // demandDescription describes the clients of the default demand.

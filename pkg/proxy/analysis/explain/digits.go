@@ -16,22 +16,22 @@ func Rounded(x float64) float64 { return math.Round(x*decimalPlaces) / decimalPl
 // RoundParts rounds parts of a whole so that their sum is the rounded sum: those with the largest remainders are
 // rounded up. None may be negative.
 func RoundParts(parts ...*float64) {
-	sum, left := 0.0, 0.0
-	cuts := make([]float64, len(parts))
-	byCut := make([]int, len(parts))
+	sum, remaining := 0.0, 0.0
+	fractions := make([]float64, len(parts))
+	byFraction := make([]int, len(parts))
 	for i, part := range parts {
 		sum += *part
 		whole := math.Floor(*part * decimalPlaces)
-		cuts[i], byCut[i] = *part*decimalPlaces-whole, i
-		left -= whole
+		fractions[i], byFraction[i] = *part*decimalPlaces-whole, i
+		remaining -= whole
 		*part = whole
 	}
-	left += math.Round(sum * decimalPlaces)
-	slices.SortStableFunc(byCut, func(a, b int) int { return cmp.Compare(cuts[b], cuts[a]) })
-	for _, i := range byCut {
-		if left >= 1 && cuts[i] > 0 { // a part of 0 stays 0
+	remaining += math.Round(sum * decimalPlaces)
+	slices.SortStableFunc(byFraction, func(a, b int) int { return cmp.Compare(fractions[b], fractions[a]) })
+	for _, i := range byFraction {
+		if remaining >= 1 && fractions[i] > 0 { // a part of 0 stays 0
 			*parts[i]++
-			left--
+			remaining--
 		}
 		*parts[i] /= decimalPlaces
 	}

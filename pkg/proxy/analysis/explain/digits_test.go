@@ -41,7 +41,7 @@ func TestRoundedPartsSumUp(t *testing.T) {
 	}
 }
 
-func TestRoundingKeepsWhatIsExact(t *testing.T) {
+func TestRoundingKeepsExactNumbers(t *testing.T) {
 	for _, x := range []float64{0, 1, 0.8, 0.1, 1.2, 0.000001} {
 		part := x
 		if RoundParts(&part); part != x || Rounded(x) != x {

@@ -27,53 +27,53 @@ func EndpointName(endpoint netip.AddrPort) string {
 	return endpoint.String()
 }
 
-// nameOf returns the name that clients look up: the Service's name, or the port's if it has one.
-func nameOf(decision selection.Decision) string {
+// dnsName returns the name that clients look up: the Service's name, or the port's if it has one.
+func dnsName(decision selection.Decision) string {
 	service := decision.Service.Name
 	name := service.Name + "." + service.Namespace + ".svc"
-	if decision.IsOfAddresses || decision.Port.Name == "" {
+	if decision.ForAddresses || decision.Port.Name == "" {
 		return name
 	}
 	return "_" + decision.Port.Name + "._" + strings.ToLower(decision.Port.Protocol.String()) + "." + name
 }
 
-// headlessNames describes the DNS response about a headless Service; zero for any other Service.
-type headlessNames struct {
+// headlessDNS describes the DNS response about a headless Service; zero for any other Service.
+type headlessDNS struct {
 	isHeadless, isReady bool
 	families            map[model.Family]bool // in which there are endpoints
 }
 
-func newNames(decisions []selection.Decision) headlessNames {
-	n := headlessNames{families: map[model.Family]bool{}}
+func newHeadlessDNS(decisions []selection.Decision) headlessDNS {
+	h := headlessDNS{families: map[model.Family]bool{}}
 	for i := range decisions {
-		n.isHeadless = decisions[i].Service.IsHeadless
+		h.isHeadless = decisions[i].Service.IsHeadless
 		if len(decisions[i].Endpoints) > 0 {
-			n.families[decisions[i].Family] = true
+			h.families[decisions[i].Family] = true
 		}
-		n.isReady = n.isReady || decisions[i].Selection.HasUsableEndpoint
+		h.isReady = h.isReady || decisions[i].Selection.HasUsableEndpoint
 	}
-	return n
+	return h
 }
 
-// hasNoFamily reports whether a decision is about a family that a headless Service does not have.
-func (n headlessNames) hasNoFamily(decision selection.Decision) bool {
-	return n.isHeadless && len(n.families) > 0 && !n.families[decision.Family]
+// lacksFamily reports whether a decision is about a family that a headless Service does not have.
+func (h headlessDNS) lacksFamily(decision selection.Decision) bool {
+	return h.isHeadless && len(h.families) > 0 && !h.families[decision.Family]
 }
 
-// explain completes the explanation of a headless Service.
-func (n headlessNames) explain(port *PortReport, decision selection.Decision) {
-	if !n.isHeadless {
+// complete completes the explanation of a headless Service.
+func (h headlessDNS) complete(port *PortReport, decision selection.Decision) {
+	if !h.isHeadless {
 		return
 	}
-	if decision.IsOfAddresses {
+	if decision.ForAddresses {
 		port.Protocol = ""
 	}
-	port.Name = nameOf(decision)
-	port.Outcome, port.Message = n.outcome(decision)
+	port.Name = dnsName(decision)
+	port.Outcome, port.Message = h.outcome(decision)
 }
 
 // outcome returns the DNS response to this node's clients, as a code and a sentence.
-func (n headlessNames) outcome(decision selection.Decision) (outcome, message string) {
+func (h headlessDNS) outcome(decision selection.Decision) (outcome, message string) {
 	const where = "If this node's DNS cache queries the proxy (--dns-bind-address), clients get "
 	switch chosen := decision.Selection.Cluster; {
 	case len(chosen.Endpoints) == 1:
@@ -84,7 +84,7 @@ func (n headlessNames) outcome(decision selection.Decision) (outcome, message st
 			where, len(chosen.Endpoints))
 	case len(chosen.Endpoints) > 0:
 		return outcomeServed, fmt.Sprintf("%s%d endpoints, beginning with a random one.", where, len(chosen.Endpoints))
-	case n.isReady:
+	case h.isReady:
 		return outcomeEmpty, where + "an empty response, because the name exists."
 	}
 	return outcomeRejected, "The proxy refuses the query, so that the cluster's DNS responds: no endpoint is ready."

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestWhatDNSAnswersIsExplained, for a headless Service as seen from node-a in zone a.
-func TestWhatDNSAnswersIsExplained(t *testing.T) {
+// TestDNSResponseIsExplained, for a headless Service as seen from node-a in zone a.
+func TestDNSResponseIsExplained(t *testing.T) {
 	const zone = "example.com/zone"
 	db := func(keys ...policy.Key) *model.Service {
 		return &model.Service{Name: web().Name, IsHeadless: true, Ports: web().Ports, Topology: policy.Topology{Keys: keys}}

@@ -64,14 +64,14 @@ func affinityLines(port PortReport) []string {
 	}
 	const sentence = "A client keeps its endpoint for %s after its newest connection%s."
 	scope := ", whichever frontend it dials"
-	if serves(port, choiceCluster) && serves(port, choiceLocal) {
+	if usesChoice(port, choiceCluster) && usesChoice(port, choiceLocal) {
 		scope = ": one where a Local policy keeps it on this node, and one everywhere else"
 	}
 	return []string{fmt.Sprintf(sentence, duration(port.AffinitySeconds), scope)}
 }
 
-// serves reports whether connections are spread over the endpoints of a choice.
-func serves(port PortReport, choice string) bool {
+// usesChoice reports whether connections are spread over the endpoints of a choice.
+func usesChoice(port PortReport, choice string) bool {
 	return slices.ContainsFunc(port.Traffic, func(traffic Traffic) bool {
 		return traffic.Choice == choice && traffic.Outcome == outcomeNames[selection.Balance]
 	})
@@ -93,11 +93,11 @@ func healthLines(check *HealthCheck) []string {
 	if check == nil {
 		return nil
 	}
-	answer := "that " + sanitize.CountOf(check.LocalEndpoints, "endpoint on this node is", "endpoints on this node are") + " ready."
+	report := "that " + sanitize.CountOf(check.LocalEndpoints, "endpoint on this node is", "endpoints on this node are") + " ready."
 	if check.LocalEndpoints == 0 {
-		answer = "that this node gets no connections: no endpoint on it is ready."
+		report = "that this node gets no connections: no endpoint on it is ready."
 	}
-	return []string{fmt.Sprintf("The health check on port %d reports %s", check.NodePort, answer)}
+	return []string{fmt.Sprintf("The health check on port %d reports %s", check.NodePort, report)}
 }
 
 // choiceLines returns the tier, if there is one, then the reason, then how connections are split, then the endpoints,

@@ -19,11 +19,11 @@ func (c Clients) loopback(decision selection.Decision, dialled netip.AddrPort) (
 	if dialled.IsValid() {
 		addr = dialled.Addr()
 	}
-	at := slices.IndexFunc(decision.Frontends, func(frontend model.PortFrontend) bool { return frontend.Kind == model.NodePort })
-	if at < 0 || !addr.IsLoopback() || !dialled.IsValid() && !c.NodePorts.Localhost {
+	index := slices.IndexFunc(decision.Frontends, func(frontend model.PortFrontend) bool { return frontend.Kind == model.NodePort })
+	if index < 0 || !addr.IsLoopback() || !dialled.IsValid() && !c.NodePorts.Localhost {
 		return Traffic{}, false
 	}
-	frontend := netip.AddrPortFrom(addr, decision.Frontends[at].Port).String()
+	frontend := netip.AddrPortFrom(addr, decision.Frontends[index].Port).String()
 	traffic := Traffic{To: toLoopback, From: fromNode, Frontends: []string{frontend}, Choice: choiceCluster}
 	if decision.Service.ExternalTrafficLocal {
 		traffic.Choice = choiceLocal
@@ -57,18 +57,18 @@ func (c Clients) notServed(decision selection.Decision, addr netip.Addr) (outcom
 // servedOnLoopback completes the description of connections that the proxy itself accepts. Without an endpoint it does
 // not listen, so they are refused rather than dropped.
 func servedOnLoopback(traffic Traffic, decision selection.Decision) Traffic {
-	way := trafficPath{subject: "New connections to " + traffic.Frontends[0], source: nodeMasqueraded}
+	path := trafficPath{subject: "New connections to " + traffic.Frontends[0], source: nodeMasqueraded}
 	if decision.Service.ExternalTrafficLocal {
-		way.policy = "externalTrafficPolicy"
+		path.policy = "externalTrafficPolicy"
 	}
 	choice, outcome := decision.Selection.External()
 	if outcome == selection.Drop {
 		traffic.Outcome = outcomeNames[selection.Refuse]
-		traffic.Message = way.subject + " are refused at once, because externalTrafficPolicy is Local and every usable endpoint is on " +
+		traffic.Message = path.subject + " are refused at once, because externalTrafficPolicy is Local and every usable endpoint is on " +
 			"another node."
 		return traffic
 	}
-	traffic = way.describe(traffic, choice, outcome)
+	traffic = path.describe(traffic, choice, outcome)
 	if outcome == selection.Balance {
 		traffic.Message += " They end with the proxy."
 	}

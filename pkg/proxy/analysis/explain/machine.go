@@ -20,7 +20,7 @@ func Print(w io.Writer, format string, value any) error {
 		return err
 	}
 	if format == "yaml" {
-		converted, err := inYAML(text)
+		converted, err := toYAML(text)
 		if err != nil {
 			return err
 		}
@@ -35,10 +35,10 @@ func Print(w io.Writer, format string, value any) error {
 }
 
 // encode formats a value as JSON, with a prefix on each line but the first, and a newline at the end.
-func encode(value any, before string) ([]byte, error) {
+func encode(value any, prefix string) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	encoder.SetIndent(before, "  ")
+	encoder.SetIndent(prefix, "  ")
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
 		return nil, fmt.Errorf("write JSON: %w", err)
@@ -47,9 +47,9 @@ func encode(value any, before string) ([]byte, error) {
 	return escaped, nil
 }
 
-// inYAML converts JSON without bare control characters. The encoder does not escape a few characters that need double
+// toYAML converts JSON without bare control characters. The encoder does not escape a few characters that need double
 // quotes: with one of those the result is nil. JSON is valid YAML, too.
-func inYAML(text []byte) ([]byte, error) {
+func toYAML(text []byte) ([]byte, error) {
 	converted, err := yaml.JSONToYAML(text)
 	if err != nil {
 		return nil, fmt.Errorf("encode YAML: %w", err)

@@ -153,8 +153,8 @@ func decode(t *testing.T, ports []explain.PortReport) []map[string]any {
 	return list
 }
 
-// TestMachinesReadWhatWasWritten, although control characters are escaped.
-func TestMachinesReadWhatWasWritten(t *testing.T) {
+// TestEscapedOutputIsDecodedUnchanged, although control characters are escaped.
+func TestEscapedOutputIsDecodedUnchanged(t *testing.T) {
 	for _, text := range []string{hostile.Text, "a\u202eb", "a\u2028b", "a\u009bb", "plain"} {
 		for _, format := range []string{"json", "yaml"} {
 			var page strings.Builder

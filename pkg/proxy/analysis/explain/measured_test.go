@@ -30,20 +30,20 @@ func shop(clients ...string) *model.Cluster {
 	change.Services = map[model.ObjectName]*model.Service{service.Name: service}
 	change.Slices = map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}
 	for name, ready := range map[string]int{"one": 1, "three": 3} {
-		of := model.ObjectName{Namespace: "default", Name: name}
-		client := &model.EndpointSlice{Name: of, Service: of, Family: model.IPv4}
+		clientName := model.ObjectName{Namespace: "default", Name: name}
+		client := &model.EndpointSlice{Name: clientName, Service: clientName, Family: model.IPv4}
 		for i := range ready {
 			client.Endpoints = append(client.Endpoints, endpoint(fmt.Sprintf("10.245.%d.%d", ready, i), "node-a", true))
 		}
-		change.Slices[of] = client
+		change.Slices[clientName] = client
 	}
 	cluster.Apply(change)
 	return cluster
 }
 
-// TestExplainReportsWhoseDemandItIs: measured, with the effect of default demand; or default, and why in spite of the
+// TestLoadReportsTheDemandSource: measured, with the effect of default demand; or default, and why in spite of the
 // setting "measured".
-func TestExplainReportsWhoseDemandItIs(t *testing.T) {
+func TestLoadReportsTheDemandSource(t *testing.T) {
 	demands := map[model.ObjectName]*model.Demand{web().Name: {
 		Zones:      map[string]uint32{"zone-a": 100_000, "zone-b": 900_000},
 		ObservedAt: time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC), NodesReporting: 198, NodesTotal: 200, ConnectionsPerMinute: 30_012,
@@ -70,22 +70,22 @@ func TestExplainReportsWhoseDemandItIs(t *testing.T) {
 		"measured, no client is ready": {model.DemandActive, demands, []string{"default/none"}, "measured", measured,
 			"No endpoint of default/none is ready on a Node; if each Node had the same demand, the demand of zones would be zone-b 50 %, " +
 				"zone-a 50 %: planned with it, 10.244.98.0:8080 would get 1.80 times the mean."},
-		"no demand":    {model.DemandActive, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
-		"stale":        {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
+		"no demand":    {model.DemandActive, nil, nil, "labels", string(servicedemand.NoUsableDemand) + each, ""},
+		"stale":        {model.DemandStale, demands, nil, "labels", string(servicedemand.LeaseNotRenewed) + each, ""},
 		"no publisher": {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
 		"not read":     {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := shop(c.clients...)
 			cluster.Apply(model.Change{Demands: c.demands, DemandState: &c.state})
-			port := one(t, cluster)
+			port := onlyPort(t, cluster)
 			load := port.Load
 			if load == nil || load.Demand != c.demand || load.Assumed != c.assumed || load.DemandSource != c.source {
 				t.Fatalf("the load is %+v, want\n%s\n%s", load, c.demand, c.assumed)
 			}
 			isMeasured := c.source == "measured"
-			if (load.Measured != nil) != isMeasured || (load.AssumedWouldGive >= 1.8) != isMeasured {
-				t.Errorf("measured is %+v, assumed would give %f", load.Measured, load.AssumedWouldGive)
+			if (load.Measured != nil) != isMeasured || (load.BusiestIfAssumed >= 1.8) != isMeasured {
+				t.Errorf("measured is %+v, assumed would give %f", load.Measured, load.BusiestIfAssumed)
 			}
 			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.Zones["zone-a"] != 0.1) {
 				t.Errorf("measured is %+v", load.Measured)

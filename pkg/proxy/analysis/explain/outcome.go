@@ -39,23 +39,23 @@ func (p trafficPath) describe(traffic Traffic, choice selection.Choice, outcome 
 
 // predicate describes the effect on the client, and the source address that the endpoint sees.
 func (p trafficPath) predicate(endpoints int, outcome selection.Outcome) string {
-	here, seen := "", p.source.text
+	where, source := "", p.source.text
 	if p.policy != "" {
-		here = " on this node"
+		where = " on this node"
 	}
 	switch {
 	case outcome == selection.Refuse:
 		return "are refused at once, because no endpoint may be used."
 	case outcome == selection.Drop:
 		return fmt.Sprintf("are dropped, because %s is Local and every usable endpoint is on another node.", p.policy)
-	case seen == "" && endpoints == 1:
-		return fmt.Sprintf("go to one endpoint%s.", here)
-	case seen == "":
-		return fmt.Sprintf("are spread at random over %d endpoints%s.", endpoints, here)
+	case source == "" && endpoints == 1:
+		return fmt.Sprintf("go to one endpoint%s.", where)
+	case source == "":
+		return fmt.Sprintf("are spread at random over %d endpoints%s.", endpoints, where)
 	case endpoints == 1:
-		return fmt.Sprintf("go to one endpoint%s, which sees %s.", here, seen)
+		return fmt.Sprintf("go to one endpoint%s, which sees %s.", where, source)
 	}
-	return fmt.Sprintf("are spread at random over %d endpoints%s, which see %s.", endpoints, here, seen)
+	return fmt.Sprintf("are spread at random over %d endpoints%s, which see %s.", endpoints, where, source)
 }
 
 // clientSource is the kind of source address that an endpoint sees: a stable code, and a phrase for sentences.

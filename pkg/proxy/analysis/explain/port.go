@@ -44,9 +44,9 @@ type PortReport struct {
 	// tier.
 	NextTiers []Tier `json:"nextTiers,omitempty"`
 
-	// NodesFrom is the source of other nodes' labels, one of model.TopologyResources, if any such label affects the
+	// TopologySource is the source of other nodes' labels, one of model.TopologyResources, if any such label affects the
 	// Service; empty if none does.
-	NodesFrom string `json:"nodesFrom,omitempty"`
+	TopologySource string `json:"nodesFrom,omitempty"`
 	// Load is how a load bound distributes all nodes' connections; nil without a bound, and while not all Nodes are known.
 	Load *Load `json:"load,omitempty"`
 
@@ -77,9 +77,9 @@ type PortReport struct {
 // Alike are nodes that decide the same as the explained node.
 type Alike struct {
 	Nodes []string `json:"nodes"` // sorted, never empty
-	// But is a sentence about what differs on each of these nodes, such as the endpoints on the node itself; empty if only
+	// Differences is a sentence about what differs on each of these nodes, such as the endpoints on the node itself; empty if only
 	// the node's name does.
-	But string `json:"but,omitempty"`
+	Differences string `json:"but,omitempty"`
 }
 
 // Frontend is an address and port that clients dial.
@@ -161,15 +161,15 @@ type Load struct {
 	// DemandSource is the source of the demand: labels, clients or measured. Measured has the details of the latter.
 	DemandSource string    `json:"demandSource"`
 	Measured     *Measured `json:"measured,omitempty"`
-	// Assumed is a sentence about what would change with default demand. AssumedWouldGive is the load of the busiest
+	// Assumed is a sentence about what would change with default demand. BusiestIfAssumed is the load of the busiest
 	// endpoint then, as a multiple of the mean. Both are empty if default demand is used.
 	Assumed          string  `json:"assumed,omitempty"`
-	AssumedWouldGive float64 `json:"assumedWouldGive,omitempty"`
+	BusiestIfAssumed float64 `json:"assumedWouldGive,omitempty"`
 }
 
 // Measured is the measured demand of a Service.
 type Measured struct {
-	Since                time.Time          `json:"observedAt"` // when it was measured
+	ObservedAt           time.Time          `json:"observedAt"` // when it was measured
 	NodesReporting       int                `json:"nodesReporting"`
 	Nodes                int                `json:"nodesTotal"`
 	ConnectionsPerMinute uint64             `json:"connectionsPerMinute"`
@@ -194,7 +194,7 @@ type UnusedSlice struct {
 	Slice     string `json:"slice"` // namespace/name
 	Endpoints int    `json:"endpoints"`
 	// Reason is a stable code: SliceOfNames, SliceOfHeadless, SliceOfOtherFamily, SliceWithoutPorts, SliceOfOtherPorts or
-	// LaterAddresses.
+	// ReasonLaterAddresses.
 	Reason  string `json:"reason"`
 	Message string `json:"message"` // the reason as a sentence
 }

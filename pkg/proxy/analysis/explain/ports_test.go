@@ -54,8 +54,8 @@ func clusterOf(slice *model.EndpointSlice, services ...*model.Service) *model.Cl
 	return cluster
 }
 
-// one returns the report of the only port of default/web.
-func one(t *testing.T, cluster *model.Cluster) explain.PortReport {
+// onlyPort returns the report of the only port of default/web.
+func onlyPort(t *testing.T, cluster *model.Cluster) explain.PortReport {
 	t.Helper()
 	ports := explain.Clients{}.Ports(cluster, explain.Query{Service: web().Name})
 	if len(ports) != 1 {
@@ -72,7 +72,7 @@ func TestAPortNamesItsTierItsReasonAndWhatItSkipped(t *testing.T) {
 	service := web()
 	service.Topology.Keys = []policy.Key{"example.com/zone"}
 	service.AffinityTimeout = 3 * time.Hour
-	got := one(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)), service))
+	got := onlyPort(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)), service))
 	want := explain.PortReport{
 		Node: "node-a", Service: "default/web", Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4",
 		Frontends: []explain.Frontend{{Address: "10.96.0.10:80", Kind: "ClusterIP"}},
@@ -98,10 +98,10 @@ func TestAPortNamesItsTierItsReasonAndWhatItSkipped(t *testing.T) {
 	}
 }
 
-func TestALocalPolicyHasAChoiceOfItsOwn(t *testing.T) {
+func TestLocalPolicyHasItsOwnChoice(t *testing.T) {
 	service := web()
 	service.InternalTrafficLocal = true
-	got := one(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)), service))
+	got := onlyPort(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)), service))
 	want := &explain.Choice{
 		Endpoints: []string{"10.244.1.5:8080"}, Tier: "node",
 		Reason: "OnThisNode", Message: sentence(selection.OnThisNode, "internalTrafficPolicy", ""),
@@ -157,7 +157,7 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 	cluster := clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true),
 		endpoint("10.244.2.6", "node-b", true), endpoint("10.244.2.7", "node-b", true)), service)
 	cluster.Apply(model.Change{AllNodes: new(true)})
-	got := one(t, cluster).Cluster
+	got := onlyPort(t, cluster).Cluster
 	want := []explain.Share{
 		{Key: "example.com/zone", Value: "a", Share: 0.75, Endpoints: 1, Used: 1}, {Key: "*", Share: 0.25, Endpoints: 4, Used: 3},
 	}
@@ -179,7 +179,7 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 // TestALoadBoundReportsWhatItPrevents: which endpoints would be overloaded without it, by how much, and by which
 // demand.
 func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
-	alike := "Demand is assumed. Each Node counts as one client, unless its labels say otherwise."
+	assumed := "Demand is assumed. Each Node counts as one client, unless its labels say otherwise."
 	for name, test := range map[string]struct {
 		keys            []policy.Key
 		clients         []string
@@ -189,14 +189,14 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 		warnings        int
 	}{
 		"one is": {
-			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 1, demand: alike,
+			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 1, demand: assumed,
 			load: map[string]explain.EndpointLoad{
 				"10.244.1.0:8080": {1.5, 2}, "10.244.2.0:8080": {0.833, 0.667}, "10.244.2.1:8080": {0.833, 0.667}, "10.244.2.2:8080": {0.833, 0.667},
 			},
 			message: "Without the bound 10.244.1.0:8080 would expect 2.00 times the mean load; with it no endpoint expects more than 1.50 times.",
 		},
 		"none is": {
-			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, demand: alike,
+			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, demand: assumed,
 			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
 		},
 		"all clients are on this node": {
@@ -230,7 +230,7 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 				endpoint("10.244.1.8", "node-a", true), endpoint("10.244.1.9", "node-a", true), endpoint("10.244.2.9", "node-b", false),
 			}}
 			cluster.Apply(model.Change{AllNodes: new(true), Slices: map[model.ObjectName]*model.EndpointSlice{api: &clients}})
-			port := one(t, cluster)
+			port := onlyPort(t, cluster)
 			if port.Load == nil || port.Load.MaxLoad != 1.5 || len(port.Load.Clients) != len(test.clients) {
 				t.Fatalf("the load is %+v", port.Load)
 			}

@@ -13,53 +13,53 @@ import (
 
 // Query selects one Service, one of its ports, or a dialled address. The zero Query selects everything.
 type Query struct {
-	// Dialled is an address and a port; then the other fields are empty. Zero means that no address is dialled.
-	Dialled netip.AddrPort
+	// AddrPort is an address and a port; then the other fields are empty. Zero means that no address is dialled.
+	AddrPort netip.AddrPort
 	// Service is the selected Service; without a name, all in its namespace.
 	Service model.ObjectName
 	// Port is a port's name or number, as in the argument; empty means every port.
 	Port string
 }
 
-// label matches a DNS label of Kubernetes (RFC 1123), as the names of namespaces, Services and their ports are.
-var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+// dnsLabel matches a DNS label of Kubernetes (RFC 1123), as the names of namespaces, Services and their ports are.
+var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // IsName reports whether a name is valid for a namespace, a Service or a port.
-func IsName(name string) bool { return label.MatchString(name) }
+func IsName(name string) bool { return dnsLabel.MatchString(name) }
 
 // ParseQuery parses NAMESPACE/NAME or NAMESPACE/NAME:PORT, where PORT is a port's name or number. Without NAMESPACE it
 // uses the given default, if that is not empty.
-func ParseQuery(arg, usual string) (Query, error) {
+func ParseQuery(arg, defaultNamespace string) (Query, error) {
 	namespace, rest, found := strings.Cut(arg, "/")
 	switch {
-	case !found && usual == "":
-		return Query{}, malformed(arg, "the namespace is missing, as in default/%s", arg)
+	case !found && defaultNamespace == "":
+		return Query{}, queryError(arg, "the namespace is missing, as in default/%s", arg)
 	case !found:
-		namespace, rest = usual, arg
+		namespace, rest = defaultNamespace, arg
 	}
 	name, port, hasPort := strings.Cut(rest, ":")
 	query := Query{Service: model.ObjectName{Namespace: namespace, Name: name}, Port: port}
 	switch {
-	case !label.MatchString(namespace):
-		return Query{}, malformed(arg, "%q is not a namespace's name", namespace)
-	case !label.MatchString(name):
-		return Query{}, malformed(arg, "%q is not a Service's name", name)
-	case hasPort && !label.MatchString(port):
-		return Query{}, malformed(arg, "%q is neither a port's name nor its number", port)
+	case !dnsLabel.MatchString(namespace):
+		return Query{}, queryError(arg, "%q is not a namespace's name", namespace)
+	case !dnsLabel.MatchString(name):
+		return Query{}, queryError(arg, "%q is not a Service's name", name)
+	case hasPort && !dnsLabel.MatchString(port):
+		return Query{}, queryError(arg, "%q is neither a port's name nor its number", port)
 	}
 	return query, nil
 }
 
 // ParseFrontend parses ADDRESS:PORT, or [ADDRESS]:PORT over IPv6.
-func ParseFrontend(arg string) (query Query, isOne bool) {
+func ParseFrontend(arg string) (query Query, ok bool) {
 	dialled, err := netip.ParseAddrPort(arg)
 	if err != nil {
 		return Query{}, false
 	}
-	return Query{Dialled: netip.AddrPortFrom(dialled.Addr().Unmap(), dialled.Port())}, true
+	return Query{AddrPort: netip.AddrPortFrom(dialled.Addr().Unmap(), dialled.Port())}, true
 }
 
-func malformed(arg, format string, args ...any) error {
+func queryError(arg, format string, args ...any) error {
 	return fmt.Errorf("query %q is not NAMESPACE/NAME[:PORT]: %s", arg, fmt.Sprintf(format, args...))
 }
 
@@ -84,9 +84,9 @@ func (q Query) Match(id model.PortID, number uint16) bool {
 }
 
 // matchesPort reports whether the query selects a port: by its name, or because the dialled address leads to it.
-func (q Query) matchesPort(decision selection.Decision, dialled dialled) bool {
-	if q.Dialled.IsValid() {
-		return dialled.leadsTo(decision)
+func (q Query) matchesPort(decision selection.Decision, dialled dialledAddress) bool {
+	if q.AddrPort.IsValid() {
+		return dialled.reachesPort(decision)
 	}
 	return q.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port)
 }

@@ -119,7 +119,7 @@ func TestAnUnknownServiceSuggestsAnother(t *testing.T) {
 			if test.want != "" {
 				want += "; did you mean " + test.want + "?"
 			}
-			if got := explain.NoService(mustParse(t, test.meant).Service, existing, " here"); got.Error() != want {
+			if got := explain.ServiceNotFound(mustParse(t, test.meant).Service, existing, " here"); got.Error() != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})

@@ -27,13 +27,13 @@ func rejectionLines(rejection *Rejection) []string {
 	if rejection == nil {
 		return nil
 	}
-	inForce := "No version of this Service is applied on this node"
+	applied := "No version of this Service is applied on this node"
 	if rejection.HasApplied {
-		inForce = "An earlier version of this Service is applied on this node"
+		applied = "An earlier version of this Service is applied on this node"
 	}
 	return []string{
 		fmt.Sprintf("%s: the kernel has rejected this one since %s, %s so far.",
-			inForce, rejection.Since.UTC().Format(time.RFC3339), sanitize.Count(rejection.Tries, "time")),
+			applied, rejection.Since.UTC().Format(time.RFC3339), sanitize.Count(rejection.Tries, "time")),
 		rejection.Message,
 	}
 }

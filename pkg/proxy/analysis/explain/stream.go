@@ -76,7 +76,7 @@ func (s *Stream) add(page *bytes.Buffer, port *PortReport) error {
 	item = bytes.TrimSuffix(item, []byte("\n"))
 	switch {
 	case s.format == "yaml":
-		list, err := inYAML(slices.Concat([]byte("["), item, []byte("]")))
+		list, err := toYAML(slices.Concat([]byte("["), item, []byte("]")))
 		if err != nil {
 			return err
 		}

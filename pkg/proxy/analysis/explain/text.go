@@ -14,8 +14,8 @@ const column = 13
 
 func writePort(page *bytes.Buffer, port PortReport) {
 	sanitize.Fprintf(page, "%s\n", headline(port))
-	if port.Alike != nil && port.Alike.But != "" {
-		writeLines(page, "alike", []string{port.Alike.But})
+	if port.Alike != nil && port.Alike.Differences != "" {
+		writeLines(page, "alike", []string{port.Alike.Differences})
 	}
 	writeLines(page, "rejected", rejectionLines(port.Rejected))
 	if port.Address != "" {
@@ -44,8 +44,8 @@ func writePort(page *bytes.Buffer, port PortReport) {
 			writeLines(page, "", []string{port.Load.Assumed})
 		}
 	}
-	if port.NodesFrom != "" {
-		writeLines(page, "nodes", []string{"other nodes' labels come from " + TopologySourceText(port.NodesFrom)})
+	if port.TopologySource != "" {
+		writeLines(page, "nodes", []string{"other nodes' labels come from " + TopologySourceText(port.TopologySource)})
 	}
 	writeLines(page, "left out", excludedLines(port.Excluded))
 	if port.IsCondensed {

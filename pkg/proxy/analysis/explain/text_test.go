@@ -96,7 +96,7 @@ func lostPort() explain.PortReport {
 	return port
 }
 
-func TestTextIsReadableAtThreeInTheMorning(t *testing.T) {
+func TestTextFormat(t *testing.T) {
 	tests := map[string][]explain.PortReport{
 		"everything":   {topologyPort()},
 		"no-endpoints": {emptyPort()},
@@ -123,7 +123,7 @@ var errBroken = errors.New("broken pipe")
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestEveryWriterReportsThatItsReaderWentAway(t *testing.T) {
+func TestWritersReportErrors(t *testing.T) {
 	for name, write := range writers {
 		if err := write(brokenPipe{}, []explain.PortReport{topologyPort()}); !errors.Is(err, errBroken) {
 			t.Errorf("%s: got error %v, want one that wraps %v", name, err, errBroken)

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-func TestTheOutcomeIsWhatADialledClusterIPDoes(t *testing.T) {
+func TestOutcomeOfTheClusterIP(t *testing.T) {
 	local := func() *model.Service {
 		service := web()
 		service.InternalTrafficLocal = true
@@ -42,7 +42,7 @@ func TestTheOutcomeIsWhatADialledClusterIPDoes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := one(t, test.cluster)
+			got := onlyPort(t, test.cluster)
 			if diff := cmp.Diff([]string{test.outcome, test.message}, []string{got.Outcome, got.Message}); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
@@ -128,7 +128,7 @@ func TestTrafficIsSplitWherePoliciesDiffer(t *testing.T) {
 				set(service)
 			}
 			var got []row
-			for _, traffic := range one(t, clusterOf(webSlice(test.endpoints...), service)).Traffic {
+			for _, traffic := range onlyPort(t, clusterOf(webSlice(test.endpoints...), service)).Traffic {
 				got = append(got, row{traffic.To, traffic.From, traffic.Outcome, traffic.Choice, traffic.Source})
 				want := []string{"198.51.100.7:80", "192.0.2.10:80", "*:30080"}
 				if traffic.To == "ClusterIP" {
@@ -177,7 +177,7 @@ func TestTrafficIsShownInSentences(t *testing.T) {
 			service := balanced()
 			service.ExternalTrafficLocal = test.local
 			var got []string
-			for _, traffic := range one(t, clusterOf(webSlice(test.endpoints...), service)).Traffic {
+			for _, traffic := range onlyPort(t, clusterOf(webSlice(test.endpoints...), service)).Traffic {
 				got = append(got, traffic.Message)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

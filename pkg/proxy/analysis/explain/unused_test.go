@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// offering returns a slice of default/web with one endpoint, and ports of these names.
-func offering(name string, ports ...string) *model.EndpointSlice {
+// sliceWithPorts returns a slice of default/web with one endpoint, and ports of these names.
+func sliceWithPorts(name string, ports ...string) *model.EndpointSlice {
 	slice := webSlice(endpoint("10.244.1.5", "node-a", true))
 	slice.Name.Name, slice.Ports = name, nil
 	for i, port := range ports {
@@ -31,8 +31,8 @@ func inIPv6(slice *model.EndpointSlice) *model.EndpointSlice {
 
 func TestAnUnusedSliceReportsWhy(t *testing.T) {
 	names := &model.EndpointSlice{Name: model.ObjectName{Namespace: "default", Name: "names"}, Service: web().Name, FQDNCount: 2}
-	crowded := offering("crowded", "http")
-	crowded.MultiAddressCount = 1
+	multiAddress := sliceWithPorts("crowded", "http")
+	multiAddress.MultiAddressCount = 1
 	two := func(service *model.Service) {
 		service.Ports = append(service.Ports, model.ServicePort{Name: "metrics", Protocol: model.TCP, Port: 9090})
 	}
@@ -47,22 +47,22 @@ func TestAnUnusedSliceReportsWhy(t *testing.T) {
 		slices []*model.EndpointSlice
 		want   []string // PORT FAMILY SLICE REASON
 	}{
-		"all serve":          {two, []*model.EndpointSlice{offering("all", "http", "metrics")}, nil},
-		"a slice for a port": {two, []*model.EndpointSlice{offering("one", "http"), offering("other", "metrics")}, nil},
-		"no slice serves one of the ports": {two, []*model.EndpointSlice{offering("one", "http")},
+		"all serve":          {two, []*model.EndpointSlice{sliceWithPorts("all", "http", "metrics")}, nil},
+		"a slice for a port": {two, []*model.EndpointSlice{sliceWithPorts("one", "http"), sliceWithPorts("other", "metrics")}, nil},
+		"no slice serves one of the ports": {two, []*model.EndpointSlice{sliceWithPorts("one", "http")},
 			[]string{"metrics IPv4 default/one SliceOfOtherPorts"}},
 		"a slice that serves no port next to one that does": {
-			two, []*model.EndpointSlice{offering("good", "http", "metrics"), offering("bad", "web")},
+			two, []*model.EndpointSlice{sliceWithPorts("good", "http", "metrics"), sliceWithPorts("bad", "web")},
 			[]string{"http IPv4 default/bad SliceOfOtherPorts", "metrics IPv4 default/bad SliceOfOtherPorts"}},
-		"no ports":         {nil, []*model.EndpointSlice{offering("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
-		"the other family": {nil, []*model.EndpointSlice{inIPv6(offering("six", "http"))}, []string{"http IPv4 default/six SliceOfOtherFamily"}},
-		"a family is reported where it is decided": {dual, []*model.EndpointSlice{offering("four", "http"), inIPv6(offering("six", "web"))},
+		"no ports":         {nil, []*model.EndpointSlice{sliceWithPorts("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
+		"the other family": {nil, []*model.EndpointSlice{inIPv6(sliceWithPorts("six", "http"))}, []string{"http IPv4 default/six SliceOfOtherFamily"}},
+		"a family is reported where it is decided": {dual, []*model.EndpointSlice{sliceWithPorts("four", "http"), inIPv6(sliceWithPorts("six", "web"))},
 			[]string{"http IPv6 default/six SliceOfOtherPorts"}},
-		"later addresses": {dual, []*model.EndpointSlice{crowded}, []string{"http IPv4 default/crowded LaterAddresses"}},
-		"names": {nil, []*model.EndpointSlice{offering("good", "http"), names},
+		"later addresses": {dual, []*model.EndpointSlice{multiAddress}, []string{"http IPv4 default/crowded LaterAddresses"}},
+		"names": {nil, []*model.EndpointSlice{sliceWithPorts("good", "http"), names},
 			[]string{"http IPv4 default/names SliceOfNames"}},
-		"addresses need no port": {headless, []*model.EndpointSlice{offering("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
-		"nor the names of headless ones": {headless, []*model.EndpointSlice{offering("good", "http"), names},
+		"addresses need no port": {headless, []*model.EndpointSlice{sliceWithPorts("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
+		"nor the names of headless ones": {headless, []*model.EndpointSlice{sliceWithPorts("good", "http"), names},
 			[]string{" IPv4 default/names SliceOfNames", "http IPv4 default/names SliceOfNames"}},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -88,12 +88,12 @@ func TestAnUnusedSliceReportsWhy(t *testing.T) {
 }
 
 func TestManyUnusedSlicesAreCounted(t *testing.T) {
-	cluster := clusterOf(offering("bad-00", "web"), web())
+	cluster := clusterOf(sliceWithPorts("bad-00", "web"), web())
 	for i := range 24 {
-		slice := offering(fmt.Sprintf("bad-%02d", i+1), "web")
+		slice := sliceWithPorts(fmt.Sprintf("bad-%02d", i+1), "web")
 		cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}})
 	}
-	got := one(t, cluster)
+	got := onlyPort(t, cluster)
 	want := []string{"5 more EndpointSlices have no effect on this port."}
 	if diff := cmp.Diff(want, got.Warnings); diff != "" || len(got.UnusedSlices) != 20 {
 		t.Errorf("%d are reported; warnings (-want +got):\n%s", len(got.UnusedSlices), diff)
@@ -102,15 +102,15 @@ func TestManyUnusedSlicesAreCounted(t *testing.T) {
 
 func TestSlicesThatListTooManyPortsAreCounted(t *testing.T) {
 	var ports []string
-	for i := range model.MaxOffers / 4 {
+	for i := range model.MaxSlicePorts / 4 {
 		ports = append(ports, fmt.Sprint("p", i))
 	}
-	cluster := clusterOf(offering("big-0", ports...), web())
+	cluster := clusterOf(sliceWithPorts("big-0", ports...), web())
 	for i := range 5 {
-		slice := offering(fmt.Sprintf("big-%d", i+1), ports...)
+		slice := sliceWithPorts(fmt.Sprintf("big-%d", i+1), ports...)
 		cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}})
 	}
-	got := one(t, cluster)
+	got := onlyPort(t, cluster)
 	want := []string{"2 EndpointSlices are skipped: those of a Service can list at most 65536 ports in total."}
 	if diff := cmp.Diff(want, got.Warnings); diff != "" || len(got.UnusedSlices) != 4 {
 		t.Errorf("%d are reported; warnings (-want +got):\n%s", len(got.UnusedSlices), diff)
@@ -121,12 +121,12 @@ func TestAServiceWithoutSlicesIsReported(t *testing.T) {
 	cluster := model.NewCluster("node-a")
 	cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{web().Name: web()}})
 	want := []string{"No EndpointSlice in the namespace default has the label kubernetes.io/service-name=web."}
-	if diff := cmp.Diff(want, one(t, cluster).Warnings); diff != "" {
+	if diff := cmp.Diff(want, onlyPort(t, cluster).Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhyASliceIsNotUsedNamesWhatItHasAndWhatIsMissing(t *testing.T) {
+func TestUnusedSliceMessages(t *testing.T) {
 	const named, unnamed = "http", ""
 	ports := func(names ...string) (ports []model.SlicePort) {
 		for i, name := range names {
@@ -175,7 +175,7 @@ func TestWhyASliceIsNotUsedNamesWhatItHasAndWhatIsMissing(t *testing.T) {
 		"nothing to miss": {of(model.IPv4, 0, 0, nil), named, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := explain.WhyUnused(&test.slice, webPort(test.port, model.TCP))
+			got := explain.UnusedReason(&test.slice, webPort(test.port, model.TCP))
 			want := explain.UnusedSlice{Reason: test.reason, Message: test.message}
 			if want.Reason != "" {
 				want.Slice, want.Endpoints = "t/web-1", max(len(test.slice.Endpoints), int(test.slice.FQDNCount))
@@ -200,10 +200,10 @@ func TestAPortIsFoundByNameAndProtocolAmongMany(t *testing.T) {
 	for i := range 1000 {
 		slice.Ports = append(slice.Ports, model.SlicePort{Name: fmt.Sprint("p", i), Protocol: model.TCP, Port: uint16(i + 1)})
 	}
-	if got := explain.WhyUnused(&slice, webPort("p999", model.TCP)); got != (explain.UnusedSlice{}) {
+	if got := explain.UnusedReason(&slice, webPort("p999", model.TCP)); got != (explain.UnusedSlice{}) {
 		t.Errorf("got %+v; name and protocol decide, and no number does", got)
 	}
-	if got := explain.WhyUnused(&slice, webPort("p999", model.UDP)); got.Reason != "SliceOfOtherPorts" {
+	if got := explain.UnusedReason(&slice, webPort("p999", model.UDP)); got.Reason != "SliceOfOtherPorts" {
 		t.Errorf("got %+v; a port of another protocol is another port", got)
 	}
 }

@@ -24,7 +24,7 @@ func NewViews(change model.Change, nodePorts model.NodePortAddresses, query Quer
 
 // Ports explains the query for a node, in the order of Clients.Ports.
 func (v *Views) Ports(clients Clients, node *model.Node) (all []PortReport) {
-	v.all([]*model.Node{node}, clients, func(ports []PortReport) bool {
+	v.explainNodes([]*model.Node{node}, clients, func(ports []PortReport) bool {
 		all = append(all, ports...)
 		return true
 	})
@@ -34,16 +34,16 @@ func (v *Views) Ports(clients Clients, node *model.Node) (all []PortReport) {
 // From returns the cluster as seen from a node. The node's addresses are those in its object: the command may run on
 // another machine.
 func (v *Views) From(node *model.Node) *model.Cluster {
-	return v.cluster.SeenFrom(node.Name, node.Addresses)
+	return v.cluster.ViewFrom(node.Name, node.Addresses)
 }
 
 // namesIn returns the Services that a query selects by name, sorted; if an address is dialled, those with this
 // ClusterIP.
 func (q Query) namesIn(cluster *model.Cluster) []model.ObjectName {
 	switch {
-	case q.Dialled.IsValid():
+	case q.AddrPort.IsValid():
 		return slices.DeleteFunc(cluster.ServiceNames(), func(name model.ObjectName) bool {
-			return !slices.Contains(cluster.Service(name).ClusterIPs, q.Dialled.Addr())
+			return !slices.Contains(cluster.Service(name).ClusterIPs, q.AddrPort.Addr())
 		})
 	case q.Service.Name != "":
 		return []model.ObjectName{q.Service}

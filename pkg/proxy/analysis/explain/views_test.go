@@ -61,14 +61,14 @@ func manyNodes(nodes int, random *rand.Rand) model.Change {
 			Name: name, Service: name, Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}},
 		}
 		for e := range max(6, nodes/5) {
-			of := endpoint(fmt.Sprintf("10.%d.%d.%d", number, e/250, e%250), nameOf(random.IntN(nodes)), random.IntN(5) > 0)
+			sliceEndpoint := endpoint(fmt.Sprintf("10.%d.%d.%d", number, e/250, e%250), nameOf(random.IntN(nodes)), random.IntN(5) > 0)
 			switch number {
 			case hinted:
-				of.HintZones = []string{fmt.Sprintf("zone-%d", random.IntN(2))}
+				sliceEndpoint.HintZones = []string{fmt.Sprintf("zone-%d", random.IntN(2))}
 			case hintedForNodes:
-				of.HintNodes = []string{of.Node}
+				sliceEndpoint.HintNodes = []string{sliceEndpoint.Node}
 			}
-			slice.Endpoints = append(slice.Endpoints, of)
+			slice.Endpoints = append(slice.Endpoints, sliceEndpoint)
 		}
 		if number == hinted {
 			service := change.Services[name]
@@ -86,8 +86,8 @@ func manyNodes(nodes int, random *rand.Rand) model.Change {
 	return change
 }
 
-// TestAViewIsWhatItsNodeSees: the caches for other nodes change no explanation.
-func TestAViewIsWhatItsNodeSees(t *testing.T) {
+// TestViewEqualsTheNodesReport: the caches for other nodes change no explanation.
+func TestViewEqualsTheNodesReport(t *testing.T) {
 	for seed := range uint64(8) {
 		change := manyNodes(30, rand.New(rand.NewPCG(seed, 0)))
 		views := explain.NewViews(change, model.NodePortAddresses{Primary: true}, explain.Query{})
@@ -128,11 +128,11 @@ func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 				if port.Alike != nil {
 					alike = *port.Alike
 				}
-				once[alike.But == ""] += len(alike.Nodes)
+				once[alike.Differences == ""] += len(alike.Nodes)
 				for _, name := range append([]string{port.Node}, alike.Nodes...) {
 					got[name+" "+port.Service]++
 					if diff := cmp.Diff(summary(want[name+" "+port.Service], alike), summary(port, alike)); diff != "" {
-						t.Fatalf("seed %d: %s on %s is not as on %s (%q): (-want +got):\n%s", seed, port.Service, name, port.Node, alike.But, diff)
+						t.Fatalf("seed %d: %s on %s is not as on %s (%q): (-want +got):\n%s", seed, port.Service, name, port.Node, alike.Differences, diff)
 					}
 				}
 			}
@@ -157,12 +157,12 @@ func summary(port explain.PortReport, alike explain.Alike) string {
 	for i := range port.Cluster.Shares {
 		port.Cluster.Shares[i].Value = strings.ReplaceAll(port.Cluster.Shares[i].Value, name, "NODE")
 	}
-	if alike.But != "" {
+	if alike.Differences != "" {
 		reasons := map[string]int{}
 		for _, e := range port.Excluded {
 			reasons[e.Reason]++
 		}
-		isRounded := strings.Contains(alike.But, "slots")
+		isRounded := strings.Contains(alike.Differences, "slots")
 		if port.Local != nil {
 			port.Local = new(*port.Local)
 		}

@@ -33,7 +33,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	for _, frontend := range lost {
 		list = append(list, frontend.Message)
 	}
-	if len(service.SourceRanges) > 0 && owns(decision, model.LoadBalancerIP) &&
+	if len(service.SourceRanges) > 0 && hasFrontendKind(decision, model.LoadBalancerIP) &&
 		len(decision.Sources) == 0 {
 		list = append(list, fmt.Sprintf("The LoadBalancerIPs are open to all clients over %s, because loadBalancerSourceRanges has no %s range.",
 			decision.Family, decision.Family))
@@ -51,7 +51,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	}
 	for _, finding := range service.Findings {
 		if !finding.Code.IsAnnotation() {
-			list = append(list, partSentence(finding, "Service"))
+			list = append(list, findingSentence(finding, "Service"))
 		}
 	}
 	for _, slice := range cluster.SlicesOf(service.Name) {
@@ -59,14 +59,14 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 			continue
 		}
 		for _, finding := range slice.Findings {
-			list = append(list, partSentence(finding, "EndpointSlice "+slice.Name.String()))
+			list = append(list, findingSentence(finding, "EndpointSlice "+slice.Name.String()))
 		}
 	}
 	return list
 }
 
-// partSentence describes which part of an object has no effect.
-func partSentence(finding model.Finding, object string) string {
+// findingSentence describes which part of an object has no effect.
+func findingSentence(finding model.Finding, object string) string {
 	if finding.Code == model.PartiallyIgnored {
 		return "Ignored in the " + object + ": " + finding.Sentence()
 	}

@@ -50,7 +50,7 @@ func TestWarnings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			service := balanced()
 			test.change(service)
-			got := one(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true)), service))
+			got := onlyPort(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true)), service))
 			if diff := cmp.Diff(test.want, got.Warnings); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
@@ -65,7 +65,7 @@ func TestSkippedEndpointsOfTheFamilyAreAWarning(t *testing.T) {
 	cluster := clusterOf(slice, web())
 	cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{other.Name: other}})
 	want := []string{"Ignored in the EndpointSlice default/web-1: endpoints[1]: why."}
-	if diff := cmp.Diff(want, one(t, cluster).Warnings); diff != "" {
+	if diff := cmp.Diff(want, onlyPort(t, cluster).Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }
@@ -141,7 +141,7 @@ func TestALostFrontendIsShownWithItsOwner(t *testing.T) {
 			service.Created = other.Created.Add(time.Hour)
 			other.Name.Name, other.ClusterIPs = "other", []netip.Addr{clusterIP}
 			test.other(other)
-			got := one(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true)), service, other))
+			got := onlyPort(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true)), service, other))
 
 			ignored := cmpopts.IgnoreFields(explain.LostFrontend{}, "Message")
 			if len(test.want) == 1 {

@@ -16,40 +16,40 @@ import (
 
 // A change is worthwhile with this much more in the zone, or this much less load on the busiest endpoint.
 const (
-	worthZone = 0.05
-	worthLoad = 0.25
+	minZoneGain = 0.05
+	minLoadGain = 0.25
 )
 
-// keeps reports whether no endpoint expects more than a load bound, in percent, in the precision of printed loads.
-func (o *Projection) keeps(bound uint64) bool { return o.Busiest.Load < float64(bound)/100+0.005 }
+// keepsBound reports whether no endpoint expects more than a load bound, in percent, in the precision of printed loads.
+func (o *Projection) keepsBound(bound uint64) bool { return o.Busiest.Load < float64(bound)/100+0.005 }
 
 // advise recommends a setting, if one would improve anything and keeps the first bound that is compared. A setting that
 // protects the endpoints as well as the bound, and needs no proxy of ours, comes first. If the Service has a bound
 // already, that was a choice: the only possible advice is to plan it with measured demand. A setting without effect
 // needs a fix, not another setting in addition: Causes has the fix.
-func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
+func (f *forecaster) advise(s *Service, object *corev1.Service, parsed *model.Service) *Advice {
 	now, field, bounds := s.projection(Now), s.projection(policy.PreferSameZone), f.boundsFor(s)
 	if s.asMeasured != nil {
-		return f.adviseMeasured(s, object, read)
+		return f.adviseMeasured(s, object, parsed)
 	}
-	if field == nil || len(bounds) == 0 || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 ||
-		read.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Problem) bool { return c.Denied }) {
+	if field == nil || len(bounds) == 0 || parsed.InternalTrafficLocal || parsed.IsHeadless && len(parsed.Topology.Keys) == 0 ||
+		parsed.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Problem) bool { return c.Denied }) {
 		return nil
 	}
-	isNearer := func(o *Projection) bool { return o.Zone-now.Zone >= worthZone }
+	isNearer := func(o *Projection) bool { return o.Zone-now.Zone >= minZoneGain }
 	isBetter := func(o *Projection) bool {
-		return o.Note == "" && o.keeps(bounds[0].bound) && o.Refused <= now.Refused &&
-			(isNearer(o) || now.Busiest.Load-o.Busiest.Load >= worthLoad)
+		return o.Note == "" && o.keepsBound(bounds[0].bound) && o.Refused <= now.Refused &&
+			(isNearer(o) || now.Busiest.Load-o.Busiest.Load >= minLoadGain)
 	}
-	if len(read.Topology.Keys) == 0 && isNearer(field) && isBetter(field) {
-		if isDistributed(object) { // and has no hints
+	if len(parsed.Topology.Keys) == 0 && isNearer(field) && isBetter(field) {
+		if hasDistribution(object) { // and has no hints
 			return nil
 		}
 		return &Advice{
 			Setting: field.Setting,
 			Sentence: fmt.Sprintf("%s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean.",
 				field.Setting, percent(field.Zone), percent(now.Zone), times(field.Busiest.Load)),
-			Set: difference(object, Setting{Name: field.Setting}.apply(object)),
+			Patch: settingsPatch(object, Setting{Name: field.Setting}.apply(object)),
 		}
 	}
 	for _, setting := range bounds {
@@ -62,15 +62,15 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 			bound += ", planned with measured demand,"
 		}
 		sentence := fmt.Sprintf("%s expects %s times the mean; with a bound of %s %s", now.Busiest.Endpoint, times(now.Busiest.Load), bound,
-			joined("no endpoint expects more than "+times(bounded.Busiest.Load)+" times", staysInZone(bounded, now)))
+			joinClauses("no endpoint expects more than "+times(bounded.Busiest.Load)+" times", staysInZone(bounded, now)))
 		if isNearer(bounded) {
 			sentence = fmt.Sprintf("A bound of %s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean",
 				bound, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
-			if field.Note == "" && !field.keeps(setting.bound) {
+			if field.Note == "" && !field.keepsBound(setting.bound) {
 				sentence += fmt.Sprintf("; %s would send %s times the mean to %s", field.Setting, times(field.Busiest.Load), field.Busiest.Endpoint)
 			}
 		}
-		return &Advice{setting.Name, sentence + ".", difference(object, setting.apply(object))}
+		return &Advice{setting.Name, sentence + ".", settingsPatch(object, setting.apply(object))}
 	}
 	return nil
 }
@@ -91,54 +91,54 @@ func (f *forecaster) boundsFor(s *Service) (bounds []Setting) {
 }
 
 // adviseMeasured recommends planning the existing bound with measured demand, if that keeps it and improves anything.
-func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *model.Service) *Advice {
+func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, parsed *model.Service) *Advice {
 	now, then := s.projection(Now), s.asMeasured
-	isNearer := then.Zone-now.Zone >= worthZone
-	isCalmer := now.Busiest.Load-then.Busiest.Load >= worthLoad
-	isKept := !now.keeps(read.Topology.MaxLoad)
-	if !then.keeps(read.Topology.MaxLoad) || then.Refused > now.Refused || !isNearer && !isCalmer && !isKept || read.Topology.Measured {
+	isNearer := then.Zone-now.Zone >= minZoneGain
+	isLessLoaded := now.Busiest.Load-then.Busiest.Load >= minLoadGain
+	fixesBound := !now.keepsBound(parsed.Topology.MaxLoad)
+	if !then.keepsBound(parsed.Topology.MaxLoad) || then.Refused > now.Refused || !isNearer && !isLessLoaded && !fixesBound || parsed.Topology.Measured {
 		return nil
 	}
 	changed := *object
-	changed.Annotations = addMeasured(object)
+	changed.Annotations = withMeasuredDemand(object)
 	return &Advice{
 		Setting: policy.Measured,
-		Sentence: fmt.Sprintf("With its bound planned with measured demand, %s.", joined(
-			instead("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
-		Set: difference(object, &changed),
+		Sentence: fmt.Sprintf("With its bound planned with measured demand, %s.", joinClauses(
+			describeChange("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
+		Patch: settingsPatch(object, &changed),
 	}
 }
 
 // staysInZone describes how much stays in the zone instead of what stays now; empty if that is the same.
 func staysInZone(then, now *Projection) string {
-	return instead("%s stay in the zone", percent(then.Zone), percent(now.Zone))
+	return describeChange("%s stay in the zone", percent(then.Zone), percent(now.Zone))
 }
 
-// instead describes a value, and the one that it replaces; empty if the two are the same as printed.
-func instead(format, then, now string) string {
+// describeChange describes a value, and the one that it replaces; empty if the two are the same as printed.
+func describeChange(format, then, now string) string {
 	if then == now {
 		return ""
 	}
 	return fmt.Sprintf(format, then) + " instead of " + now
 }
 
-// joined joins two clauses, of which either may be empty.
-func joined(first, second string) string {
+// joinClauses joins two clauses, of which either may be empty.
+func joinClauses(first, second string) string {
 	if first == "" || second == "" {
 		return first + second
 	}
 	return first + ", and " + second
 }
 
-// isDistributed reports whether a Service has a trafficDistribution with an effect.
-func isDistributed(service *corev1.Service) bool {
+// hasDistribution reports whether a Service has a trafficDistribution with an effect.
+func hasDistribution(service *corev1.Service) bool {
 	return service.Spec.TrafficDistribution != nil && policy.DistributionKeys(*service.Spec.TrafficDistribution) != nil &&
 		!policy.ModeOf(service.Annotations).IsAuto()
 }
 
-// difference returns the change of a Service to the settings of another one: a patch in YAML, in which null removes a
+// settingsPatch returns the change of a Service to the settings of another one: a patch in YAML, in which null removes a
 // field.
-func difference(from, to *corev1.Service) string {
+func settingsPatch(from, to *corev1.Service) string {
 	var set strings.Builder
 	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
 		was, had := from.Annotations[annotation]
@@ -163,9 +163,9 @@ func difference(from, to *corev1.Service) string {
 
 // projection returns the projection under a setting; nil means that there is none.
 func (s *Service) projection(setting string) *Projection {
-	for i := range s.Outlooks {
-		if s.Outlooks[i].Setting == setting {
-			return &s.Outlooks[i]
+	for i := range s.Projections {
+		if s.Projections[i].Setting == setting {
+			return &s.Projections[i]
 		}
 	}
 	return nil

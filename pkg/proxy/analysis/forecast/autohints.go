@@ -20,9 +20,9 @@ import (
 // controller sets no hints.
 const overloadThreshold = 0.2
 
-// processorParts returns each zone's share of all processors, over the nodes that the controller counts. It is
+// cpuShares returns each zone's share of all processors, over the nodes that the controller counts. It is
 // meaningful only if the controller sets hints: then each of those nodes has a zone.
-func processorParts(nodes []*corev1.Node) map[string]float64 {
+func cpuShares(nodes []*corev1.Node) map[string]float64 {
 	parts, all := map[string]float64{}, 0.0
 	for _, node := range nodes {
 		if isControlPlane(node) || !isReady(node) {
@@ -39,9 +39,9 @@ func processorParts(nodes []*corev1.Node) map[string]float64 {
 }
 
 func isControlPlane(node *corev1.Node) bool {
-	_, isOne := node.Labels[policy.ControlPlaneLabel]
-	_, isOneOfOld := node.Labels["node-role.kubernetes.io/master"]
-	return isOne || isOneOfOld
+	_, hasLabel := node.Labels[policy.ControlPlaneLabel]
+	_, hasOldLabel := node.Labels["node-role.kubernetes.io/master"]
+	return hasLabel || hasOldLabel
 }
 
 func isReady(node *corev1.Node) bool {
@@ -52,21 +52,21 @@ func isReady(node *corev1.Node) bool {
 
 // rebalance reassigns the hints of slices that the controller rewrote, by its rules but deterministically. Other slices
 // keep theirs.
-func (c controllers) rebalance(anew, kept []*discoveryv1.EndpointSlice) {
+func (c hintController) rebalance(updated, unchanged []*discoveryv1.EndpointSlice) {
 	hinted, ready := map[string]int{}, 0
-	for endpoint := range readyIn(kept) {
+	for endpoint := range readyIn(unchanged) {
 		ready++
 		for _, zone := range endpoint.Hints.ForZones {
 			hinted[zone.Name]++
 		}
 	}
-	for endpoint := range readyIn(anew) {
+	for endpoint := range readyIn(updated) {
 		ready++
 		hinted[*endpoint.Zone]++
 		endpoint.Hints = hintFor(*endpoint.Zone)
 	}
 	giving, receiving := c.exchange(hinted, ready)
-	for endpoint := range readyIn(anew) {
+	for endpoint := range readyIn(updated) {
 		if len(giving) == 0 || len(receiving) == 0 {
 			return
 		}
@@ -80,16 +80,16 @@ func (c controllers) rebalance(anew, kept []*discoveryv1.EndpointSlice) {
 }
 
 // exchange returns how many endpoints zones give to others, and how many they receive.
-func (c controllers) exchange(hinted map[string]int, ready int) (giving, receiving map[string]int) {
+func (c hintController) exchange(hinted map[string]int, ready int) (giving, receiving map[string]int) {
 	over, under := map[string]float64{}, map[string]float64{}
-	for zone, part := range c.processors {
-		wanted := part * float64(ready)
-		wanted = max(wanted, math.Ceil(wanted*(1/(1+overloadThreshold))))
+	for zone, part := range c.cpuShares {
+		expected := part * float64(ready)
+		expected = max(expected, math.Ceil(expected*(1/(1+overloadThreshold))))
 		switch have := float64(hinted[zone]); {
-		case have > wanted:
-			over[zone] = have - wanted
-		case have < wanted:
-			under[zone] = wanted - have
+		case have > expected:
+			over[zone] = have - expected
+		case have < expected:
+			under[zone] = expected - have
 		}
 	}
 	giving, receiving = map[string]int{}, map[string]int{}

@@ -77,35 +77,35 @@ func hintsIn(list []*discoveryv1.EndpointSlice) string {
 func TestAutoIsOneOfTheControllersResults(t *testing.T) {
 	random := rand.New(rand.NewPCG(34, 7))
 	service := objects.Service("shop", "web", objects.Annotated(policy.TopologyModeAnnotation, policy.ModeAuto))
-	hinted, byChance := 0, 0
+	hinted, ambiguous := 0, 0
 	for round := range 2000 {
 		nodes, written := zonedNodes(random), zonedSlices(random)
-		controllers := newControllers(nodes)
+		controllers := newHintController(nodes)
 		list, whyNone := controllers.hint(service, written)
 		got := hintsIn(list)
 		if whyNone == "" {
 			hinted++
 		}
-		theirs := map[string]bool{}
-		for try := 0; try < 20 || try < 5000 && !theirs[got]; try++ {
+		results := map[string]bool{}
+		for try := 0; try < 20 || try < 5000 && !results[got]; try++ {
 			cache := topologycache.NewTopologyCache()
 			cache.SetNodes(logr.Discard(), nodes)
 			all := &topologycache.SliceInfo{ServiceKey: "shop/web", AddressType: discoveryv1.AddressTypeIPv4, Unchanged: slices.Clone(written)}
 			_, updated, _ := cache.AddHints(logr.Discard(), all)
-			theirs[hintsIn(slices.Concat(updated, all.Unchanged))] = true
-			if list, _ := newControllers(nodes).hint(service, written); hintsIn(list) != got {
+			results[hintsIn(slices.Concat(updated, all.Unchanged))] = true
+			if list, _ := newHintController(nodes).hint(service, written); hintsIn(list) != got {
 				t.Fatalf("round %d: %s, and then %s", round, got, hintsIn(list))
 			}
 		}
-		if len(theirs) > 1 {
-			byChance++
+		if len(results) > 1 {
+			ambiguous++
 		}
-		if !theirs[got] {
-			t.Fatalf("round %d: %s is none of the controller's results: %v", round, got, theirs)
+		if !results[got] {
+			t.Fatalf("round %d: %s is none of the controller's results: %v", round, got, results)
 		}
 	}
-	if hinted < 200 || byChance < 50 {
-		t.Errorf("only %d of 2,000 have hints, of %d the controller has several results", hinted, byChance)
+	if hinted < 200 || ambiguous < 50 {
+		t.Errorf("only %d of 2,000 have hints, of %d the controller has several results", hinted, ambiguous)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestAForecastIsTheSameEachTime(t *testing.T) {
 	random := rand.New(rand.NewPCG(34, 8))
 	for round := range 50 {
 		seen := convert.Objects{Nodes: zonedNodes(random)}
-		asked, traffic := map[string]Weights{"shop/web-0": {}}, Traffic{}
+		byService, traffic := map[string]Weights{"shop/web-0": {}}, Traffic{}
 		for i := range 4 {
 			service := objects.Service("shop", fmt.Sprint("web-", i), func(s *corev1.Service) { s.Spec.ClusterIP = fmt.Sprint("10.96.0.", i+1) })
 			seen.Services = append(seen.Services, service)
@@ -126,12 +126,12 @@ func TestAForecastIsTheSameEachTime(t *testing.T) {
 		}
 		demand := Weights{}
 		for _, node := range seen.Nodes {
-			demand[node.Name], asked["shop/web-0"][node.Name] = random.Float64(), random.Float64()
+			demand[node.Name], byService["shop/web-0"][node.Name] = random.Float64(), random.Float64()
 		}
 		var first string
 		for range 5 {
 			cluster := NewCluster(seen, convert.View{})
-			measurement, err := newMeasurement("demand.json", demand, asked, cluster)
+			measurement, err := newMeasurement("demand.json", demand, byService, cluster)
 			if err != nil {
 				t.Fatal(err)
 			}

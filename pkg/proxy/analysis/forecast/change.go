@@ -44,7 +44,7 @@ func (c Cluster) Apply(changes []Change) (Cluster, error) {
 			return Cluster{}, err
 		}
 	}
-	controllers := newControllers(after.nodes)
+	controllers := newHintController(after.nodes)
 	for name := range rehinted {
 		after.slicesOf[name], _ = controllers.hint(after.Service(name), after.slicesOf[name])
 	}
@@ -61,22 +61,22 @@ func ParseWithoutNodes(text string) (WithoutNodes, error) {
 }
 
 func (w WithoutNodes) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
-	gone := map[string]bool{}
+	removedNodes := map[string]bool{}
 	for _, node := range c.nodes {
 		if w.Selector.Matches(labels.Set(node.Labels)) {
-			gone[node.Name] = true
+			removedNodes[node.Name] = true
 		}
 	}
-	if len(gone) == 0 {
+	if len(removedNodes) == 0 {
 		return fmt.Errorf("--without-nodes %s matches none of the %d Nodes", w.Selector, len(c.nodes))
 	}
-	if len(gone) == len(c.nodes) {
+	if len(removedNodes) == len(c.nodes) {
 		return fmt.Errorf("--without-nodes %s matches all %d Nodes", w.Selector, len(c.nodes))
 	}
-	c.nodes = slices.DeleteFunc(c.nodes, func(node *corev1.Node) bool { return gone[node.Name] })
+	c.nodes = slices.DeleteFunc(c.nodes, func(node *corev1.Node) bool { return removedNodes[node.Name] })
 	for _, service := range c.services {
 		name := nameOf(service)
-		kept, removed := withoutEndpoints(c.slicesOf[name], func(e *discoveryv1.Endpoint) bool { return e.NodeName != nil && gone[*e.NodeName] })
+		kept, removed := withoutEndpoints(c.slicesOf[name], func(e *discoveryv1.Endpoint) bool { return e.NodeName != nil && removedNodes[*e.NodeName] })
 		if removed {
 			c.slicesOf[name] = kept
 		}
@@ -89,13 +89,13 @@ func (w WithoutNodes) apply(c *Cluster, rehinted map[model.ObjectName]bool) erro
 
 // withoutEndpoints returns slices without some of their endpoints, and whether there were any of those.
 func withoutEndpoints(
-	written []*discoveryv1.EndpointSlice, isGone func(*discoveryv1.Endpoint) bool,
+	endpointSlices []*discoveryv1.EndpointSlice, isRemoved func(*discoveryv1.Endpoint) bool,
 ) (kept []*discoveryv1.EndpointSlice, removed bool) {
-	for _, slice := range written {
+	for _, slice := range endpointSlices {
 		changed := *slice
 		changed.Endpoints = nil
 		for i := range slice.Endpoints {
-			if !isGone(&slice.Endpoints[i]) {
+			if !isRemoved(&slice.Endpoints[i]) {
 				changed.Endpoints = append(changed.Endpoints, slice.Endpoints[i])
 			}
 		}
@@ -124,14 +124,14 @@ func ParseEvacuate(text string) (Evacuate, error) {
 }
 
 func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
-	isChosen := func(node *corev1.Node) bool {
+	matches := func(node *corev1.Node) bool {
 		if e.Selector != nil {
 			return e.Selector.Matches(labels.Set(node.Labels))
 		}
 		return node.Labels[string(policy.Zone)] == e.Zone
 	}
 	switch {
-	case c.label(isChosen, policy.EvacuateLabel, "true") > 0:
+	case c.label(matches, policy.EvacuateLabel, "true") > 0:
 		return nil
 	case e.Selector != nil:
 		return fmt.Errorf("--evacuate %s matches none of the %d Nodes", e.Selector, len(c.nodes))
@@ -185,8 +185,8 @@ func ParseAnnotate(text string) (Annotate, error) {
 // unknownDistribution returns an error for a value that an API server would reject.
 func unknownDistribution(value string) error {
 	known := []string{policy.PreferSameZone, policy.PreferSameNode, policy.PreferClose}
-	if meant := policy.Suggest(value, known...); meant != "" {
-		return fmt.Errorf("%q is not a value of spec.trafficDistribution; did you mean %s?", value, meant)
+	if suggestion := policy.Suggest(value, known...); suggestion != "" {
+		return fmt.Errorf("%q is not a value of spec.trafficDistribution; did you mean %s?", value, suggestion)
 	}
 	return fmt.Errorf("%q is not a value of spec.trafficDistribution, which may be %s", value, strings.Join(known, ", "))
 }
@@ -196,7 +196,7 @@ func (a Annotate) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 	return c.changeService(a.Service, func(service *corev1.Service) {
 		switch {
 		case a.Key != TrafficDistribution:
-			service.Annotations = with(service.Annotations, a.Key, a.Value)
+			service.Annotations = withEntry(service.Annotations, a.Key, a.Value)
 		case a.Value == "":
 			service.Spec.TrafficDistribution = nil
 		default:
@@ -207,22 +207,22 @@ func (a Annotate) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 
 // changeService replaces a Service with a changed copy.
 func (c *Cluster) changeService(name model.ObjectName, change func(*corev1.Service)) error {
-	at, found := c.index(name)
+	index, found := c.index(name)
 	if !found {
 		return c.NotFound(name)
 	}
-	changed := *c.services[at]
+	changed := *c.services[index]
 	change(&changed)
-	c.services[at] = &changed
+	c.services[index] = &changed
 	return nil
 }
 
 // label sets a label of some nodes, and returns their number; an empty value removes it.
-func (c *Cluster) label(isMeant func(*corev1.Node) bool, key, value string) (count int) {
+func (c *Cluster) label(matches func(*corev1.Node) bool, key, value string) (count int) {
 	for i, node := range c.nodes {
-		if isMeant(node) {
+		if matches(node) {
 			changed := *node
-			changed.Labels = with(node.Labels, key, value)
+			changed.Labels = withEntry(node.Labels, key, value)
 			c.nodes[i] = &changed
 			count++
 		}
@@ -230,8 +230,8 @@ func (c *Cluster) label(isMeant func(*corev1.Node) bool, key, value string) (cou
 	return count
 }
 
-// with returns a copy of labels or annotations with one set; an empty value removes it.
-func with(all map[string]string, key, value string) map[string]string {
+// withEntry returns a copy of labels or annotations with one set; an empty value removes it.
+func withEntry(all map[string]string, key, value string) map[string]string {
 	changed := maps.Clone(all)
 	if changed == nil {
 		changed = map[string]string{}
@@ -244,7 +244,7 @@ func with(all map[string]string, key, value string) map[string]string {
 
 // NotFound returns an error that there is no Service of a name, with a suggestion.
 func (c Cluster) NotFound(name model.ObjectName) error {
-	return explain.NoService(name, c.ServiceNames(), "")
+	return explain.ServiceNotFound(name, c.ServiceNames(), "")
 }
 
 // Scale sets the number of ready endpoints of a Service in a zone.
@@ -315,10 +315,10 @@ func (s Scale) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 
 // scale removes the last endpoints of the zone, or adds endpoints on the nodes with the fewest.
 func (s Scale) scale(
-	written []*discoveryv1.EndpointSlice, nodes []string, zoneOf map[string]string,
+	endpointSlices []*discoveryv1.EndpointSlice, nodes []string, zoneOf map[string]string,
 ) ([]*discoveryv1.EndpointSlice, error) {
-	kept, ready, onNode := 0, true, map[string]int{}
-	scaled, _ := withoutEndpoints(written, func(e *discoveryv1.Endpoint) bool {
+	count, ready, onNode := 0, true, map[string]int{}
+	scaled, _ := withoutEndpoints(endpointSlices, func(e *discoveryv1.Endpoint) bool {
 		node := ""
 		if e.NodeName != nil {
 			node = *e.NodeName
@@ -330,29 +330,29 @@ func (s Scale) scale(
 		if zone != s.Zone || e.Conditions.Ready != nil && !*e.Conditions.Ready {
 			return false
 		}
-		kept++
-		if kept <= s.Replicas {
+		count++
+		if count <= s.Replicas {
 			onNode[node]++
 		}
-		return kept > s.Replicas
+		return count > s.Replicas
 	})
-	const most = 1000 // endpoints of a slice
-	for kept < s.Replicas {
-		template := written[0]
-		fresh := *template
-		fresh.Name, fresh.Endpoints = fmt.Sprintf("%s-forecast-%d", template.Name, kept), nil
-		for ; kept < s.Replicas && len(fresh.Endpoints) < most; kept++ {
+	const maxEndpoints = 1000 // endpoints of a slice
+	for count < s.Replicas {
+		template := endpointSlices[0]
+		slice := *template
+		slice.Name, slice.Endpoints = fmt.Sprintf("%s-forecast-%d", template.Name, count), nil
+		for ; count < s.Replicas && len(slice.Endpoints) < maxEndpoints; count++ {
 			node := slices.MinFunc(nodes, func(a, b string) int { return cmp.Compare(onNode[a], onNode[b]) })
 			onNode[node]++
-			addr, err := unusedAddr(template.AddressType, kept)
+			addr, err := unusedAddr(template.AddressType, count)
 			if err != nil {
 				return nil, err
 			}
-			fresh.Endpoints = append(fresh.Endpoints, discoveryv1.Endpoint{
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{addr}, NodeName: &node, Zone: &s.Zone, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready},
 			})
 		}
-		scaled = append(scaled, &fresh)
+		scaled = append(scaled, &slice)
 	}
 	return scaled, nil
 }

@@ -22,10 +22,10 @@ type Cluster struct {
 	services []*corev1.Service                                 // by name
 	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
 	// demands are the measured demands that are valid; nil if they should not be used. assumed is why other Services have
-	// default demand. areDropped is set if there are ServiceDemands, but none is valid.
-	demands    map[model.ObjectName]*model.Demand
-	assumed    servicedemand.Assumed
-	areDropped bool
+	// default demand. demandsInvalid is set if there are ServiceDemands, but none is valid.
+	demands        map[model.ObjectName]*model.Demand
+	assumedReason  servicedemand.AssumedReason
+	demandsInvalid bool
 	// isDump is set if the objects are printed output, which may be incomplete.
 	isDump bool
 	// rejected are the findings about objects that could not be read.
@@ -39,7 +39,7 @@ type Cluster struct {
 func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	view.WithHeadless = true
 	c := Cluster{
-		isDump: objects.Held != nil, assumed: servicedemand.NoneToPlan,
+		isDump: objects.FolderInventory != nil, assumedReason: servicedemand.NoUsableDemand,
 		nodes: objects.Nodes, slicesOf: map[model.ObjectName][]*discoveryv1.EndpointSlice{}, view: view,
 		demands: map[model.ObjectName]*model.Demand{},
 	}
@@ -54,20 +54,20 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 		slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	state := objects.DemandState
-	zones, counts := map[string]bool{}, state != model.DemandUnavailable && state != model.DemandStale
+	zones, isValid := map[string]bool{}, state != model.DemandUnavailable && state != model.DemandStale
 	switch {
 	case objects.DemandsForbidden:
-		c.assumed = servicedemand.NotListed
-	case !counts:
-		c.assumed, c.areDropped = state.Assumed(), true
+		c.assumedReason = servicedemand.ListingForbidden
+	case !isValid:
+		c.assumedReason, c.demandsInvalid = state.AssumedReason(), true
 	}
 	for _, node := range c.nodes {
 		zones[node.Labels[corev1.LabelTopologyZone]] = true
 	}
 	for _, object := range objects.Demands {
 		demand, errs := convert.ServiceDemand(object)
-		c.rejected = append(c.rejected, problems(convert.ServiceDemands, object, errs)...)
-		if demand != nil && counts && hasDemandIn(zones, demand) {
+		c.rejected = append(c.rejected, rejectedFindings(convert.ServiceDemands, object, errs)...)
+		if demand != nil && isValid && hasDemandIn(zones, demand) {
 			c.demands[nameOf(object)] = demand
 		}
 	}
@@ -77,8 +77,8 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 // hasDemandIn reports whether a zone that has Nodes has demand: other demand cannot be used for a plan
 // (balance.NodeClasses.Measured).
 func hasDemandIn(zones map[string]bool, demand *model.Demand) bool {
-	for zone, asks := range demand.Zones {
-		if asks > 0 && zones[zone] {
+	for zone, amount := range demand.Zones {
+		if amount > 0 && zones[zone] {
 			return true
 		}
 	}
@@ -103,14 +103,14 @@ func nameOf(object convert.Object) model.ObjectName {
 
 // Service returns a Service; nil means that there is none of this name.
 func (c Cluster) Service(name model.ObjectName) *corev1.Service {
-	at, found := c.index(name)
+	i, found := c.index(name)
 	if !found {
 		return nil
 	}
-	return c.services[at]
+	return c.services[i]
 }
 
-func (c Cluster) index(name model.ObjectName) (at int, found bool) {
+func (c Cluster) index(name model.ObjectName) (i int, found bool) {
 	return slices.BinarySearchFunc(c.services, name, func(s *corev1.Service, name model.ObjectName) int {
 		return nameOf(s).Compare(name)
 	})
@@ -127,36 +127,36 @@ func (c Cluster) ServiceNames() []model.ObjectName {
 
 // nodeState returns the nodes that the proxies would know, in the order of their objects, the state of these nodes at a
 // time, and the findings about rejected objects.
-func (c Cluster) nodeState(now time.Time) (named []model.Node, known model.Change, rejected []model.Finding) {
+func (c Cluster) nodeState(now time.Time) (nodeModels []model.Node, change model.Change, rejected []model.Finding) {
 	store := nodes.NewStore("")
 	store.AllLabels = true
 	for _, object := range c.nodes {
 		node, errs := convert.Node(object)
 		if len(errs) > 0 {
-			rejected = append(rejected, problems(convert.Nodes, object, errs)...)
+			rejected = append(rejected, rejectedFindings(convert.Nodes, object, errs)...)
 			continue
 		}
-		named = append(named, *node)
+		nodeModels = append(nodeModels, *node)
 		store.UpdateFull(node.Name, node, now)
-		rejected = append(rejected, convert.ObjectKey{Kind: convert.Nodes, Name: nameOf(object)}.Found("", object, nil, c.view)...)
+		rejected = append(rejected, convert.ObjectKey{Kind: convert.Nodes, Name: nameOf(object)}.IgnoredFindings("", object, nil, c.view)...)
 	}
 	store.SetAllKnown(true)
-	store.TakeChanges(&known)
-	return named, known, rejected
+	store.TakeChanges(&change)
+	return nodeModels, change, rejected
 }
 
-func problems(kind *convert.Kind, object convert.Object, errs field.ErrorList) []model.Finding {
+func rejectedFindings(kind *convert.Kind, object convert.Object, errs field.ErrorList) []model.Finding {
 	if len(errs) == 0 {
 		return nil
 	}
-	return convert.RejectedObjects(kind, nameOf(object), string(object.GetUID()), errs)
+	return convert.ValidationFindings(kind, nameOf(object), string(object.GetUID()), errs)
 }
 
-// slicesIn converts some slices. Rejected ones are missing.
-func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*model.EndpointSlice, rejected []model.Finding) {
+// convertSlices converts some slices. Rejected ones are missing.
+func (c Cluster) convertSlices(objects []*discoveryv1.EndpointSlice) (converted []*model.EndpointSlice, rejected []model.Finding) {
 	for _, object := range objects {
 		slice, errs := convert.EndpointSlice(object, c.view)
-		rejected = append(rejected, problems(convert.EndpointSlices, object, errs)...)
+		rejected = append(rejected, rejectedFindings(convert.EndpointSlices, object, errs)...)
 		if slice != nil {
 			converted = append(converted, slice)
 		}
@@ -171,7 +171,7 @@ func (c Cluster) readyEndpoints(services []model.ObjectName) (byNode map[string]
 	}
 	byNode = map[string]uint32{}
 	for _, service := range services {
-		converted, problems := c.slicesIn(c.slicesOf[service])
+		converted, problems := c.convertSlices(c.slicesOf[service])
 		rejected = append(rejected, problems...)
 		for node, count := range selection.ReadyEndpoints(converted) {
 			byNode[node] += count

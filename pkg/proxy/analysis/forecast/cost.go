@@ -26,14 +26,14 @@ func TrafficOf(samples []Sample) (Traffic, error) {
 		}
 		traffic[sample.service()] += sample.Value
 	}
-	if traffic.all() == 0 {
+	if traffic.total() == 0 {
 		return nil, errors.New("no bytes were counted")
 	}
 	return traffic, nil
 }
 
-// all sums in a fixed order, because sums of fractions depend on it.
-func (t Traffic) all() (sum float64) {
+// total sums in a fixed order, because sums of fractions depend on it.
+func (t Traffic) total() (sum float64) {
 	for _, service := range slices.Sorted(maps.Keys(t)) {
 		sum += t[service]
 	}
@@ -69,7 +69,7 @@ func (r *Report) EstimateCost(traffic Traffic, perGB float64) {
 		crossing := unnamed * total.OtherZones
 		for s := range r.Services {
 			service := &r.Services[s]
-			crossing += traffic[service.Service] * service.Outlooks[i].OtherZones
+			crossing += traffic[service.Service] * service.Projections[i].OtherZones
 		}
 		r.Costs = append(r.Costs, Cost{total.Setting, crossing * month, crossing * month / gigabyte * perGB})
 	}
@@ -81,11 +81,11 @@ func (p *printer) costs(report *Report, names []string, costs []Cost) {
 	case len(costs) == 0:
 		return
 	case report.BytesInMonth == 0:
-		p.f("\nTo other zones in a month: nothing, because no bytes of %s were measured.\n", report.orService("Services"))
+		p.printf("\nTo other zones in a month: nothing, because no bytes of %s were measured.\n", report.orService("Services"))
 		return
 	}
 	unit := unitOf(report.BytesInMonth)
-	p.f("\nTo other zones in a month, of %s in all, at %g for each GB:\n", unit.text(report.BytesInMonth), report.PerGB)
+	p.printf("\nTo other zones in a month, of %s in all, at %g for each GB:\n", unit.text(report.BytesInMonth), report.PerGB)
 	table := tabwriter.NewWriter(p.w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	for i, cost := range costs {
 		sanitize.Fprintf(table, "  %s\t%s\t%.2f\t\n", names[i], unit.text(cost.Bytes), cost.Money)
@@ -102,9 +102,9 @@ type byteUnit struct {
 }
 
 // unitOf returns the largest unit that is not larger than a number.
-func unitOf(most float64) byteUnit {
+func unitOf(value float64) byteUnit {
 	for _, unit := range []byteUnit{{"PB", 1e15}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}} {
-		if most >= unit.bytes {
+		if value >= unit.bytes {
 			return unit
 		}
 	}

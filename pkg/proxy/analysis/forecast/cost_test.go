@@ -16,7 +16,7 @@ func reportOf() *Report {
 	}
 	return &Report{
 		Settings: []Total{{Setting: "now", Shares: Shares{OtherZones: 0.6}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: 0.1}}},
-		Services: []Service{{Service: "shop/api", Outlooks: outlooks(0.5, 0)}, {Service: "shop/web", Outlooks: outlooks(0.7, 0.2)}},
+		Services: []Service{{Service: "shop/api", Projections: outlooks(0.5, 0)}, {Service: "shop/web", Projections: outlooks(0.7, 0.2)}},
 	}
 }
 
@@ -55,7 +55,7 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoBytesHasNoPrice(t *testing.T) {
+func TestNoBytesIsAnError(t *testing.T) {
 	for name, text := range map[string]string{
 		"weights":   "{zone-a: 1}",
 		"nothing":   "[]",

@@ -40,14 +40,14 @@ func weightsByService(samples []Sample) map[string]Weights {
 	byService := map[string]Weights{}
 	for i := range samples {
 		sample := &samples[i]
-		place, service := sample.nameOf(nameLabels...), sample.service()
-		if place == "" || service == "" {
+		location, service := sample.nameOf(nameLabels...), sample.service()
+		if location == "" || service == "" {
 			continue
 		}
 		if byService[service] == nil {
 			byService[service] = Weights{}
 		}
-		byService[service][place] += sample.Value
+		byService[service][location] += sample.Value
 	}
 	return byService
 }
@@ -109,7 +109,7 @@ func (s *Sample) service() string {
 func ParseSamples(text []byte) ([]Sample, error) {
 	result := json.RawMessage(text)
 	if isObject := bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")); isObject {
-		var answer struct {
+		var response struct {
 			Status string `json:"status"`
 			Error  string `json:"error"`
 			Data   struct {
@@ -117,15 +117,15 @@ func ParseSamples(text []byte) ([]Sample, error) {
 				Result     json.RawMessage `json:"result"`
 			} `json:"data"`
 		}
-		switch err := json.Unmarshal(text, &answer); {
-		case err != nil || answer.Status == "":
+		switch err := json.Unmarshal(text, &response); {
+		case err != nil || response.Status == "":
 			return nil, errNoQuery
-		case answer.Status != "success":
-			return nil, fmt.Errorf("the query failed: %s", sanitize.Truncate(answer.Error))
-		case answer.Data.ResultType != "vector":
-			return nil, fmt.Errorf("the result is a %s; use an instant query, whose result is a vector", sanitize.Truncate(answer.Data.ResultType))
+		case response.Status != "success":
+			return nil, fmt.Errorf("the query failed: %s", sanitize.Truncate(response.Error))
+		case response.Data.ResultType != "vector":
+			return nil, fmt.Errorf("the result is a %s; use an instant query, whose result is a vector", sanitize.Truncate(response.Data.ResultType))
 		}
-		result = answer.Data.Result
+		result = response.Data.Result
 	}
 	var written []json.RawMessage
 	if err := json.Unmarshal(result, &written); err != nil {

@@ -78,7 +78,7 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		if diff := cmp.Diff(m.byNode, m.on("shop/web")); diff != "" {
+		if diff := cmp.Diff(m.byNode, m.nodeSharesOn("shop/web")); diff != "" {
 			t.Errorf("%v: a Service's is different (-all +of it):\n%s", weights, diff)
 		}
 		return m.byNode, nil
@@ -101,10 +101,10 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 	}
 }
 
-// TestAServiceHasTheDemandThatWasMeasured: a measured Service has its own clients, and others have those of all
+// TestMeasuredServiceHasItsDemand: a measured Service has its own clients, and others have those of all
 // together. A bound that is planned without the measurement does not hold for those clients; the report also has one
 // that would.
-func TestAServiceHasTheDemandThatWasMeasured(t *testing.T) {
+func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	const text = `[{"metric":{"node":"a1","namespace":"shop","service":"web"},"value":[1,"3"]},` +
 		`{"metric":{"instance":"b1","namespace":"shop","service":"web"},"value":[1,"1"]},` +
 		`{"metric":{"node":"b1","namespace":"","service":""},"value":[1,"36"]}]`

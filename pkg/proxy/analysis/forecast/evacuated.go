@@ -18,35 +18,35 @@ type OnlyEvacuated struct {
 	// Share is the part of the Service's connections inside the cluster that still go to these Nodes.
 	Share float64 `json:"share"`
 	// Clients counts the Nodes from which these connections come, and On names them, at most MaxListed; never null.
-	Clients int      `json:"clients"`
-	On      []string `json:"on"`
-	// Outside are the evacuated Nodes on which connections from outside the cluster stay, because externalTrafficPolicy is
+	Clients     int      `json:"clients"`
+	ClientNodes []string `json:"on"`
+	// ExternalNodes are the evacuated Nodes on which connections from outside the cluster stay, because externalTrafficPolicy is
 	// Local; by name, never null.
-	Outside []string `json:"outside"`
+	ExternalNodes []string `json:"outside"`
 }
 
 // recordEvacuated records a Service that has only evacuated endpoints for some clients.
-func (f *forecaster) recordEvacuated(service *model.Service, portions []endpointGroup, now *Projection) {
+func (f *forecaster) recordEvacuated(service *model.Service, groups []endpointGroup, now *Projection) {
 	one := OnlyEvacuated{
-		Service: service.Name.String(), Share: now.evacuated, Clients: len(now.onlyEvacuated), On: []string{}, Outside: []string{},
+		Service: service.Name.String(), Share: now.evacuated, Clients: len(now.onlyEvacuated), ClientNodes: []string{}, ExternalNodes: []string{},
 	}
 	for i, node := range slices.Sorted(maps.Keys(now.onlyEvacuated)) {
 		if i < MaxListed {
-			one.On = append(one.On, node)
+			one.ClientNodes = append(one.ClientNodes, node)
 		}
 	}
 	if service.ExternalTrafficLocal && isExternal(service) {
-		for _, portion := range portions {
-			for i := range portion.endpoints {
-				if endpoint := &portion.endpoints[i]; endpoint.Demotion.HasReason(model.Evacuated) && endpoint.Phase() != model.PhaseNever {
-					one.Outside = append(one.Outside, endpoint.Node)
+		for _, group := range groups {
+			for i := range group.endpoints {
+				if endpoint := &group.endpoints[i]; endpoint.Demotion.HasReason(model.Evacuated) && endpoint.Phase() != model.PhaseNever {
+					one.ExternalNodes = append(one.ExternalNodes, endpoint.Node)
 				}
 			}
 		}
-		slices.Sort(one.Outside)
-		one.Outside = slices.Compact(one.Outside)
+		slices.Sort(one.ExternalNodes)
+		one.ExternalNodes = slices.Compact(one.ExternalNodes)
 	}
-	if one.Share > 0 || len(one.Outside) > 0 {
+	if one.Share > 0 || len(one.ExternalNodes) > 0 {
 		f.onlyEvacuated = append(f.onlyEvacuated, one)
 	}
 }
@@ -59,32 +59,32 @@ func isExternal(service *model.Service) bool {
 }
 
 // onlyEvacuated writes which Services have only evacuated endpoints, if any Node is evacuated.
-func (p *printer) onlyEvacuated(report *Report, most int) {
+func (p *printer) onlyEvacuated(report *Report, limit int) {
 	nodes := sanitize.Count(report.EvacuatedNodes, "Node")
 	switch {
 	case report.EvacuatedNodes == 0 || len(report.Services) == 0:
 		return
 	case len(report.OnlyEvacuated) == 0 && report.Service != "":
-		p.f("\nEvacuated: %s. %s does not depend on the endpoints there.\n", nodes, report.Service)
+		p.printf("\nEvacuated: %s. %s does not depend on the endpoints there.\n", nodes, report.Service)
 		return
 	case len(report.OnlyEvacuated) == 0:
-		p.f("\nEvacuated: %s. No Service%s depends on the endpoints there.\n", nodes, report.ofNamespace())
+		p.printf("\nEvacuated: %s. No Service%s depends on the endpoints there.\n", nodes, report.ofNamespace())
 		return
 	}
-	p.f("\nEvacuated: %s. Some clients of %s have no other endpoints. The endpoints there continue to serve them:\n\n",
+	p.printf("\nEvacuated: %s. Some clients of %s have no other endpoints. The endpoints there continue to serve them:\n\n",
 		nodes, sanitize.Count(len(report.OnlyEvacuated), "Service"))
 	list := slices.SortedStableFunc(slices.Values(report.OnlyEvacuated), func(a, b OnlyEvacuated) int {
-		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(len(b.Outside), len(a.Outside)))
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(len(b.ExternalNodes), len(a.ExternalNodes)))
 	})
 	p.table(func(line func(...string)) {
 		line("SERVICE", "OF ITS CONNECTIONS", "NOTHING ELSE ON", "FROM OUTSIDE, ON")
 		for i, one := range list {
-			if most > 0 && i == most {
+			if limit > 0 && i == limit {
 				break
 			}
-			line(one.Service, percent(one.Share), cmp.Or(countedOf(one.On[:min(len(one.On), simulate.MostNamed)], one.Clients), "-"),
-				cmp.Or(explain.ListOrCount(one.Outside), "-"))
+			line(one.Service, percent(one.Share), cmp.Or(listFirst(one.ClientNodes[:min(len(one.ClientNodes), simulate.MaxNamed)], one.Clients), "-"),
+				cmp.Or(explain.ListOrCount(one.ExternalNodes), "-"))
 		}
 	})
-	p.more(len(list), most)
+	p.more(len(list), limit)
 }

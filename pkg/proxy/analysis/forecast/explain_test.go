@@ -48,11 +48,11 @@ type average struct {
 	byKey, loads    map[string]float64
 }
 
-func explained(t *testing.T, objects convert.Objects, service model.ObjectName, asks func(node string) float64) average {
+func averageOverNodes(t *testing.T, objects convert.Objects, service model.ObjectName, demand func(node string) float64) average {
 	t.Helper()
 	state, out := change(t, objects), average{byKey: map[string]float64{}, loads: map[string]float64{}}
 	for _, node := range objects.Nodes {
-		if asks(node.Name) == 0 {
+		if demand(node.Name) == 0 {
 			continue
 		}
 		cluster := model.NewCluster(node.Name)
@@ -61,28 +61,28 @@ func explained(t *testing.T, objects convert.Objects, service model.ObjectName, 
 		if len(ports) == 0 {
 			t.Fatalf("explain lacks %s", service)
 		}
-		port, asked := &ports[0], asks(node.Name)
+		port, nodeDemand := &ports[0], demand(node.Name)
 		choice := &port.Cluster
 		if port.Local != nil {
 			choice = port.Local
 		}
-		out.demand += asked
+		out.demand += nodeDemand
 		if port.Outcome != "balance" && port.Outcome != "answer" {
-			out.refused += asked
+			out.refused += nodeDemand
 			continue
 		}
 		if choice.Reason == "OnlyEvacuated" {
-			out.onlyEvacuated += asked
+			out.onlyEvacuated += nodeDemand
 		}
 		for _, share := range choice.Shares {
-			out.byKey[share.Key] += asked * share.Share
+			out.byKey[share.Key] += nodeDemand * share.Share
 		}
 		all := 0
 		for _, slots := range choice.Slots {
 			all += slots
 		}
 		for endpoint, slots := range choice.Slots {
-			out.loads[endpoint] += asked * float64(slots) / float64(all)
+			out.loads[endpoint] += nodeDemand * float64(slots) / float64(all)
 		}
 	}
 	return out
@@ -93,7 +93,7 @@ func explained(t *testing.T, objects convert.Objects, service model.ObjectName, 
 func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 	compared := map[string]int{}
 	for seed := range uint64(3000) {
-		c := newChance(seed)
+		c := newGenerator(seed)
 		objects := c.cluster()
 		report, rejected := Compute(NewCluster(objects, convert.View{}), Options{Now: time.Now(), OnlyNow: true})
 		if len(rejected) > 0 {
@@ -105,8 +105,8 @@ func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 		for i := range report.Services {
 			service := &report.Services[i]
 			compared[compare(t, seed, objects, service)]++
-			if listed := shareOfEvacuated(report, service.Service); listed != service.Outlooks[0].evacuated {
-				t.Errorf("seed %d, %s: the list has %v, want %v", seed, service.Service, listed, service.Outlooks[0].evacuated)
+			if listed := shareOfEvacuated(report, service.Service); listed != service.Projections[0].evacuated {
+				t.Errorf("seed %d, %s: the list has %v, want %v", seed, service.Service, listed, service.Projections[0].evacuated)
 			} else if listed > 0 {
 				compared["only evacuated"]++
 			}
@@ -147,8 +147,8 @@ func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) s
 	if got.Headless && !hasKeys {
 		return "headless without keys" // explain has no decision about them
 	}
-	want := explained(t, objects, model.ObjectName{Namespace: "shop", Name: service.Name}, demandByNode(objects, service))
-	now := &got.Outlooks[0]
+	want := averageOverNodes(t, objects, model.ObjectName{Namespace: "shop", Name: service.Name}, demandByNode(objects, service))
+	now := &got.Projections[0]
 	near := func(what string, got, want float64) {
 		if math.Abs(got-want) > 1e-8 { // a report has nine digits
 			t.Errorf("seed %d, %s, %s: %v, explain: %v", seed, service.Name, what, got, want)
@@ -201,13 +201,13 @@ func total(loads []float64, endpoints []Endpoint, want map[string]float64) float
 func demandByNode(objects convert.Objects, service *corev1.Service) func(node string) float64 {
 	byLabel, byClients, anyLabel := map[string]float64{}, map[string]float64{}, 0.0
 	for _, node := range objects.Nodes {
-		asked := 1.0
+		weight := 1.0
 		if label, has := node.Labels[policy.DemandLabel]; has {
 			demand, _ := policy.ParseDemand(label)
-			asked = float64(demand)
+			weight = float64(demand)
 		}
-		byLabel[node.Name] = asked
-		anyLabel += asked
+		byLabel[node.Name] = weight
+		anyLabel += weight
 	}
 	if anyLabel == 0 {
 		for node := range byLabel {

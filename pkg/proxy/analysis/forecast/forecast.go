@@ -38,24 +38,24 @@ func Compute(cluster Cluster, options Options) (Report, []model.Finding) {
 }
 
 func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
-	nodes, known, rejected := cluster.nodeState(options.Now)
+	nodes, state, rejected := cluster.nodeState(options.Now)
 	rejected = append(rejected, cluster.rejected...)
-	avoided := model.NewCluster("")
-	avoided.Apply(model.Change{Demotions: known.Demotions})
-	timed, open := avoided.Evacuated()
+	demotionCluster := model.NewCluster("")
+	demotionCluster.Apply(model.Change{Demotions: state.Demotions})
+	timed, unlimited := demotionCluster.Evacuated()
 	selected := cluster.services
 	if options.Only != (explain.Query{}) {
 		selected = slices.DeleteFunc(slices.Clone(selected), func(s *corev1.Service) bool { return !options.Only.Covers(nameOf(s)) })
 	}
 	f := forecaster{
-		Cluster: cluster, selected: selected, avoided: avoided, rejected: rejected, demand: options.Demand,
-		controllers: newControllers(cluster.nodes), checker: options.Checker,
+		Cluster: cluster, selected: selected, demotionCluster: demotionCluster, rejected: rejected, demand: options.Demand,
+		controllers: newHintController(cluster.nodes), checker: options.Checker,
 	}
 	isMeasured := true
 	if f.demand != nil {
-		f.fleet = simulate.New(nodes, f.demand.of)
+		f.simulator = simulate.New(nodes, f.demand.nodeShare)
 	} else {
-		f.fleet = simulate.New(nodes, nil)
+		f.simulator = simulate.New(nodes, nil)
 		isMeasured = slices.ContainsFunc(selected, func(s *corev1.Service) bool { return f.demands[nameOf(s)] != nil })
 	}
 	f.settings = settingsOf(options.Bounds, isMeasured)
@@ -63,8 +63,8 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 		f.settings = f.settings[:1]
 	}
 	report := Report{
-		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), ZonesInAll: f.fleet.ZonesInAll(),
-		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: timed + open, OnlyEvacuated: []OnlyEvacuated{},
+		Nodes: len(nodes), Zones: append(f.simulator.Zones(), "other"), ZonesInAll: f.simulator.ZoneCount(),
+		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: timed + unlimited, OnlyEvacuated: []OnlyEvacuated{},
 		Namespace: options.Only.Service.Namespace,
 	}
 	if options.Only.Service.Name != "" {
@@ -95,7 +95,7 @@ func (f *forecaster) forecast(report *Report, only explain.Query) {
 		report.Incomplete = append(f.demand.missingParts(), f.demand.missingServices(only, report.Services)...)
 	}
 	report.Demand = f.demandText(report.Services)
-	f.weigh(report.Services)
+	f.setWeights(report.Services)
 	report.Settings = f.totals(report.Services)
 	report.OnlyEvacuated = append(report.OnlyEvacuated, f.onlyEvacuated...)
 }
@@ -103,14 +103,14 @@ func (f *forecaster) forecast(report *Report, only explain.Query) {
 // forecaster holds the state of a forecast.
 type forecaster struct {
 	Cluster
-	selected    []*corev1.Service // selected by Options.Only
-	fleet       *simulate.Simulator
-	avoided     *model.Cluster // it has only the demotions
-	controllers controllers
-	settings    []Setting
-	demand      *Measurement // nil if nodes' demand is not measured, or is from ServiceDemands
-	checker     RuleChecker
-	rejected    []model.Finding
+	selected        []*corev1.Service // selected by Options.Only
+	simulator       *simulate.Simulator
+	demotionCluster *model.Cluster // it has only the demotions
+	controllers     hintController
+	settings        []Setting
+	demand          *Measurement // nil if nodes' demand is not measured, or is from ServiceDemands
+	checker         RuleChecker
+	rejected        []model.Finding
 	// unmeasured are the Services that have the setting "measured" but no measured demand.
 	unmeasured []string
 
@@ -118,114 +118,114 @@ type forecaster struct {
 
 	// For a comparison: see Compare.
 	clientsOf     map[model.ObjectName][]model.ObjectName
-	means, before map[portOf]mean
+	means, before map[servicePort]mean
 }
 
 // service returns the forecast of one Service, or why there is none.
 func (f *forecaster) service(object *corev1.Service) (Service, string) {
-	read, why := f.read(object)
+	parsed, why := f.parse(object)
 	if why != "" {
 		return Service{}, why
 	}
-	written := f.slicesOf[nameOf(object)]
-	current, rejected := f.slicesIn(written)
+	endpointSlices := f.slicesOf[nameOf(object)]
+	current, rejected := f.convertSlices(endpointSlices)
 	f.rejected = append(f.rejected, rejected...)
 	s := Service{
-		Service: nameOf(object).String(), Headless: read.IsHeadless,
+		Service: nameOf(object).String(), Headless: parsed.IsHeadless,
 		EndpointsByZone: map[string]int{}, Endpoints: []Endpoint{}, Causes: []Problem{},
 	}
-	named := read.Clients()
-	if others := f.clientsOf[read.Name]; len(others) > 0 {
-		named = others
+	clientNames := parsed.Clients()
+	if others := f.clientsOf[parsed.Name]; len(others) > 0 {
+		clientNames = others
 	}
-	clients, rejected := f.readyEndpoints(named)
+	clients, rejected := f.readyEndpoints(clientNames)
 	f.rejected = append(f.rejected, rejected...)
 	for i, setting := range f.settings {
-		if note, like := f.equivalentSetting(setting, read, object, written); note != "" {
-			projection := s.Outlooks[slices.IndexFunc(s.Outlooks, func(o Projection) bool { return o.Setting == like })]
+		if note, equivalent := f.equivalentSetting(setting, parsed, object, endpointSlices); note != "" {
+			projection := s.Projections[slices.IndexFunc(s.Projections, func(o Projection) bool { return o.Setting == equivalent })]
 			projection.Setting, projection.Note = setting.Name, note
-			s.Outlooks = append(s.Outlooks, projection)
+			s.Projections = append(s.Projections, projection)
 			continue
 		}
 		changed := setting.apply(object)
-		topology := read.Topology
+		topology := parsed.Topology
 		if setting.Name != Now {
-			topology = f.topologyUnder(changed, read)
+			topology = f.topologyUnder(changed, parsed)
 			topology.Measured = topology.Measured && setting.isMeasured
 		}
-		seen := current
+		converted := current
 		if setting.Name != Now && len(topology.Keys) == 0 {
-			hinted, _ := f.controllers.hint(changed, written)
-			seen, _ = f.slicesIn(hinted)
+			hinted, _ := f.controllers.hint(changed, endpointSlices)
+			converted, _ = f.convertSlices(hinted)
 		}
-		portions := f.portions(read, seen)
+		groups := f.endpointGroups(parsed, converted)
 		if i == 0 {
-			f.list(&s, portions)
+			f.listEndpoints(&s, groups)
 		}
-		s.Outlooks = append(s.Outlooks, f.project(setting, topology, read, portions, clients))
+		s.Projections = append(s.Projections, f.project(setting, topology, parsed, groups, clients))
 		if i == 0 {
-			s.DemandSource = s.Outlooks[0].source
-			if planned := s.Outlooks[0].PlannedWith; planned != "" && planned != string(simulate.Measured) {
-				s.asMeasured = f.projectMeasured(object, read, portions, clients)
+			s.DemandSource = s.Projections[0].source
+			if planned := s.Projections[0].PlannedWith; planned != "" && planned != string(simulate.Measured) {
+				s.asMeasured = f.projectMeasured(object, parsed, groups, clients)
 			}
-			s.Causes = append(s.Causes, f.causes(&s.Outlooks[0], object, read, portions)...)
-			s.Causes = append(s.Causes, f.boundMissed(&s, read)...)
-			f.recordEvacuated(read, portions, &s.Outlooks[0])
+			s.Causes = append(s.Causes, f.causes(&s.Projections[0], object, parsed, groups)...)
+			s.Causes = append(s.Causes, f.boundProblems(&s, parsed)...)
+			f.recordEvacuated(parsed, groups, &s.Projections[0])
 		}
 	}
-	s.Advice = f.advise(&s, object, read)
+	s.Advice = f.advise(&s, object, parsed)
 	return s, ""
 }
 
 // projectMeasured returns the projection of a Service whose bound is planned with default demand as if it were planned
 // with measured demand; nil if there is none. It records a Service that has the setting "measured".
 func (f *forecaster) projectMeasured(
-	object *corev1.Service, read *model.Service, portions []endpointGroup, clients map[string]uint32,
+	object *corev1.Service, parsed *model.Service, groups []endpointGroup, clients map[string]uint32,
 ) *Projection {
-	if read.Topology.Measured {
-		f.unmeasured = append(f.unmeasured, read.Name.String())
+	if parsed.Topology.Measured {
+		f.unmeasured = append(f.unmeasured, parsed.Name.String())
 	}
-	if len(f.settings) == 1 || f.demand == nil && f.demands[read.Name] == nil {
+	if len(f.settings) == 1 || f.demand == nil && f.demands[parsed.Name] == nil {
 		return nil
 	}
 	changed := *object
-	changed.Annotations = addMeasured(object)
-	topology := f.topologyUnder(&changed, read)
+	changed.Annotations = withMeasuredDemand(object)
+	topology := f.topologyUnder(&changed, parsed)
 	if !topology.Measured { // the setting may be rejected
 		return nil
 	}
-	projection := f.project(Setting{Name: policy.Measured, isMeasured: true}, topology, read, portions, clients)
+	projection := f.project(Setting{Name: policy.Measured, isMeasured: true}, topology, parsed, groups, clients)
 	return &projection
 }
 
-// read reads a Service as the proxy does, and also a headless one without topology keys: its clients look up all of its
+// parse reads a Service as the proxy does, and also a headless one without topology keys: its clients look up all of its
 // ready endpoints, and choose at random.
-func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
-	read, errs := convert.Service(object, f.view)
-	f.rejected = append(f.rejected, problems(convert.Services, object, errs)...)
+func (f *forecaster) parse(object *corev1.Service) (*model.Service, string) {
+	parsed, errs := convert.Service(object, f.view)
+	f.rejected = append(f.rejected, rejectedFindings(convert.Services, object, errs)...)
 	switch {
 	case len(errs) > 0:
 		return nil, "it is invalid"
-	case read != nil:
-		return read, ""
+	case parsed != nil:
+		return parsed, ""
 	case object.Spec.ClusterIP != corev1.ClusterIPNone || object.Spec.Type == corev1.ServiceTypeExternalName ||
 		!policy.IsHandledBy(object.Labels, f.view.ServiceProxyName):
 		return nil, convert.NotServedReason(object, f.view)
 	}
 	withKeys := Setting{Name: None}.apply(object)
 	withKeys.Annotations[policy.TopologyKeysAnnotation] = string(policy.AnyNode)
-	read, errs = convert.Service(withKeys, f.view)
-	f.rejected = append(f.rejected, problems(convert.Services, object, errs)...)
-	if read == nil {
+	parsed, errs = convert.Service(withKeys, f.view)
+	f.rejected = append(f.rejected, rejectedFindings(convert.Services, object, errs)...)
+	if parsed == nil {
 		return nil, "it is invalid"
 	}
-	read.Topology = policy.Topology{}
-	return read, ""
+	parsed.Topology = policy.Topology{}
+	return parsed, ""
 }
 
 // topologyUnder returns the topology settings of a changed Service.
-func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service) policy.Topology {
-	if read.IsHeadless && changed.Annotations[policy.TopologyKeysAnnotation] == "" {
+func (f *forecaster) topologyUnder(changed *corev1.Service, parsed *model.Service) policy.Topology {
+	if parsed.IsHeadless && changed.Annotations[policy.TopologyKeysAnnotation] == "" {
 		return policy.Topology{}
 	}
 	topology, _ := convert.TopologyOf(changed, f.view)
@@ -234,20 +234,20 @@ func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service)
 
 // equivalentSetting returns why a setting has no meaning for a Service, and which other setting it is then equal to.
 func (f *forecaster) equivalentSetting(
-	setting Setting, read *model.Service, object *corev1.Service, written []*discoveryv1.EndpointSlice,
-) (note, like string) {
+	setting Setting, parsed *model.Service, object *corev1.Service, endpointSlices []*discoveryv1.EndpointSlice,
+) (note, equivalent string) {
 	switch {
 	case setting.Name == Now:
 		return "", ""
-	case read.InternalTrafficLocal:
+	case parsed.InternalTrafficLocal:
 		return "internalTrafficPolicy: Local keeps connections on the node, whatever else is set", Now
-	case setting.needsHints() && read.IsHeadless:
+	case setting.needsHints() && parsed.IsHeadless:
 		return "DNS follows topology keys, but not hints", None
-	case setting.needsHints() && (len(object.Spec.Selector) == 0 || !slices.ContainsFunc(written, isWrittenByController)):
+	case setting.needsHints() && (len(object.Spec.Selector) == 0 || !slices.ContainsFunc(endpointSlices, isWrittenByController)):
 		return "no controller writes hints into the EndpointSlices of this Service", None
-	case setting.isMeasured && read.IsHeadless:
+	case setting.isMeasured && parsed.IsHeadless:
 		return "connections to a headless Service are not counted, so a bound is planned with assumed demand", policy.FormatMaxLoad(setting.bound)
-	case setting.bound > 0 && read.ExternalTrafficLocal:
+	case setting.bound > 0 && parsed.ExternalTrafficLocal:
 		return "a bound has no effect with externalTrafficPolicy: Local", Now
 	}
 	return "", ""
@@ -256,40 +256,40 @@ func (f *forecaster) equivalentSetting(
 // endpointGroup is a list of endpoints that several ports or families have in common, except for the addresses.
 type endpointGroup struct {
 	endpoints []model.PortEndpoint
-	ports     []portOf
+	ports     []servicePort
 }
 
-// portOf is a port of a Service in a family; for a headless Service, all its ports.
-type portOf struct {
+// servicePort is a port of a Service in a family; for a headless Service, all its ports.
+type servicePort struct {
 	service model.ObjectName
 	family  model.Family
 	port    model.ServicePort
 }
 
-// portions returns the endpoints of a Service's ports, grouped.
-func (f *forecaster) portions(service *model.Service, endpointSlices []*model.EndpointSlice) []endpointGroup {
+// endpointGroups returns the endpoints of a Service's ports, grouped.
+func (f *forecaster) endpointGroups(service *model.Service, endpointSlices []*model.EndpointSlice) []endpointGroup {
 	joined := model.JoinSlices(service, endpointSlices)
-	var portions []endpointGroup
-	take := func(endpoints []model.PortEndpoint, of portOf) {
-		f.avoided.MarkDemoted(endpoints)
+	var groups []endpointGroup
+	add := func(endpoints []model.PortEndpoint, id servicePort) {
+		f.demotionCluster.MarkDemoted(endpoints)
 		for i := range endpoints {
 			endpoint := &endpoints[i]
 			if service.IsHeadless { // as in package selection: DNS has only ready ones
 				endpoint.Serving = endpoint.Serving && endpoint.Ready
 			}
 		}
-		for i := range portions {
-			if slices.EqualFunc(portions[i].endpoints, endpoints, isEquivalent) {
-				portions[i].ports = append(portions[i].ports, of)
+		for i := range groups {
+			if slices.EqualFunc(groups[i].endpoints, endpoints, isEquivalent) {
+				groups[i].ports = append(groups[i].ports, id)
 				return
 			}
 		}
-		portions = append(portions, endpointGroup{endpoints, []portOf{of}})
+		groups = append(groups, endpointGroup{endpoints, []servicePort{id}})
 	}
 	for _, family := range model.Families {
 		if service.IsHeadless {
 			if endpoints, _ := joined.Addresses(family); len(endpoints) > 0 {
-				take(endpoints, portOf{service: service.Name, family: family})
+				add(endpoints, servicePort{service: service.Name, family: family})
 			}
 			continue
 		}
@@ -298,13 +298,13 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 		}
 		for _, port := range service.Ports {
 			endpoints, _ := joined.Endpoints(port, family)
-			take(endpoints, portOf{service.Name, family, port})
+			add(endpoints, servicePort{service.Name, family, port})
 		}
 	}
-	if len(portions) == 0 {
-		portions = []endpointGroup{{nil, []portOf{{service: service.Name}}}}
+	if len(groups) == 0 {
+		groups = []endpointGroup{{nil, []servicePort{{service: service.Name}}}}
 	}
-	return portions
+	return groups
 }
 
 // isEquivalent reports whether two endpoints are equal in everything that affects decisions.
@@ -313,10 +313,10 @@ func isEquivalent(a, b model.PortEndpoint) bool {
 		slices.Equal(a.HintNodes, b.HintNodes) && slices.Equal(a.HintZones, b.HintZones)
 }
 
-// list lists the endpoints of the first port.
-func (f *forecaster) list(s *Service, portions []endpointGroup) {
-	for i, endpoint := range portions[0].endpoints {
-		zone := f.fleet.ZoneOf(&endpoint)
+// listEndpoints lists the endpoints of the first port.
+func (f *forecaster) listEndpoints(s *Service, groups []endpointGroup) {
+	for i, endpoint := range groups[0].endpoints {
+		zone := f.simulator.ZoneOf(&endpoint)
 		if endpoint.Phase() != model.PhaseNever {
 			s.EndpointsByZone[zone]++
 		}
@@ -340,49 +340,49 @@ func stateOf(endpoint *model.PortEndpoint) string {
 
 // project returns the projection of one Service under one setting.
 func (f *forecaster) project(
-	setting Setting, topology policy.Topology, service *model.Service, portions []endpointGroup, clients map[string]uint32,
+	setting Setting, topology policy.Topology, service *model.Service, groups []endpointGroup, clients map[string]uint32,
 ) Projection {
 	out := Projection{Setting: setting.Name, Loads: []float64{}}
-	asked, keys := 0.0, make([]float64, len(topology.Keys))
-	byNode, published := f.demand.on(service.Name.String()), f.publishedFor(setting, service.Name)
-	for i, portion := range portions {
-		spread := f.fleet.Distribute(simulate.Query{
-			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: portion.endpoints, Clients: clients,
+	demand, keys := 0.0, make([]float64, len(topology.Keys))
+	byNode, published := f.demand.nodeSharesOn(service.Name.String()), f.publishedFor(setting, service.Name)
+	for i, group := range groups {
+		distribution := f.simulator.Distribute(simulate.Query{
+			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: group.endpoints, Clients: clients,
 			NodeDemand: byNode, Measured: published,
 		})
-		times := float64(len(portion.ports))
-		out.source, out.PlannedWith = string(spread.Source), string(spread.PlannedWith) // the same for all portions
-		asked += times * spread.Demand
+		times := float64(len(group.ports))
+		out.source, out.PlannedWith = string(distribution.Source), string(distribution.PlannedWith) // the same for all portions
+		demand += times * distribution.Demand
 		out.add(&Shares{
-			Node: spread.Node, Zone: spread.Zone, Region: spread.Region, OtherZones: spread.OtherZones, Refused: spread.Refused,
-			UnknownZones: spread.Demand - spread.Refused - spread.Zone - spread.OtherZones,
+			Node: distribution.Node, Zone: distribution.Zone, Region: distribution.Region, OtherZones: distribution.OtherZones, Refused: distribution.Refused,
+			UnknownZones: distribution.Demand - distribution.Refused - distribution.Zone - distribution.OtherZones,
 		}, times)
-		out.evacuated += times * spread.Evacuated
-		for _, node := range spread.OnlyEvacuated {
+		out.evacuated += times * distribution.Evacuated
+		for _, node := range distribution.OnlyEvacuated {
 			if out.onlyEvacuated == nil {
 				out.onlyEvacuated = map[string]bool{}
 			}
 			out.onlyEvacuated[node] = true
 		}
-		for k := range spread.Keys {
-			keys[k] += times * spread.Keys[k]
+		for k := range distribution.Keys {
+			keys[k] += times * distribution.Keys[k]
 		}
 		if out.zones == nil {
-			out.zones = make([]float64, len(spread.Zones))
+			out.zones = make([]float64, len(distribution.Zones))
 		}
-		for z, amount := range spread.Zones {
+		for z, amount := range distribution.Zones {
 			out.zones[z] += times * amount
 		}
-		out.addLoads(&portion, &spread, f.meanOf(setting, &portion, &spread), i == 0)
-		if spread.Refused > 0 {
-			out.refusedShares = append(out.refusedShares, refusedShare{i, spread.Refused / spread.Demand, spread.Refusers})
+		out.addLoads(&group, &distribution, f.meanOf(setting, &group, &distribution), i == 0)
+		if distribution.Refused > 0 {
+			out.refusedShares = append(out.refusedShares, refusedShare{i, distribution.Refused / distribution.Demand, distribution.Refusers})
 		}
 	}
 	part := func(amount float64) float64 {
-		if asked == 0 {
+		if demand == 0 {
 			return 0
 		}
-		return max(0, amount/asked) // rounding errors may give slightly less than 0
+		return max(0, amount/demand) // rounding errors may give slightly less than 0
 	}
 	for _, share := range out.parts() {
 		*share = part(*share)
@@ -395,7 +395,7 @@ func (f *forecaster) project(
 		}
 	}
 	for z := range out.zones {
-		out.zones[z] = notNaN(out.zones[z] / asked)
+		out.zones[z] = notNaN(out.zones[z] / demand)
 	}
 	return out
 }
@@ -403,16 +403,16 @@ func (f *forecaster) project(
 // publishedFor returns the measured demand on a Service with which a setting's bound may be planned.
 func (f *forecaster) publishedFor(setting Setting, service model.ObjectName) *model.Demand {
 	if setting.isMeasured && f.demand != nil {
-		return f.demand.asPublished(service.String())
+		return f.demand.serviceDemand(service.String())
 	}
 	return f.demands[service]
 }
 
 // addLoads adds the loads of the endpoints of a portion. The endpoints of the first portion are listed.
-func (o *Projection) addLoads(portion *endpointGroup, spread *simulate.Distribution, mean float64, isFirst bool) {
-	for i, load := range spread.Loads {
+func (o *Projection) addLoads(group *endpointGroup, distribution *simulate.Distribution, mean float64, isFirst bool) {
+	for i, load := range distribution.Loads {
 		if load /= mean; load > o.Busiest.Load+1e-9 {
-			endpoint := &portion.endpoints[i]
+			endpoint := &group.endpoints[i]
 			o.Busiest = Busiest{explain.EndpointName(endpoint.Addr), endpoint.Node, load}
 		}
 		if isFirst && load > 0 {
@@ -431,9 +431,9 @@ func notNaN(x float64) float64 {
 	return x
 }
 
-// weigh sets each Service's part of the sums over all of them: by its demand, if the demand on Services was measured in
+// setWeights sets each Service's part of the sums over all of them: by its demand, if the demand on Services was measured in
 // the same unit, as in some files; otherwise all have the same.
-func (f *forecaster) weigh(services []Service) {
+func (f *forecaster) setWeights(services []Service) {
 	weights, all := make([]float64, len(services)), 0.0
 	for i := range services {
 		if f.demand != nil {
@@ -450,14 +450,14 @@ func (f *forecaster) weigh(services []Service) {
 
 // totals sums all Services under each setting, and rounds their weights.
 func (f *forecaster) totals(services []Service) []Total {
-	totals, size := make([]Total, len(f.settings)), len(f.fleet.Zones())+1
+	totals, size := make([]Total, len(f.settings)), len(f.simulator.Zones())+1
 	for i, setting := range f.settings {
 		total := Total{Setting: setting.Name, Matrix: make([][]float64, size)}
 		for row := range total.Matrix {
 			total.Matrix[row] = make([]float64, size)
 		}
 		for s := range services {
-			one, weight := &services[s].Outlooks[i], services[s].Weight
+			one, weight := &services[s].Projections[i], services[s].Weight
 			total.add(&one.Shares, weight)
 			if one.Busiest.Load > total.Busiest.Load+1e-9 {
 				total.Busiest, total.BusiestService = one.Busiest, services[s].Service

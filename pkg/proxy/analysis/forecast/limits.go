@@ -18,18 +18,18 @@ type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
 func (r *Report) Violations(limits Limits) []string {
 	var sentences []string
 	for i := range r.Services {
-		service, now := &r.Services[i], &r.Services[i].Outlooks[0]
-		say := func(format string, args ...any) {
+		service, now := &r.Services[i], &r.Services[i].Projections[0]
+		add := func(format string, args ...any) {
 			sentences = append(sentences, service.Service+": "+fmt.Sprintf(format, args...))
 		}
-		if most := limits.MaxRefused; most != nil && now.Refused > *most {
-			say("%s of its connections are refused, and --max-refused is %s", percent(now.Refused), percent(*most))
+		if upper := limits.MaxRefused; upper != nil && now.Refused > *upper {
+			add("%s of its connections are refused, and --max-refused is %s", percent(now.Refused), percent(*upper))
 		}
-		if most := limits.MaxLoad; most != nil && now.Busiest.Load > *most {
-			say("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *most)
+		if upper := limits.MaxLoad; upper != nil && now.Busiest.Load > *upper {
+			add("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *upper)
 		}
-		if least := limits.MinNear; least != nil && now.Zone < explain.Rounded(*least*(1-now.UnknownZones)) {
-			say("%s of its connections stay in the zone%s, and --min-in-zone is %g", percent(now.Zone), unknownZonesText(now.UnknownZones), *least)
+		if lower := limits.MinNear; lower != nil && now.Zone < explain.Rounded(*lower*(1-now.UnknownZones)) {
+			add("%s of its connections stay in the zone%s, and --min-in-zone is %g", percent(now.Zone), unknownZonesText(now.UnknownZones), *lower)
 		}
 	}
 	return sentences

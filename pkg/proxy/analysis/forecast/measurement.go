@@ -17,15 +17,15 @@ import (
 
 // Measurement is the measured demand of a cluster's nodes: on all Services together, and on single ones.
 type Measurement struct {
-	// from is the source, such as the name of a file.
-	from      string
+	// source is the source, such as the name of a file.
+	source    string
 	locations locations
 	// byNode is each node's part of all demand; byService is by node or zone, and by namespace/name.
 	byNode    map[string]float64
 	byService map[string]Weights
-	// unknown are names that are no node and no zone of the cluster; unknownPart is their part of all demand.
-	unknown     []string
-	unknownPart float64
+	// unknown are names that are no node and no zone of the cluster; unknownShare is their part of all demand.
+	unknown      []string
+	unknownShare float64
 }
 
 // NewMeasurement returns a measurement in a cluster. It fails if no sample is about a node of the cluster, or if a name
@@ -39,7 +39,7 @@ func NewMeasurement(from string, samples []Sample, cluster Cluster) (*Measuremen
 }
 
 func newMeasurement(from string, all Weights, byService map[string]Weights, cluster Cluster) (*Measurement, error) {
-	m := &Measurement{from: from, locations: newLocations(cluster), byService: map[string]Weights{}}
+	m := &Measurement{source: from, locations: newLocations(cluster), byService: map[string]Weights{}}
 	if ambiguous := m.locations.ambiguous(all); len(ambiguous) > 0 {
 		return nil, fmt.Errorf("a Node and a zone have this name: %s", explain.ListOrCount(ambiguous))
 	}
@@ -49,12 +49,12 @@ func newMeasurement(from string, all Weights, byService map[string]Weights, clus
 	}
 	known := Weights{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if _, isNode := m.locations.zoneOf[name]; isNode || len(m.locations.unnamed(name, all)) > 0 {
+		if _, isNode := m.locations.zoneOf[name]; isNode || len(m.locations.nodesWithoutWeight(name, all)) > 0 {
 			known[name] = all[name]
 			continue
 		}
 		m.unknown = append(m.unknown, name)
-		m.unknownPart += all[name] / sum
+		m.unknownShare += all[name] / sum
 	}
 	switch {
 	case known.sum() > 0:
@@ -83,21 +83,21 @@ func (w Weights) sum() (sum float64) {
 	return sum
 }
 
-// of returns a node's part of all demand.
-func (m *Measurement) of(node *model.Node) float64 { return m.byNode[node.Name] }
+// nodeShare returns a node's part of all demand.
+func (m *Measurement) nodeShare(node *model.Node) float64 { return m.byNode[node.Name] }
 
-// on returns each node's part of the demand on a Service; nil if none was measured.
-func (m *Measurement) on(service string) map[string]float64 {
+// nodeSharesOn returns each node's part of the demand on a Service; nil if none was measured.
+func (m *Measurement) nodeSharesOn(service string) map[string]float64 {
 	if m == nil || m.byService[service].sum() == 0 {
 		return nil
 	}
 	return m.locations.divide(m.byService[service])
 }
 
-// asPublished returns the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with that.
+// serviceDemand returns the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with that.
 // A Service without measured demand has the demand on all together.
-func (m *Measurement) asPublished(service string) *model.Demand {
-	byNode := m.on(service)
+func (m *Measurement) serviceDemand(service string) *model.Demand {
+	byNode := m.nodeSharesOn(service)
 	if byNode == nil {
 		byNode = m.byNode
 	}
@@ -107,14 +107,14 @@ func (m *Measurement) asPublished(service string) *model.Demand {
 	}
 	for zone, part := range zones {
 		if part > 0 {
-			published.Zones[zone] = uint32(max(1, math.Round(part*millionths)))
+			published.Zones[zone] = uint32(max(1, math.Round(part*ppm)))
 		}
 	}
 	return published
 }
 
-// millionths are the unit of a ServiceDemand.
-const millionths = 1e6
+// ppm are the unit of a ServiceDemand.
+const ppm = 1e6
 
 // missingParts describes the nodes of the cluster without a measurement, and the part of the measurement that is
 // omitted.
@@ -127,11 +127,11 @@ func (m *Measurement) missingParts() (sentences []string) {
 	}
 	if len(missing) > 0 {
 		sentences = append(sentences, fmt.Sprintf("%s lacks %d of %d Nodes (%s): the forecast does not include their connections. For a Node "+
-			"without connections, the value is 0.", m.from, len(missing), len(m.locations.linux), explain.ListOrCount(missing)))
+			"without connections, the value is 0.", m.source, len(missing), len(m.locations.linux), explain.ListOrCount(missing)))
 	}
 	if len(m.unknown) > 0 {
 		sentences = append(sentences, fmt.Sprintf("%s of the demand in %s is omitted, because there is no Node and no zone of this name: %s.",
-			percent(explain.Rounded(m.unknownPart)), m.from, explain.ListOrCount(m.unknown)))
+			percent(explain.Rounded(m.unknownShare)), m.source, explain.ListOrCount(m.unknown)))
 	}
 	return sentences
 }
@@ -139,7 +139,7 @@ func (m *Measurement) missingParts() (sentences []string) {
 // missingServices describes the part of the measured demand on Services that is omitted, because there is no forecast
 // of them. It is about Services that a query covers.
 func (m *Measurement) missingServices(query explain.Query, forecast []Service) (sentences []string) {
-	left, all, names := 0.0, 0.0, []string(nil)
+	omitted, all, names := 0.0, 0.0, []string(nil)
 	isForecast := map[string]bool{}
 	for i := range forecast {
 		isForecast[forecast[i].Service] = true
@@ -151,19 +151,19 @@ func (m *Measurement) missingServices(query explain.Query, forecast []Service) (
 			continue
 		}
 		if all += demand; !isForecast[service] {
-			left += demand
+			omitted += demand
 			names = append(names, service)
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	whose := "Services in"
+	subject := "Services in"
 	if query != (explain.Query{}) {
-		whose = "these Services in"
+		subject = "these Services in"
 	}
 	return []string{fmt.Sprintf("%s of the demand on %s %s is omitted, because they do not exist or are not served: %s.",
-		percent(explain.Rounded(left/all)), whose, m.from, explain.ListOrCount(names))}
+		percent(explain.Rounded(omitted/all)), subject, m.source, explain.ListOrCount(names))}
 }
 
 // locations are the nodes of a cluster, by name and by zone.
@@ -171,27 +171,27 @@ type locations struct {
 	zoneOf map[string]string
 	// linux are the nodes on which a proxy like this one can run, and in are those of a zone: clients on others do not
 	// count.
-	linux []string
-	in    map[string][]string
+	linux  []string
+	byZone map[string][]string
 }
 
 func newLocations(cluster Cluster) locations {
-	p := locations{zoneOf: map[string]string{}, in: map[string][]string{}}
+	l := locations{zoneOf: map[string]string{}, byZone: map[string][]string{}}
 	for _, node := range cluster.nodes {
 		zone := node.Labels[string(policy.Zone)]
-		p.zoneOf[node.Name] = zone
+		l.zoneOf[node.Name] = zone
 		if policy.IsLinux(node.Labels) {
-			p.linux, p.in[zone] = append(p.linux, node.Name), append(p.in[zone], node.Name)
+			l.linux, l.byZone[zone] = append(l.linux, node.Name), append(l.byZone[zone], node.Name)
 		}
 	}
-	delete(p.in, "") // "" is no zone
-	slices.Sort(p.linux)
-	return p
+	delete(l.byZone, "") // "" is no zone
+	slices.Sort(l.linux)
+	return l
 }
 
-// unnamed returns the nodes of a zone that some weights do not name.
-func (p *locations) unnamed(zone string, weights Weights) (nodes []string) {
-	for _, node := range p.in[zone] {
+// nodesWithoutWeight returns the nodes of a zone that some weights do not name.
+func (l *locations) nodesWithoutWeight(zone string, weights Weights) (nodes []string) {
+	for _, node := range l.byZone[zone] {
 		if _, named := weights[node]; !named {
 			nodes = append(nodes, node)
 		}
@@ -200,9 +200,9 @@ func (p *locations) unnamed(zone string, weights Weights) (nodes []string) {
 }
 
 // ambiguous returns the names that are those of a node and of a zone.
-func (p *locations) ambiguous(weights Weights) (names []string) {
+func (l *locations) ambiguous(weights Weights) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
-		if _, isNode := p.zoneOf[name]; isNode && len(p.unnamed(name, weights)) > 0 {
+		if _, isNode := l.zoneOf[name]; isNode && len(l.nodesWithoutWeight(name, weights)) > 0 {
 			names = append(names, name)
 		}
 	}
@@ -212,16 +212,16 @@ func (p *locations) ambiguous(weights Weights) (names []string) {
 // divide returns each node's part of all weights: its own weight, and an equal part of its zone's weight, which the
 // nodes of the zone without a weight of their own share. Other nodes are absent. The cost is proportional to the names
 // and the nodes of zones among them.
-func (p *locations) divide(weights Weights) map[string]float64 {
+func (l *locations) divide(weights Weights) map[string]float64 {
 	all, byNode := weights.sum(), map[string]float64{}
 	for name, weight := range weights {
-		if _, isNode := p.zoneOf[name]; isNode {
+		if _, isNode := l.zoneOf[name]; isNode {
 			byNode[name] = weight / all
 			continue
 		}
-		unnamed := p.unnamed(name, weights)
-		for _, node := range unnamed {
-			byNode[node] = weight / all / float64(len(unnamed))
+		withoutWeight := l.nodesWithoutWeight(name, weights)
+		for _, node := range withoutWeight {
+			byNode[node] = weight / all / float64(len(withoutWeight))
 		}
 	}
 	return byNode
@@ -243,12 +243,12 @@ func (f *forecaster) demandText(services []Service) string {
 	}
 	switch {
 	case f.demand != nil:
-		says := f.demand.text(services)
+		text := f.demand.text(services)
 		if len(measured) > 0 {
-			says += fmt.Sprintf(" ServiceDemands do not affect it; bounds with %s: %s are planned with them, as the proxies do.",
+			text += fmt.Sprintf(" ServiceDemands do not affect it; bounds with %s: %s are planned with them, as the proxies do.",
 				policy.DemandSourceAnnotation, policy.Measured)
 		}
-		return says
+		return text
 	case len(measured) > 0:
 		return fmt.Sprintf("Demand is from ServiceDemands for %d of %s (%s), measured since %s; for others e%s", len(measured),
 			sanitize.Count(len(services), "Service"), explain.ListOrCount(measured), oldest.UTC().Format("2006-01-02 15:04 UTC"), assumed)
@@ -265,13 +265,13 @@ func (m *Measurement) text(services []Service) string {
 	}
 	switch others := len(services) - len(measured); {
 	case len(m.byService) == 0:
-		return fmt.Sprintf("Demand is from %s.", m.from)
+		return fmt.Sprintf("Demand is from %s.", m.source)
 	case len(measured) == 0:
-		return fmt.Sprintf("%s has no demand on any of these Services: its demand on all Services together is used.", m.from)
+		return fmt.Sprintf("%s has no demand on any of these Services: its demand on all Services together is used.", m.source)
 	case others == 0:
-		return fmt.Sprintf("Demand is from %s, for each Service. In sums, Services are weighted by that demand.", m.from)
+		return fmt.Sprintf("Demand is from %s, for each Service. In sums, Services are weighted by that demand.", m.source)
 	default:
 		return fmt.Sprintf("Demand is from %s: for %s that on each, and for %s that on all Services together. In sums, Services are weighted "+
-			"by their own demand there; those others have none.", m.from, explain.ListOrCount(measured), sanitize.Count(others, "other"))
+			"by their own demand there; those others have none.", m.source, explain.ListOrCount(measured), sanitize.Count(others, "other"))
 	}
 }

@@ -19,40 +19,40 @@ import (
 )
 
 // measure returns a random measurement of a cluster: by node or zone, of some Services, and of names that do not exist.
-func (c chance) measure(t *testing.T, cluster Cluster) *Measurement {
+func (g clusterGenerator) measure(t *testing.T, cluster Cluster) *Measurement {
 	t.Helper()
 	all, byService := Weights{}, map[string]Weights{}
-	add := func(service, place string) {
-		weight := float64(c.IntN(5)) / 4
-		if all[place] += weight; service == "" {
+	add := func(service, location string) {
+		weight := float64(g.IntN(5)) / 4
+		if all[location] += weight; service == "" {
 			return
 		}
 		if byService[service] == nil {
 			byService[service] = Weights{}
 		}
-		byService[service][place] += weight
+		byService[service][location] += weight
 	}
-	places := []string{"zone-0", "zone-2"}
-	if c.oneIn(2) {
-		places = nil
+	locations := []string{"zone-0", "zone-2"}
+	if g.oneIn(2) {
+		locations = nil
 		for _, node := range cluster.nodes {
-			if !c.oneIn(4) {
-				places = append(places, node.Name)
+			if !g.oneIn(4) {
+				locations = append(locations, node.Name)
 			}
 		}
 	}
-	if c.oneIn(4) {
-		places = append(places, "gone")
+	if g.oneIn(4) {
+		locations = append(locations, "gone")
 	}
 	services := []string{"", "shop/gone"}
 	for _, service := range cluster.services {
-		if !c.oneIn(4) {
+		if !g.oneIn(4) {
 			services = append(services, nameOf(service).String())
 		}
 	}
-	for _, place := range places {
+	for _, location := range locations {
 		for _, service := range services {
-			add(service, place)
+			add(service, location)
 		}
 	}
 	m, err := newMeasurement("demand.json", all, byService, cluster)
@@ -63,9 +63,9 @@ func (c chance) measure(t *testing.T, cluster Cluster) *Measurement {
 }
 
 // inNamespaces moves some Services of a cluster to another namespace.
-func (c chance) inNamespaces(objects convert.Objects) convert.Objects {
+func (g clusterGenerator) inNamespaces(objects convert.Objects) convert.Objects {
 	for _, service := range objects.Services {
-		if !c.oneIn(2) {
+		if !g.oneIn(2) {
 			continue
 		}
 		for _, slice := range objects.Slices {
@@ -83,7 +83,7 @@ func (c chance) inNamespaces(objects convert.Objects) convert.Objects {
 func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 	byDemand, priced, without := 0, 0, 0
 	for seed := range uint64(300) {
-		c := newChance(seed)
+		c := newGenerator(seed)
 		cluster := NewCluster(c.inNamespaces(c.hintedCluster()), convert.View{})
 		options := Options{Now: time.Unix(0, 0), Bounds: []uint64{120}}
 		if !c.oneIn(4) {
@@ -113,9 +113,9 @@ func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 				}
 				weights += service.Weight
 				bytes += traffic[service.Service] * month
-				for s := range service.Outlooks {
-					sums[s].add(&service.Outlooks[s].Shares, service.Weight)
-					cost[s] += traffic[service.Service] * month * service.Outlooks[s].OtherZones
+				for s := range service.Projections {
+					sums[s].add(&service.Projections[s].Shares, service.Weight)
+					cost[s] += traffic[service.Service] * month * service.Projections[s].OtherZones
 				}
 				if own := options.Demand; own != nil && own.byService[service.Service].sum() > 0 && service.Weight != 1/float64(len(report.Services)) {
 					byDemand++
@@ -162,7 +162,7 @@ func TestTotalsAreWeightedByDemand(t *testing.T) {
 	f := forecaster{demand: &Measurement{byService: map[string]Weights{"shop/api": {"a": 2, "b": 4}, "shop/web": {"zone-a": 2}}}}
 	services := []Service{{Service: "shop/api"}, {Service: "shop/other"}, {Service: "shop/web"}}
 	weights := func() (list []float64) {
-		f.weigh(services)
+		f.setWeights(services)
 		for i := range services {
 			list = append(list, services[i].Weight)
 		}
@@ -184,10 +184,10 @@ func TestTotalsAreWeightedByDemand(t *testing.T) {
 
 // TestMissingPartsOfAMeasurementAreReported, with their amount.
 func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
-	cluster := NewCluster(newChance(1).cluster(), convert.View{})
+	cluster := NewCluster(newGenerator(1).cluster(), convert.View{})
 	cluster.nodes = cluster.nodes[:0]
 	for i, zone := range []string{"a", "a", "a", "b", "", ""} {
-		node := newChance(1).cluster().Nodes[0].DeepCopy()
+		node := newGenerator(1).cluster().Nodes[0].DeepCopy()
 		node.Name, node.Labels = fmt.Sprint("node-", i), map[string]string{string(policy.Zone): zone}
 		cluster.nodes = append(cluster.nodes, node)
 	}
@@ -233,12 +233,12 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 	}
 }
 
-// TestWhatKeepsTheBoundIsAdvised, and nothing else: after following the advice, with the ServiceDemand that it may
+// TestAdviceKeepsTheBound, and nothing else: after following the advice, with the ServiceDemand that it may
 // need, the new forecast keeps the bound as promised.
-func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
+func TestAdviceKeepsTheBound(t *testing.T) {
 	advised, missed := map[string]int{}, 0
 	for seed := range uint64(1000) {
-		c := newChance(seed)
+		c := newGenerator(seed)
 		cluster := NewCluster(c.hintedCluster(), convert.View{})
 		options := Options{Now: time.Unix(0, 0), Bounds: []uint64{120}, Demand: c.measure(t, cluster)}
 		if options.Demand == nil {
@@ -250,23 +250,23 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 			namespace, name, _ := strings.Cut(service.Service, "/")
 			object := cluster.Service(model.ObjectName{Namespace: namespace, Name: name})
 			read, _ := convert.Service(object, cluster.view)
-			now, bound := &service.Outlooks[0], uint64(120)
+			now, bound := &service.Projections[0], uint64(120)
 			if now.PlannedWith != "" {
 				bound = read.Topology.MaxLoad
 			}
-			if isMissed := now.PlannedWith != "" && !now.keeps(bound); isMissed {
+			if isMissed := now.PlannedWith != "" && !now.keepsBound(bound); isMissed {
 				missed++
 				if !slices.ContainsFunc(service.Causes, func(c Problem) bool { return c.Code == boundMissed }) {
 					t.Errorf("seed %d: %s misses its bound, and no cause is reported", seed, service.Service)
 				}
-				if then := service.asMeasured; service.Advice == nil && then != nil && then.keeps(bound) && then.Refused <= now.Refused {
+				if then := service.asMeasured; service.Advice == nil && then != nil && then.keepsBound(bound) && then.Refused <= now.Refused {
 					t.Errorf("seed %d: %s misses its bound, and what keeps it is not advised: %+v", seed, service.Service, then)
 				}
 			}
 			if service.Advice == nil {
 				continue
 			}
-			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Set)}})
+			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Patch)}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -277,15 +277,15 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 					t.Errorf("seed %d: %s: the advice promises %+v, and the row has %+v", seed, service.Service, promised, row)
 				}
 			}
-			if strings.Contains(service.Advice.Set, policy.DemandSourceAnnotation) {
-				after.demands = map[model.ObjectName]*model.Demand{nameOf(object): options.Demand.asPublished(service.Service)}
+			if strings.Contains(service.Advice.Patch, policy.DemandSourceAnnotation) {
+				after.demands = map[model.ObjectName]*model.Demand{nameOf(object): options.Demand.serviceDemand(service.Service)}
 			}
 			then := options
 			then.Only = explain.Query{Service: nameOf(object)}
 			followed, _ := Compute(after, then)
-			got := &followed.Services[0].Outlooks[0]
-			if !got.keeps(bound) || got.Shares != promised.Shares || got.Busiest.Load != promised.Busiest.Load {
-				t.Errorf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Set, promised, got)
+			got := &followed.Services[0].Projections[0]
+			if !got.keepsBound(bound) || got.Shares != promised.Shares || got.Busiest.Load != promised.Busiest.Load {
+				t.Errorf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Patch, promised, got)
 			}
 			if again := followed.Services[0].Advice; again != nil && again.Setting == service.Advice.Setting {
 				t.Errorf("seed %d: %s is advised again: %s", seed, again.Setting, again.Sentence)

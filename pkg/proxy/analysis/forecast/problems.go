@@ -38,63 +38,63 @@ const (
 
 // refusedShare is the refused connections to a portion.
 type refusedShare struct {
-	portion  int
-	part     float64
+	group    int
+	share    float64
 	refusers simulate.RefusingNodes
 }
 
 // causes returns why a Service does not work as configured, the worst first.
-func (f *forecaster) causes(now *Projection, object *corev1.Service, read *model.Service, portions []endpointGroup) []Problem {
+func (f *forecaster) causes(now *Projection, object *corev1.Service, parsed *model.Service, groups []endpointGroup) []Problem {
 	var causes []Problem
 	for _, refusal := range now.refusedShares {
-		causes = append(causes, refusal.cause(read, portions))
+		causes = append(causes, refusal.cause(parsed, groups))
 	}
-	for i := range portions {
-		if sentence := selection.MissingHints(read, portions[i].endpoints); sentence != "" && !read.InternalTrafficLocal {
-			causes = append(causes, Problem{Code: missingHints, Sentence: sentence + " " + f.missingHintsReason(object, read)})
+	for i := range groups {
+		if sentence := selection.MissingHints(parsed, groups[i].endpoints); sentence != "" && !parsed.InternalTrafficLocal {
+			causes = append(causes, Problem{Code: missingHints, Sentence: sentence + " " + f.missingHintsReason(object, parsed)})
 			break
 		}
 	}
-	return append(causes, f.checkSettings(object, read)...)
+	return append(causes, f.checkSettings(object, parsed)...)
 }
 
-// demandOf describes each source of demand.
-var demandOf = map[string]string{
+// demandTexts describes each source of demand.
+var demandTexts = map[string]string{
 	string(simulate.Labels):   "one client for each Node, or as its label " + policy.DemandLabel + " says",
 	string(simulate.Clients):  "the clients that the Service names",
 	string(simulate.Measured): "the demand in its ServiceDemand",
 	string(simulate.Given):    "the demand in the file of --demand",
 }
 
-// boundMissed returns why an endpoint expects more than the Service's bound; empty if none does. In a comparison loads
+// boundProblems returns why an endpoint expects more than the Service's bound; empty if none does. In a comparison loads
 // are not multiples of the mean that a bound applies to.
-func (f *forecaster) boundMissed(s *Service, read *model.Service) []Problem {
-	now, bound := &s.Outlooks[0], read.Topology.MaxLoad
-	if now.PlannedWith == "" || now.keeps(bound) || f.clientsOf != nil {
+func (f *forecaster) boundProblems(s *Service, parsed *model.Service) []Problem {
+	now, bound := &s.Projections[0], parsed.Topology.MaxLoad
+	if now.PlannedWith == "" || now.keepsBound(bound) || f.clientsOf != nil {
 		return nil
 	}
-	var why string
+	var reason string
 	switch {
-	case now.source != now.PlannedWith && (s.asMeasured == nil || s.asMeasured.keeps(bound)):
-		why = "the bound is planned with " + demandOf[now.PlannedWith] + ", and this is a forecast with " + demandOf[now.source]
-	case !slices.Contains(read.Topology.Keys, policy.AnyNode):
-		why = "its topology keys allow some clients no other endpoints"
+	case now.source != now.PlannedWith && (s.asMeasured == nil || s.asMeasured.keepsBound(bound)):
+		reason = "the bound is planned with " + demandTexts[now.PlannedWith] + ", and this is a forecast with " + demandTexts[now.source]
+	case !slices.Contains(parsed.Topology.Keys, policy.AnyNode):
+		reason = "its topology keys allow some clients no other endpoints"
 	default:
-		why = "the remaining endpoints cannot keep it"
+		reason = "the remaining endpoints cannot keep it"
 	}
 	return []Problem{{Code: boundMissed, Sentence: fmt.Sprintf("%s expects %s times the mean, more than its bound of %s allows: %s.",
-		now.Busiest.Endpoint, times(now.Busiest.Load), policy.FormatMaxLoad(bound), why)}}
+		now.Busiest.Endpoint, times(now.Busiest.Load), policy.FormatMaxLoad(bound), reason)}}
 }
 
 // checkSettings returns the problems of a Service's settings: those of the RuleChecker, or else what any proxy ignores.
-func (f *forecaster) checkSettings(object *corev1.Service, read *model.Service) (causes []Problem) {
+func (f *forecaster) checkSettings(object *corev1.Service, parsed *model.Service) (causes []Problem) {
 	if f.checker != nil {
 		causes = f.checker(nil, object)
 	}
 	if len(causes) > 0 {
 		return causes
 	}
-	for _, finding := range read.Findings {
+	for _, finding := range parsed.Findings {
 		if finding.Code.IsAnnotation() {
 			causes = append(causes, Problem{
 				Code: ignoredAnnotation, Sentence: "The annotation " + finding.Field + " is ignored: " + finding.Reason + ".", Denied: true,
@@ -105,24 +105,24 @@ func (f *forecaster) checkSettings(object *corev1.Service, read *model.Service) 
 }
 
 // cause describes which nodes refuse, and why the first of them does.
-func (r *refusedShare) cause(service *model.Service, portions []endpointGroup) Problem {
-	where, why := "", r.refusers.Reason
-	switch why.Code {
+func (r *refusedShare) cause(service *model.Service, groups []endpointGroup) Problem {
+	where, reason := "", r.refusers.Reason
+	switch reason.Code {
 	case selection.NoEndpoints, selection.NoUsableEndpoints: // on all nodes
 	default:
-		where = fmt.Sprintf(" on %d of %s (%s). On %s", r.refusers.Count, sanitize.Count(r.refusers.Of, "Node"),
-			countedOf(r.refusers.First, r.refusers.Count), r.refusers.First[0])
+		where = fmt.Sprintf(" on %d of %s (%s). On %s", r.refusers.Count, sanitize.Count(r.refusers.Total, "Node"),
+			listFirst(r.refusers.First, r.refusers.Count), r.refusers.First[0])
 	}
-	part := "All"
-	if r.part < 1 {
-		part = percent(r.part)
+	share := "All"
+	if r.share < 1 {
+		share = percent(r.share)
 	}
-	sentence := fmt.Sprintf("%s of its connections%s are refused%s: %s", part, toPorts(service, portions, r.portion), where, why.Sentence())
-	return Problem{Code: string(why.Code), Sentence: sentence}
+	sentence := fmt.Sprintf("%s of its connections%s are refused%s: %s", share, toPorts(service, groups, r.group), where, reason.Sentence())
+	return Problem{Code: string(reason.Code), Sentence: sentence}
 }
 
-// countedOf lists the first of some names, and counts the others.
-func countedOf(first []string, all int) string {
+// listFirst lists the first of some names, and counts the others.
+func listFirst(first []string, all int) string {
 	if len(first) == all {
 		return strings.Join(first, ", ")
 	}
@@ -130,12 +130,12 @@ func countedOf(first []string, all int) string {
 }
 
 // toPorts names the ports of a portion, if it is not all of them.
-func toPorts(service *model.Service, portions []endpointGroup, at int) string {
-	if len(portions) == 1 {
+func toPorts(service *model.Service, groups []endpointGroup, index int) string {
+	if len(groups) == 1 {
 		return ""
 	}
 	var names []string
-	for _, port := range portions[at].ports {
+	for _, port := range groups[index].ports {
 		name := fmt.Sprintf("%d/%s", port.port.Port, port.port.Protocol)
 		switch {
 		case service.IsHeadless:
@@ -149,24 +149,24 @@ func toPorts(service *model.Service, portions []endpointGroup, at int) string {
 }
 
 // missingHintsReason returns why endpoints, or some of them, have no hints.
-func (f *forecaster) missingHintsReason(object *corev1.Service, read *model.Service) string {
-	written := f.slicesOf[nameOf(object)]
-	if !slices.ContainsFunc(written, isWrittenByController) {
+func (f *forecaster) missingHintsReason(object *corev1.Service, parsed *model.Service) string {
+	endpointSlices := f.slicesOf[nameOf(object)]
+	if !slices.ContainsFunc(endpointSlices, isWrittenByController) {
 		return "The writer of these EndpointSlices sets no hints; the EndpointSlice controller of Kubernetes does."
 	}
-	hinted, whyNone := f.controllers.hint(object, written)
-	converted, _ := f.slicesIn(hinted)
-	portions := f.portions(read, converted)
-	lacking := slices.IndexFunc(portions, func(p endpointGroup) bool { return selection.MissingHints(read, p.endpoints) != "" })
-	if lacking < 0 {
+	hinted, noHintsReason := f.controllers.hint(object, endpointSlices)
+	converted, _ := f.convertSlices(hinted)
+	groups := f.endpointGroups(parsed, converted)
+	index := slices.IndexFunc(groups, func(p endpointGroup) bool { return selection.MissingHints(parsed, p.endpoints) != "" })
+	if index < 0 {
 		return "kube-controller-manager writes them within seconds: it may be older than the setting, or have the feature gate off, " +
 			"or these objects were read before the Service had the setting."
 	}
 	sentence := "kube-controller-manager writes none"
-	if whyNone != "" {
-		sentence += ": " + whyNone
+	if noHintsReason != "" {
+		sentence += ": " + noHintsReason
 	}
-	if noZone := selection.MissingZone(read, portions[lacking].endpoints, selection.NodeView{Labels: f.fleet.Labels}); noZone != "" {
+	if noZone := selection.MissingZone(parsed, groups[index].endpoints, selection.NodeView{Labels: f.simulator.Labels}); noZone != "" {
 		sentence += ". " + strings.TrimSuffix(noZone, ".")
 	}
 	return sentence + "."

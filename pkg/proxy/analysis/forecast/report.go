@@ -107,8 +107,8 @@ type Service struct {
 	// EndpointsByZone counts the usable endpoints of the first port; "" are those with an unknown zone.
 	EndpointsByZone map[string]int `json:"endpointsByZone"`
 	// Endpoints are those of the first port, at most MaxListed of them.
-	Endpoints []Endpoint   `json:"endpoints"`
-	Outlooks  []Projection `json:"outlooks"`
+	Endpoints   []Endpoint   `json:"endpoints"`
+	Projections []Projection `json:"outlooks"`
 	// Causes are why connections are refused, and settings without effect; never null.
 	Causes []Problem `json:"causes"`
 	Advice *Advice   `json:"advice"` // null if nothing would improve
@@ -169,6 +169,6 @@ type NotServed struct {
 type Advice struct {
 	Setting  string `json:"setting"`
 	Sentence string `json:"sentence"`
-	// Set is what to put into the Service's manifest, as YAML. A null means to remove the field.
-	Set string `json:"set"`
+	// Patch is what to put into the Service's manifest, as YAML. A null means to remove the field.
+	Patch string `json:"set"`
 }

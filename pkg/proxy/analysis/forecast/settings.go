@@ -69,14 +69,14 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 	}
 	changed := *service
 	if s.bound > 0 {
-		changed.Annotations = with(service.Annotations, policy.MaxLoadAnnotation, policy.FormatMaxLoad(s.bound))
+		changed.Annotations = withEntry(service.Annotations, policy.MaxLoadAnnotation, policy.FormatMaxLoad(s.bound))
 		delete(changed.Annotations, policy.TopologyAwareHintsAnnotation)
 		delete(changed.Annotations, policy.TopologyModeAnnotation)
 		if s.isMeasured {
-			changed.Annotations = addMeasured(&changed)
+			changed.Annotations = withMeasuredDemand(&changed)
 		}
 		switch {
-		case prefers(&changed):
+		case hasPreference(&changed):
 		case changed.Spec.ClusterIP == corev1.ClusterIPNone:
 			changed.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
 		default:
@@ -85,7 +85,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		return &changed
 	}
 	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
-		changed.Annotations = with(changed.Annotations, annotation, "")
+		changed.Annotations = withEntry(changed.Annotations, annotation, "")
 	}
 	changed.Spec.TrafficDistribution = nil
 	switch s.Name {
@@ -97,13 +97,13 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 	return &changed
 }
 
-// addMeasured returns a Service's annotations with the one that plans a bound with measured demand.
-func addMeasured(service *corev1.Service) map[string]string {
-	return with(service.Annotations, policy.DemandSourceAnnotation, policy.Measured)
+// withMeasuredDemand returns a Service's annotations with the one that plans a bound with measured demand.
+func withMeasuredDemand(service *corev1.Service) map[string]string {
+	return withEntry(service.Annotations, policy.DemandSourceAnnotation, policy.Measured)
 }
 
-// prefers reports whether a Service, apart from its mode, prefers some endpoints.
-func prefers(service *corev1.Service) bool {
+// hasPreference reports whether a Service, apart from its mode, prefers some endpoints.
+func hasPreference(service *corev1.Service) bool {
 	if _, has := service.Annotations[policy.TopologyKeysAnnotation]; has {
 		return true
 	}
@@ -111,17 +111,17 @@ func prefers(service *corev1.Service) bool {
 		service.Spec.TrafficDistribution != nil && policy.DistributionKeys(*service.Spec.TrafficDistribution) != nil
 }
 
-// controllers writes hints as the EndpointSlice controller does.
-type controllers struct {
-	cache      *topologycache.TopologyCache
-	processors map[string]float64 // see processorParts
+// hintController writes hints as the EndpointSlice controller does.
+type hintController struct {
+	cache     *topologycache.TopologyCache
+	cpuShares map[string]float64 // see cpuShares
 }
 
-// newControllers returns the controller with the state of some nodes.
-func newControllers(nodes []*corev1.Node) controllers {
+// newHintController returns the controller with the state of some nodes.
+func newHintController(nodes []*corev1.Node) hintController {
 	cache := topologycache.NewTopologyCache()
 	cache.SetNodes(logr.Discard(), nodes)
-	return controllers{cache, processorParts(nodes)}
+	return hintController{cache, cpuShares(nodes)}
 }
 
 // managedByController is the name of Kubernetes' EndpointSlice controller in LabelManagedBy.
@@ -136,11 +136,11 @@ func isWrittenByController(slice *discoveryv1.EndpointSlice) bool {
 // reconcileByAddressType in k8s.io/endpointslice does. Slices that it does not write are unchanged, and it keeps hints
 // that it considers good: from PreferSameNode to Auto, hints for nodes stay. If there are none for Auto, it returns
 // why.
-func (c controllers) hint(
-	service *corev1.Service, written []*discoveryv1.EndpointSlice,
-) (hinted []*discoveryv1.EndpointSlice, whyNone string) {
+func (c hintController) hint(
+	service *corev1.Service, endpointSlices []*discoveryv1.EndpointSlice,
+) (hinted []*discoveryv1.EndpointSlice, noHintsReason string) {
 	byType := map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice{}
-	for _, slice := range written {
+	for _, slice := range endpointSlices {
 		if isWrittenByController(slice) {
 			byType[slice.AddressType] = append(byType[slice.AddressType], slice)
 		} else {
@@ -160,7 +160,7 @@ func (c controllers) hint(
 			isHinted := true
 			for _, event := range events {
 				if event.EventType == corev1.EventTypeWarning {
-					isHinted, whyNone = false, event.Message
+					isHinted, noHintsReason = false, event.Message
 				}
 			}
 			if isHinted {
@@ -171,5 +171,5 @@ func (c controllers) hint(
 		}
 		hinted = append(append(hinted, updated...), unchanged...)
 	}
-	return hinted, whyNone
+	return hinted, noHintsReason
 }

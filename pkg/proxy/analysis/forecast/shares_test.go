@@ -24,7 +24,7 @@ func isAbout(a, b float64) bool { return math.Abs(a-b) < 1e-7 }
 func TestAllSharesMakeOne(t *testing.T) {
 	unknown, refused, keys := 0, 0, 0
 	for seed := range uint64(600) {
-		report, _ := Compute(NewCluster(newChance(seed).hintedCluster(), convert.View{}), Options{Now: time.Now(), Bounds: []uint64{120, 150}})
+		report, _ := Compute(NewCluster(newGenerator(seed).hintedCluster(), convert.View{}), Options{Now: time.Now(), Bounds: []uint64{120, 150}})
 		check := func(what string, s *Shares) {
 			if sum := s.Zone + s.OtherZones + s.UnknownZones + s.Refused; !isAbout(sum, 1) {
 				t.Errorf("seed %d: %s: %v in all: %+v", seed, what, sum, *s)
@@ -45,8 +45,8 @@ func TestAllSharesMakeOne(t *testing.T) {
 			}
 		}
 		for i := range report.Services {
-			for j := range report.Services[i].Outlooks {
-				projection := &report.Services[i].Outlooks[j]
+			for j := range report.Services[i].Projections {
+				projection := &report.Services[i].Projections[j]
 				check(report.Services[i].Service+" "+projection.Setting, &projection.Shares)
 				sum := projection.Refused
 				for _, key := range projection.Keys {
@@ -111,11 +111,11 @@ func patched(t *testing.T, service *corev1.Service, patch string) *corev1.Servic
 	return &changed
 }
 
-// TestWhatIsAdvisedKeepsItsPromise: following the advice leads to the forecast, and the same advice is not repeated.
-func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
-	followed, taken := map[string]int{}, 0
+// TestAdviceMatchesItsForecast: following the advice leads to the forecast, and the same advice is not repeated.
+func TestAdviceMatchesItsForecast(t *testing.T) {
+	followed, removed := map[string]int{}, 0
 	for seed := range uint64(1500) {
-		cluster := NewCluster(newChance(seed).hintedCluster(), convert.View{})
+		cluster := NewCluster(newGenerator(seed).hintedCluster(), convert.View{})
 		options := Options{Now: time.Now(), Bounds: []uint64{120}}
 		report, _ := Compute(cluster, options)
 		for i := range report.Services {
@@ -123,34 +123,34 @@ func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 			if service.Advice == nil {
 				continue
 			}
-			if service.Advice.Set == "" {
+			if service.Advice.Patch == "" {
 				t.Errorf("seed %d: %s: %s is set already: %s", seed, service.Service, service.Advice.Setting, service.Advice.Sentence)
 				continue
 			}
 			namespace, name, _ := strings.Cut(service.Service, "/")
 			object := cluster.Service(model.ObjectName{Namespace: namespace, Name: name})
-			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Set)}})
+			after, err := cluster.Apply([]Change{replaced{patched(t, object, service.Advice.Patch)}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			options.Only = explain.Query{Service: nameOf(object)}
 			then, _ := Compute(after, options)
 			options.Only = explain.Query{}
-			promised, got := service.projection(service.Advice.Setting), &then.Services[0].Outlooks[0]
+			promised, got := service.projection(service.Advice.Setting), &then.Services[0].Projections[0]
 			if promised.Shares != got.Shares || promised.Busiest.Load != got.Busiest.Load {
-				t.Fatalf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Set, promised, got)
+				t.Fatalf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Patch, promised, got)
 			}
 			if again := then.Services[0].Advice; again != nil && again.Setting == service.Advice.Setting {
 				t.Errorf("seed %d: %s is advised again: %s", seed, again.Setting, again.Sentence)
 			}
 			followed[service.Advice.Setting]++
-			if strings.Contains(service.Advice.Set, "null") {
-				taken++
+			if strings.Contains(service.Advice.Patch, "null") {
+				removed++
 			}
 		}
 	}
-	if followed["PreferSameZone"] < 20 || followed["120%"] < 30 || taken < 5 {
-		t.Errorf("followed: %v; %d removed a setting", followed, taken)
+	if followed["PreferSameZone"] < 20 || followed["120%"] < 30 || removed < 5 {
+		t.Errorf("followed: %v; %d removed a setting", followed, removed)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 	compared, byClients := 0, 0
 	for seed := range uint64(1500) {
-		objects := newChance(seed).hintedCluster()
+		objects := newGenerator(seed).hintedCluster()
 		before := NewCluster(objects, convert.View{})
 		changes := []Change{
 			Evacuate{Selector: mustSelect(t, "example.com/rack=1")},
@@ -173,7 +173,7 @@ func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 		was, would, _ := Compare(before, after, Options{Now: time.Now()})
 		alone, _ := Compute(after, Options{Now: time.Now(), OnlyNow: true})
 		for i := range was.Services {
-			then, now, single := &was.Services[i].Outlooks[0], &would.Services[i].Outlooks[0], &alone.Services[i].Outlooks[0]
+			then, now, single := &was.Services[i].Projections[0], &would.Services[i].Projections[0], &alone.Services[i].Projections[0]
 			if sum(then.Loads) == 0 || sum(now.Loads) == 0 {
 				continue // no endpoint is usable, so there is no mean
 			}

@@ -39,12 +39,12 @@ func (w *whyQuery) steps(decision selection.Decision, endpoint *model.PortEndpoi
 	}
 	switch {
 	case endpoint.Demotion.HasReason(model.Unreachable):
-		answers := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
+		reconnect := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
 			c.demotions = maps.Clone(c.demotions)
 			delete(c.demotions, model.DemotionKey{Node: endpoint.Node, Reason: model.Unreachable})
 			return nil
 		})
-		add(answers, 1, false, "make %s reachable from %s", endpoint.Node, w.node)
+		add(reconnect, 1, false, "make %s reachable from %s", endpoint.Node, w.node)
 	case endpoint.Demotion != nil:
 		label := endpoint.Demotion.Reason.Label()
 		add(setLabel(endpoint.Node, label, ""), 1, false, "remove the label %s from %s", label, endpoint.Node)
@@ -54,16 +54,16 @@ func (w *whyQuery) steps(decision selection.Decision, endpoint *model.PortEndpoi
 	w.hintStep(add)
 	choice, _ := decision.Selection.ClusterIP()
 	if used := len(choice.Endpoints); used > 0 {
-		nearer, names := map[netip.Addr]bool{}, []string(nil)
+		usedAddrs, names := map[netip.Addr]bool{}, []string(nil)
 		for _, chosen := range choice.Endpoints {
-			nearer[chosen.Addr.Addr()] = true
+			usedAddrs[chosen.Addr.Addr()] = true
 			names = append(names, explain.EndpointName(chosen.Addr))
 		}
 		what := "the endpoint that is used"
 		if used > 1 {
 			what = fmt.Sprintf("the %d endpoints that are used", used)
 		}
-		add(setReady(w.service, nearer, false), used, false, "make %s unready: %s", what, explain.ListOrCount(names))
+		add(setReady(w.service, usedAddrs, false), used, false, "make %s unready: %s", what, explain.ListOrCount(names))
 	}
 	return steps
 }
@@ -73,7 +73,7 @@ type addFunc = func(change Change, objects int, isNeeded bool, format string, ar
 // labelSteps adds changes that give the node the endpoint's values of topology keys, or the endpoint's node this node's
 // values. Users do not move a node to another zone or region, so such a label is only added.
 func (w *whyQuery) labelSteps(decision selection.Decision, endpoint *model.PortEndpoint, add addFunc) {
-	own := decision.Viewpoint.Node
+	node := decision.Viewpoint.Node
 	keys := decision.Service.Topology.Keys
 	if len(keys) == 0 { // hints are for zones
 		keys = []policy.Key{policy.Zone}
@@ -82,17 +82,17 @@ func (w *whyQuery) labelSteps(decision selection.Decision, endpoint *model.PortE
 		if key == policy.AnyNode || key == policy.Hostname {
 			continue
 		}
-		mine, carried := own.Labels[string(key)]
+		nodeValue, hasValue := node.Labels[string(key)]
 		value, known := decision.Viewpoint.ValueOf(endpoint, key)
-		if isPlace := key == policy.Zone || key == simulate.Region; isPlace && carried && known {
+		if isLocation := key == policy.Zone || key == simulate.Region; isLocation && hasValue && known {
 			continue
 		}
-		if known && (!carried || mine != value) && own.Labels != nil {
-			add(setLabel(own.Name, string(key), value), 1, false, "label %s %s=%s", own.Name, key, value)
+		if known && (!hasValue || nodeValue != value) && node.Labels != nil {
+			add(setLabel(node.Name, string(key), value), 1, false, "label %s %s=%s", node.Name, key, value)
 		}
-		isOfSlice := key == policy.Zone && endpoint.Zone != "" // then the node's label has no effect
-		if carried && endpoint.Node != "" && !isOfSlice && (!known || mine != value) {
-			add(setLabel(endpoint.Node, string(key), mine), 1, false, "label %s %s=%s", endpoint.Node, key, mine)
+		isFromSlice := key == policy.Zone && endpoint.Zone != "" // then the node's label has no effect
+		if hasValue && endpoint.Node != "" && !isFromSlice && (!known || nodeValue != value) {
+			add(setLabel(endpoint.Node, string(key), nodeValue), 1, false, "label %s %s=%s", endpoint.Node, key, nodeValue)
 		}
 	}
 }
@@ -101,12 +101,12 @@ func (w *whyQuery) labelSteps(decision selection.Decision, endpoint *model.PortE
 func (w *whyQuery) settingSteps(decision selection.Decision, add addFunc) {
 	service := w.Service(w.service)
 	if decision.Service.InternalTrafficLocal {
-		everywhere := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
+		clusterPolicy := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
 			return c.changeService(w.service, func(service *corev1.Service) {
 				service.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
 			})
 		})
-		add(everywhere, 1, false, "set spec.internalTrafficPolicy to Cluster")
+		add(clusterPolicy, 1, false, "set spec.internalTrafficPolicy to Cluster")
 	}
 	if text, has := service.Annotations[policy.TopologyKeysAnnotation]; has {
 		if keys := decision.Service.Topology.Keys; len(keys) > 0 && !slices.Contains(keys, policy.AnyNode) {
@@ -127,8 +127,8 @@ func (w *whyQuery) settingSteps(decision selection.Decision, add addFunc) {
 			add(Annotate{w.service, policy.MaxLoadAnnotation, ""}, 1, false, "remove the annotation %s", policy.MaxLoadAnnotation)
 		}
 	} else if decision.Service.Topology.Keys != nil || service.Spec.TrafficDistribution != nil {
-		usual := policy.FormatMaxLoad(policy.DefaultLoadBound)
-		add(Annotate{w.service, policy.MaxLoadAnnotation, usual}, 1, false, "add the annotation %s: %q", policy.MaxLoadAnnotation, usual)
+		defaultBound := policy.FormatMaxLoad(policy.DefaultLoadBound)
+		add(Annotate{w.service, policy.MaxLoadAnnotation, defaultBound}, 1, false, "add the annotation %s: %q", policy.MaxLoadAnnotation, defaultBound)
 	}
 	if distribution := service.Spec.TrafficDistribution; distribution != nil {
 		add(Annotate{w.service, TrafficDistribution, ""}, 1, false, "remove spec.trafficDistribution, which is %s", *distribution)
@@ -145,11 +145,11 @@ func (w *whyQuery) hintStep(add addFunc) {
 		}
 	}
 	if len(names) > 0 {
-		without := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
+		removeHints := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
 			c.slicesOf[w.service] = endpointsIn(c.slicesOf[w.service], func(e *discoveryv1.Endpoint) { e.Hints = nil })
 			return nil
 		})
-		add(without, len(names), false, "remove the hints from EndpointSlice %s", strings.Join(names, ", "))
+		add(removeHints, len(names), false, "remove the hints from EndpointSlice %s", strings.Join(names, ", "))
 	}
 }
 

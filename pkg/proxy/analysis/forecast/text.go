@@ -14,27 +14,27 @@ import (
 
 // Text writes a report for a terminal: all Services together, and then each, in the order of sorted. It writes the
 // first most Services; 0 means all.
-func Text(w io.Writer, report *Report, most int) error {
+func Text(w io.Writer, report *Report, limit int) error {
 	p := printer{w: w}
-	p.f("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", sanitize.Count(report.Nodes, "Node"),
+	p.printf("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", sanitize.Count(report.Nodes, "Node"),
 		sanitize.Count(len(report.Services), "Service"), report.ofNamespace(), report.Demand)
 	p.totals(report, settingsIn(report), report.Settings)
 	p.costs(report, settingsIn(report), report.Costs)
 	p.notes(report)
-	p.onlyEvacuated(report, most)
+	p.onlyEvacuated(report, limit)
 	if len(report.Services) > 0 {
-		p.services(report, most)
-		p.advice(report, most)
+		p.services(report, limit)
+		p.advice(report, limit)
 	}
 	for i, one := range report.NotServed {
 		if i == 0 {
-			p.f("\nNot served:\n")
+			p.printf("\nNot served:\n")
 		}
-		if most > 0 && i == most {
-			p.f("  and %d more\n", len(report.NotServed)-most)
+		if limit > 0 && i == limit {
+			p.printf("  and %d more\n", len(report.NotServed)-limit)
 			break
 		}
-		p.f("  %s: %s\n", one.Service, one.Reason)
+		p.printf("  %s: %s\n", one.Service, one.Reason)
 	}
 	return p.err
 }
@@ -68,7 +68,7 @@ type printer struct {
 	err error
 }
 
-func (p *printer) f(format string, args ...any) {
+func (p *printer) printf(format string, args ...any) {
 	if p.err == nil {
 		_, err := sanitize.Fprintf(p.w, format, args...)
 		p.fail(err)
@@ -76,9 +76,9 @@ func (p *printer) f(format string, args ...any) {
 }
 
 // more writes how many items of a list are omitted.
-func (p *printer) more(all, most int) {
-	if most > 0 && all > most {
-		p.f("and %d more; --top 0 prints all\n", all-most)
+func (p *printer) more(all, limit int) {
+	if limit > 0 && all > limit {
+		p.printf("and %d more; --top 0 prints all\n", all-limit)
 	}
 }
 
@@ -111,12 +111,12 @@ func settingsIn(report *Report) []string {
 
 // totals writes a line for each total, under a name. Numbers for which no Node has a label are "-".
 func (p *printer) totals(report *Report, names []string, totals []Total) {
-	of := "TIMES THE MEAN"
+	reference := "TIMES THE MEAN"
 	if len(report.Settings) < len(totals) {
-		of = "TIMES THE MEAN BEFORE"
+		reference = "TIMES THE MEAN BEFORE"
 	}
 	p.table(func(line func(...string)) {
-		line(report.whole(), "ON THE NODE", "IN THE ZONE", "IN THE REGION", "OTHER ZONES", "REFUSED", "BUSIEST ENDPOINT, "+of)
+		line(report.heading(), "ON THE NODE", "IN THE ZONE", "IN THE REGION", "OTHER ZONES", "REFUSED", "BUSIEST ENDPOINT, "+reference)
 		for i, total := range totals {
 			busiest := "-"
 			if total.BusiestService != "" {
@@ -134,8 +134,8 @@ func (p *printer) totals(report *Report, names []string, totals []Total) {
 	})
 }
 
-// whole returns the heading of a column: the Services of a total.
-func (r *Report) whole() string {
+// heading returns the heading of a column: the Services of a total.
+func (r *Report) heading() string {
 	switch {
 	case r.Service != "":
 		return r.Service
@@ -153,34 +153,34 @@ func (p *printer) notes(report *Report) {
 	}
 	for i, note := range notes {
 		if i == 0 {
-			p.f("\n")
+			p.printf("\n")
 		}
-		p.f("%s\n", note)
+		p.printf("%s\n", note)
 	}
 }
 
-// sorted returns the Services by the share that is refused, then by whether there are suggestions, then by the share
+// sortServices returns the Services by the share that is refused, then by whether there are suggestions, then by the share
 // that leaves the zone, then by overload.
-func sorted(services []Service) []Service {
+func sortServices(services []Service) []Service {
 	return slices.SortedStableFunc(slices.Values(services), func(a, b Service) int {
-		now, then := &a.Outlooks[0], &b.Outlooks[0]
-		return cmp.Or(cmp.Compare(then.Refused, now.Refused), cmp.Compare(b.hasSuggestions(), a.hasSuggestions()),
+		now, then := &a.Projections[0], &b.Projections[0]
+		return cmp.Or(cmp.Compare(then.Refused, now.Refused), cmp.Compare(b.suggestionRank(), a.suggestionRank()),
 			cmp.Compare(then.OtherZones, now.OtherZones), cmp.Compare(then.Busiest.Load, now.Busiest.Load))
 	})
 }
 
-// hasSuggestions returns 1 if a setting can be fixed or improved.
-func (s *Service) hasSuggestions() int {
+// suggestionRank returns 1 if a setting can be fixed or improved.
+func (s *Service) suggestionRank() int {
 	if s.Advice == nil && len(s.Causes) == 0 {
 		return 0
 	}
 	return 1
 }
 
-func (p *printer) services(report *Report, most int) {
-	p.f("\nEach Service: the share that stays in the zone, and the load of the busiest endpoint, times the mean. Those with the largest " +
+func (p *printer) services(report *Report, limit int) {
+	p.printf("\nEach Service: the share that stays in the zone, and the load of the busiest endpoint, times the mean. Those with the largest " +
 		"refused share come first, then those with suggestions, then those with the largest share that leaves the zone now.\n\n")
-	services := sorted(report.Services)
+	services := sortServices(report.Services)
 	p.table(func(line func(...string)) {
 		head := []string{"SERVICE", "ENDPOINTS"}
 		for _, setting := range report.Settings {
@@ -188,11 +188,11 @@ func (p *printer) services(report *Report, most int) {
 		}
 		line(append(head, "BETTER")...)
 		for i, service := range services {
-			if most > 0 && i == most {
+			if limit > 0 && i == limit {
 				break
 			}
 			cells := []string{service.Service, byZone(service.EndpointsByZone)}
-			for _, projection := range service.Outlooks {
+			for _, projection := range service.Projections {
 				cells = append(cells, cell(&projection))
 			}
 			better := "-"
@@ -204,7 +204,7 @@ func (p *printer) services(report *Report, most int) {
 			line(append(cells, better)...)
 		}
 	})
-	p.more(len(services), most)
+	p.more(len(services), limit)
 }
 
 func cell(o *Projection) string {
@@ -229,7 +229,7 @@ func inZone(o *Projection) string {
 
 // byZone formats the number of endpoints in each zone, the largest first.
 func byZone(counts map[string]int) string {
-	all, few := 0, 5
+	all, maxZones := 0, 5
 	for _, n := range counts {
 		all += n
 	}
@@ -237,9 +237,9 @@ func byZone(counts map[string]int) string {
 		return fmt.Sprint(all)
 	}
 	parts := slices.SortedFunc(maps.Values(counts), func(a, b int) int { return cmp.Compare(b, a) })
-	words := make([]string, 0, few)
+	words := make([]string, 0, maxZones)
 	for i, n := range parts {
-		if i == few {
+		if i == maxZones {
 			words = append(words, "…")
 			break
 		}
@@ -249,14 +249,14 @@ func byZone(counts map[string]int) string {
 }
 
 // advice writes problems, and then better settings. Services with the same advice are named together.
-func (p *printer) advice(report *Report, most int) {
-	todo := slices.DeleteFunc(sorted(report.Services), func(s Service) bool { return s.hasSuggestions() == 0 })
+func (p *printer) advice(report *Report, limit int) {
+	todo := slices.DeleteFunc(sortServices(report.Services), func(s Service) bool { return s.suggestionRank() == 0 })
 	shown := todo
-	if most > 0 && len(todo) > most {
-		shown = todo[:most]
+	if limit > 0 && len(todo) > limit {
+		shown = todo[:limit]
 	}
 	for _, alike := range groupByAdvice(shown) {
-		p.f("\n")
+		p.printf("\n")
 		first, names := &alike[0], make([]string, len(alike))
 		for i := range alike {
 			names[i] = alike[i].Service
@@ -266,17 +266,17 @@ func (p *printer) advice(report *Report, most int) {
 			continue
 		}
 		for i := range alike {
-			p.f("%s: %s\n", alike[i].Service, alike[i].Advice.Sentence)
+			p.printf("%s: %s\n", alike[i].Service, alike[i].Advice.Sentence)
 		}
-		for line := range strings.Lines(first.Advice.Set) {
-			p.f("    %s\n", strings.TrimSuffix(line, "\n"))
+		for line := range strings.Lines(first.Advice.Patch) {
+			p.printf("    %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
 	if len(shown) < len(todo) {
-		p.f("\nand %s; --top 0 prints all\n", sanitize.Count(len(todo)-len(shown), "more Service"))
+		p.printf("\nand %s; --top 0 prints all\n", sanitize.Count(len(todo)-len(shown), "more Service"))
 	}
 	if len(todo) == 0 {
-		p.f("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.orService("any Service"))
+		p.printf("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.orService("any Service"))
 	}
 }
 
@@ -290,22 +290,22 @@ func groupByAdvice(services []Service) [][]Service {
 			key.WriteString(cause.Sentence + "\n")
 		}
 		if service.Advice != nil {
-			key.WriteString("\n" + service.Advice.Set)
+			key.WriteString("\n" + service.Advice.Patch)
 		}
-		at, known := index[key.String()]
+		number, known := index[key.String()]
 		if !known {
-			at = len(groups)
-			index[key.String()] = at
+			number = len(groups)
+			index[key.String()] = number
 			groups = append(groups, nil)
 		}
-		groups[at] = append(groups[at], service)
+		groups[number] = append(groups[number], service)
 	}
 	return groups
 }
 
 func (p *printer) causes(of string, causes []Problem) {
 	for _, cause := range causes {
-		p.f("%s: %s\n", of, cause.Sentence)
+		p.printf("%s: %s\n", of, cause.Sentence)
 	}
 }
 
@@ -319,7 +319,7 @@ type comparison struct {
 func differences(before, after *Report) (list []comparison) {
 	for i := range after.Services {
 		service := &after.Services[i]
-		was, is := &before.Services[i].Outlooks[0], &service.Outlooks[0]
+		was, is := &before.Services[i].Projections[0], &service.Projections[0]
 		if was.Shares != is.Shares || was.Busiest.Load != is.Busiest.Load || !slices.Equal(was.Loads, is.Loads) {
 			list = append(list, comparison{service, was, is})
 		}
@@ -332,28 +332,28 @@ func differences(before, after *Report) (list []comparison) {
 
 // refused, leftZone and load return the increases: of the share that is refused, of the share that leaves the zone, and
 // of the load of the busiest endpoint.
-func (d *comparison) refused() float64  { return d.after.Refused - d.before.Refused }
-func (d *comparison) leftZone() float64 { return d.before.Zone - d.after.Zone }
-func (d *comparison) load() float64     { return d.after.Busiest.Load - d.before.Busiest.Load }
+func (c *comparison) refused() float64  { return c.after.Refused - c.before.Refused }
+func (c *comparison) leftZone() float64 { return c.before.Zone - c.after.Zone }
+func (c *comparison) load() float64     { return c.after.Busiest.Load - c.before.Busiest.Load }
 
 // Comparison writes the differences between two forecasts for a terminal.
-func Comparison(w io.Writer, changes string, before, after *Report, most int) error {
+func Comparison(w io.Writer, changes string, before, after *Report, limit int) error {
 	p := printer{w: w}
-	p.f("Before and after%s: %s. %s\n\n", after.ofSelection(), changes, after.Demand)
+	p.printf("Before and after%s: %s. %s\n\n", after.ofSelection(), changes, after.Demand)
 	p.totals(after, []string{"before", "after"}, []Total{before.Settings[0], after.Settings[0]})
 	p.costs(after, []string{"before", "after"}, slices.Concat(before.Costs, after.Costs))
 	p.notes(after)
-	p.onlyEvacuated(after, most)
+	p.onlyEvacuated(after, limit)
 	different := differences(before, after)
 	if len(different) == 0 {
-		p.f("\nNothing is different for %s.\n", after.orService("any Service"))
+		p.printf("\nNothing is different for %s.\n", after.orService("any Service"))
 		return p.err
 	}
-	p.f("\n")
+	p.printf("\n")
 	p.table(func(line func(...string)) {
 		line("SERVICE", "ENDPOINTS USED", "IN THE ZONE", "REFUSED", "BUSIEST BEFORE", "", "BUSIEST AFTER", "")
 		for i, d := range different {
-			if most > 0 && i == most {
+			if limit > 0 && i == limit {
 				break
 			}
 			before, after := d.before, d.after
@@ -362,21 +362,21 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 				cmp.Or(before.Busiest.Endpoint, "-"), times(before.Busiest.Load), cmp.Or(after.Busiest.Endpoint, "-"), times(after.Busiest.Load))
 		}
 	})
-	p.more(len(different), most)
+	p.more(len(different), limit)
 	if same := len(after.Services) - len(different); same > 0 {
-		p.f("\n%s unchanged.\n", sanitize.Count(same, "other Service"))
+		p.printf("\n%s unchanged.\n", sanitize.Count(same, "other Service"))
 	}
-	p.newlyRefused(different, most)
+	p.newlyRefused(different, limit)
 	return p.err
 }
 
 // newlyRefused writes why connections are refused that were not refused before.
-func (p *printer) newlyRefused(different []comparison, most int) {
+func (p *printer) newlyRefused(different []comparison, limit int) {
 	for i, d := range different {
-		if d.refused() <= 0 || most > 0 && i == most {
+		if d.refused() <= 0 || limit > 0 && i == limit {
 			return // the most degraded are first
 		}
-		p.f("\n")
+		p.printf("\n")
 		p.causes(d.service.Service, d.service.Causes)
 	}
 }

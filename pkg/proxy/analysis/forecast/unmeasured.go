@@ -15,8 +15,8 @@ func (f *forecaster) unmeasuredNote() string {
 	switch {
 	case f.demands == nil:
 		return ""
-	case len(f.unmeasured) == 0 && f.areDropped:
-		return string(f.assumed)
+	case len(f.unmeasured) == 0 && f.demandsInvalid:
+		return string(f.assumedReason)
 	case len(f.unmeasured) == 0:
 		return ""
 	}
@@ -25,7 +25,7 @@ func (f *forecaster) unmeasuredNote() string {
 		bounds = "The bounds of " + explain.ListOrCount(f.unmeasured) + " are"
 	}
 	next := ""
-	if f.assumed == servicedemand.NoneToPlan && len(f.demands) == 0 {
+	if f.assumedReason == servicedemand.NoUsableDemand && len(f.demands) == 0 {
 		next = " The component demand of the webhook's manifests measures and publishes them."
 		if f.isDump {
 			next = " If the cluster has any, 'kubectl get servicedemands -A -o yaml' prints them; else the component demand of the webhook's " +
@@ -34,5 +34,5 @@ func (f *forecaster) unmeasuredNote() string {
 	}
 	return fmt.Sprintf("%s%s %s planned with assumed demand in spite of %s: %s. To plan with numbers of your own: without what-ifs, "+
 		"'forecast --demand FILE' compares a bound with one that is planned with FILE.",
-		f.assumed, next, bounds, policy.DemandSourceAnnotation, policy.Measured)
+		f.assumedReason, next, bounds, policy.DemandSourceAnnotation, policy.Measured)
 }

@@ -68,20 +68,20 @@ func (c Cluster) ExplainEndpoint(node string, query explain.Query, target string
 	if service == nil {
 		return nil, nil, c.NotFound(query.Service)
 	}
-	read, errs := convert.Service(service, c.view)
+	parsed, errs := convert.Service(service, c.view)
 	if len(errs) > 0 {
 		return nil, nil, fmt.Errorf("service %s is invalid: %w", query.Service, errs.ToAggregate())
 	}
-	explanations, err := c.reasons(node, query, target, now)
+	explanations, err := c.explainPorts(node, query, target, now)
 	_, _, rejected := c.nodeState(now)
-	if read != nil {
-		_, problems := c.readyEndpoints(append(read.Clients(), read.Name))
+	if parsed != nil {
+		_, problems := c.readyEndpoints(append(parsed.Clients(), parsed.Name))
 		rejected = append(rejected, problems...)
 	}
 	return explanations, convert.SortProblems(rejected), err
 }
 
-func (c Cluster) reasons(node string, query explain.Query, target string, now time.Time) ([]EndpointExplanation, error) {
+func (c Cluster) explainPorts(node string, query explain.Query, target string, now time.Time) ([]EndpointExplanation, error) {
 	w := whyQuery{Cluster: c, node: node, service: query.Service, now: now}
 	w.pods = c.podsOf(query.Service)
 	decisions := w.decide(c)
@@ -110,7 +110,7 @@ func (c Cluster) reasons(node string, query explain.Query, target string, now ti
 		return nil, fmt.Errorf("service %s has no port %s", query.Service, query.Port)
 	case len(explanations) == 0:
 		return nil, fmt.Errorf("%s is not an endpoint of %s, a pod of one, or a node with one; it has %s",
-			target, query.Service, w.names(decisions))
+			target, query.Service, w.listEndpoints(decisions))
 	}
 	return explanations, nil
 }
@@ -152,8 +152,8 @@ func (w *whyQuery) matchesTarget(endpoint *model.PortEndpoint, target string) bo
 	return target != "" && (w.pods[endpoint.Addr.Addr()] == target || endpoint.Node == target)
 }
 
-// names lists some endpoints.
-func (w *whyQuery) names(decisions []selection.Decision) string {
+// listEndpoints lists some endpoints.
+func (w *whyQuery) listEndpoints(decisions []selection.Decision) string {
 	var names []string
 	for i := range decisions[0].Endpoints {
 		endpoint := &decisions[0].Endpoints[i]
@@ -168,69 +168,69 @@ func (w *whyQuery) names(decisions []selection.Decision) string {
 // decide decides about the Service on the node, with the objects of a cluster.
 func (w *whyQuery) decide(c Cluster) []selection.Decision {
 	object := c.Service(w.service)
-	read, errs := convert.Service(object, c.view)
-	if read == nil || len(errs) > 0 {
+	parsed, errs := convert.Service(object, c.view)
+	if parsed == nil || len(errs) > 0 {
 		return nil
 	}
 	_, change, _ := c.nodeState(w.now)
 	change.Slices = map[model.ObjectName]*model.EndpointSlice{}
-	for _, service := range append(read.Clients(), read.Name) {
-		converted, _ := c.slicesIn(c.slicesOf[service])
+	for _, service := range append(parsed.Clients(), parsed.Name) {
+		converted, _ := c.convertSlices(c.slicesOf[service])
 		for _, slice := range converted {
 			change.Slices[slice.Name] = slice
 		}
 	}
-	change.Services = map[model.ObjectName]*model.Service{read.Name: read}
-	if demand := c.demands[read.Name]; demand != nil {
-		change.Demands, change.DemandState = map[model.ObjectName]*model.Demand{read.Name: demand}, new(model.DemandActive)
+	change.Services = map[model.ObjectName]*model.Service{parsed.Name: parsed}
+	if demand := c.demands[parsed.Name]; demand != nil {
+		change.Demands, change.DemandState = map[model.ObjectName]*model.Demand{parsed.Name: demand}, new(model.DemandActive)
 	}
 	cluster := model.NewCluster(w.node)
 	cluster.Apply(change.Merge(model.Change{Demotions: c.demotions}))
-	return selection.NewPlanner(cluster).Decide(read.Name, model.Families)
+	return selection.NewPlanner(cluster).Decide(parsed.Name, model.Families)
 }
 
 // newExplanation returns an explanation about a port, to be completed.
 func (w *whyQuery) newExplanation(decision selection.Decision) EndpointExplanation {
-	why := EndpointExplanation{
+	explanation := EndpointExplanation{
 		Node: w.node, Service: w.service.String(), Port: decision.Port.Name, Number: int(decision.Port.Port),
 		Family: decision.Family.String(), Suggestions: []Suggestion{},
 	}
-	if !decision.IsOfAddresses {
-		why.Protocol = decision.Port.Protocol.String()
+	if !decision.ForAddresses {
+		explanation.Protocol = decision.Port.Protocol.String()
 	}
-	return why
+	return explanation
 }
 
 // explainEndpoint explains one endpoint of one decision.
 func (w *whyQuery) explainEndpoint(decision selection.Decision, i int) EndpointExplanation {
 	endpoint := &decision.Endpoints[i]
-	why := w.newExplanation(decision)
-	why.Endpoint, why.EndpointNode, why.Pod = explain.EndpointName(endpoint.Addr), endpoint.Node, w.pods[endpoint.Addr.Addr()]
+	explanation := w.newExplanation(decision)
+	explanation.Endpoint, explanation.EndpointNode, explanation.Pod = explain.EndpointName(endpoint.Addr), endpoint.Node, w.pods[endpoint.Addr.Addr()]
 	choice, _ := decision.Selection.ClusterIP()
-	why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
+	explanation.Reason, explanation.Message = string(choice.Reason.Code), choice.Reason.Sentence()
 	if share := shareOf(decision, endpoint.Addr); share > 0 {
-		why.Share = explain.Rounded(share)
-		return why
+		explanation.Share = explain.Rounded(share)
+		return explanation
 	}
 	for _, exclusion := range decision.Exclusions() {
 		if exclusion.Endpoint == endpoint.Addr {
-			why.Reason, why.Message = string(exclusion.Reason.Code), exclusion.Reason.Sentence()
+			explanation.Reason, explanation.Message = string(exclusion.Reason.Code), exclusion.Reason.Sentence()
 		}
 	}
-	why.Suggestions = w.suggestChanges(decision, endpoint)
-	return why
+	explanation.Suggestions = w.suggestChanges(decision, endpoint)
+	return explanation
 }
 
 // shareOf returns the part of the node's connections to the ClusterIP that an endpoint gets.
 func shareOf(decision selection.Decision, endpoint netip.AddrPort) float64 {
 	choice, outcome := decision.Selection.ClusterIP()
-	at := slices.IndexFunc(choice.Endpoints, func(chosen model.PortEndpoint) bool { return chosen.Addr == endpoint })
+	index := slices.IndexFunc(choice.Endpoints, func(chosen model.PortEndpoint) bool { return chosen.Addr == endpoint })
 	switch {
-	case outcome != selection.Balance || at < 0:
+	case outcome != selection.Balance || index < 0:
 		return 0
 	case choice.Share != nil:
-		place := slices.IndexFunc(decision.Endpoints, func(e model.PortEndpoint) bool { return e.Addr == endpoint })
-		return float64(choice.Share.Parts[place]) / balance.One
+		position := slices.IndexFunc(decision.Endpoints, func(e model.PortEndpoint) bool { return e.Addr == endpoint })
+		return float64(choice.Share.Fractions[position]) / balance.One
 	}
 	return 1 / float64(len(choice.Endpoints))
 }
@@ -259,9 +259,9 @@ func (w *whyQuery) suggestChanges(decision selection.Decision, endpoint *model.P
 			if len(found) > 0 && len(found[0].Changes) == len(base) || one.isNeeded {
 				continue
 			}
-			together := append(slices.Clone(base), one)
-			if share := w.shareAfter(together, decision, endpoint.Addr); share > 0 {
-				found = append(found, suggestionOf(together, share))
+			steps := append(slices.Clone(base), one)
+			if share := w.shareAfter(steps, decision, endpoint.Addr); share > 0 {
+				found = append(found, suggestionOf(steps, share))
 			}
 		}
 		if len(found) > 0 {
@@ -293,7 +293,7 @@ func suggestionOf(steps []candidateChange, share float64) Suggestion {
 }
 
 // shareAfter decides again after some steps, and returns the endpoint's share of the same port.
-func (w *whyQuery) shareAfter(steps []candidateChange, like selection.Decision, endpoint netip.AddrPort) float64 {
+func (w *whyQuery) shareAfter(steps []candidateChange, reference selection.Decision, endpoint netip.AddrPort) float64 {
 	changes := make([]Change, len(steps))
 	for i := range steps {
 		changes[i] = steps[i].change
@@ -303,7 +303,7 @@ func (w *whyQuery) shareAfter(steps []candidateChange, like selection.Decision, 
 		return 0
 	}
 	for _, decision := range w.decide(after) {
-		if decision.Port == like.Port && decision.Family == like.Family && decision.IsOfAddresses == like.IsOfAddresses {
+		if decision.Port == reference.Port && decision.Family == reference.Family && decision.ForAddresses == reference.ForAddresses {
 			return shareOf(decision, endpoint)
 		}
 	}
@@ -313,41 +313,41 @@ func (w *whyQuery) shareAfter(steps []candidateChange, like selection.Decision, 
 // WhyText writes explanations for people.
 func WhyText(w io.Writer, explanations []EndpointExplanation) error {
 	p := printer{w: w}
-	for i, why := range explanations {
+	for i, explanation := range explanations {
 		if i > 0 {
-			p.f("\n")
+			p.printf("\n")
 		}
-		port := strings.TrimSpace(why.Port + " " + fmt.Sprintf("%d/%s", why.Number, why.Protocol))
-		if why.Protocol == "" {
+		port := strings.TrimSpace(explanation.Port + " " + fmt.Sprintf("%d/%s", explanation.Number, explanation.Protocol))
+		if explanation.Protocol == "" {
 			port = "its addresses"
 		}
-		where := cmp.Or(why.EndpointNode, "no known node")
-		if why.Pod != "" {
-			where = "pod " + why.Pod + " on " + where
+		where := cmp.Or(explanation.EndpointNode, "no known node")
+		if explanation.Pod != "" {
+			where = "pod " + explanation.Pod + " on " + where
 		}
-		p.f("%s %s %s, connections of %s to %s (%s)\n", why.Service, port, why.Family, why.Node, why.Endpoint, where)
-		if why.Share > 0 {
-			p.f("  It gets %s of them. %s [%s]\n", percent(why.Share), why.Message, why.Reason)
+		p.printf("%s %s %s, connections of %s to %s (%s)\n", explanation.Service, port, explanation.Family, explanation.Node, explanation.Endpoint, where)
+		if explanation.Share > 0 {
+			p.printf("  It gets %s of them. %s [%s]\n", percent(explanation.Share), explanation.Message, explanation.Reason)
 			continue
 		}
-		p.f("  It gets none. %s [%s]\n", why.Message, why.Reason)
-		for j, suggestion := range why.Suggestions {
+		p.printf("  It gets none. %s [%s]\n", explanation.Message, explanation.Reason)
+		for j, suggestion := range explanation.Suggestions {
 			if j == 0 {
-				p.f("  It would get some after one of these changes:\n")
+				p.printf("  It would get some after one of these changes:\n")
 			}
-			p.f("  - %s (%s)\n", strings.Join(suggestion.Changes, ", and "), percent(suggestion.Share))
+			p.printf("  - %s (%s)\n", strings.Join(suggestion.Changes, ", and "), percent(suggestion.Share))
 		}
-		if len(why.Suggestions) == 0 && !why.isUnused {
-			p.f("  No change was found after which it would get some.\n")
+		if len(explanation.Suggestions) == 0 && !explanation.isUnused {
+			p.printf("  No change was found after which it would get some.\n")
 		}
 	}
 	return p.err
 }
 
 // endpointsIn calls do for each endpoint in copies of the slices, and returns the copies.
-func endpointsIn(written []*discoveryv1.EndpointSlice, do func(*discoveryv1.Endpoint)) []*discoveryv1.EndpointSlice {
+func endpointsIn(endpointSlices []*discoveryv1.EndpointSlice, do func(*discoveryv1.Endpoint)) []*discoveryv1.EndpointSlice {
 	var changed []*discoveryv1.EndpointSlice
-	for _, slice := range written {
+	for _, slice := range endpointSlices {
 		fresh := *slice
 		fresh.Endpoints = slices.Clone(slice.Endpoints)
 		for i := range fresh.Endpoints {

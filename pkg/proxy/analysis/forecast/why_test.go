@@ -43,7 +43,7 @@ func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map
 func TestEverySuggestionIsProven(t *testing.T) {
 	suggested, combined := 0, 0
 	for seed := range uint64(400) {
-		c := newChance(seed)
+		c := newGenerator(seed)
 		objects := c.cluster()
 		cluster := NewCluster(objects, convert.View{})
 		for _, service := range objects.Services {
@@ -94,7 +94,7 @@ func TestEverySuggestionIsProven(t *testing.T) {
 }
 
 func TestAnUnknownTargetListsTheEndpoints(t *testing.T) {
-	objects := newChance(5).cluster()
+	objects := newGenerator(5).cluster()
 	cluster := NewCluster(objects, convert.View{})
 	for i := range objects.Services {
 		name := nameOf(objects.Services[i])

@@ -20,17 +20,17 @@ func (w *whyQuery) unused(decision selection.Decision, target string) []Endpoint
 		if slice == nil || len(errs) > 0 {
 			continue // it is rejected, which is reported elsewhere
 		}
-		why := explain.WhyUnused(slice, decision)
+		reason := explain.UnusedReason(slice, decision)
 		for i := range object.Endpoints {
 			endpoint := &object.Endpoints[i]
-			at := w.addressIndex(endpoint, target)
-			if why == (explain.UnusedSlice{}) || at < 0 || at == 0 && why.Reason == explain.LaterAddresses {
+			index := w.addressIndex(endpoint, target)
+			if reason == (explain.UnusedSlice{}) || index < 0 || index == 0 && reason.Reason == explain.ReasonLaterAddresses {
 				continue
 			}
 			explanation := w.newExplanation(decision)
-			explanation.Endpoint, explanation.EndpointNode, explanation.Pod = endpoint.Addresses[at],
+			explanation.Endpoint, explanation.EndpointNode, explanation.Pod = endpoint.Addresses[index],
 				ptr.Deref(endpoint.NodeName, ""), podOf(endpoint)
-			explanation.Reason, explanation.Message, explanation.isUnused = why.Reason, why.Message, true
+			explanation.Reason, explanation.Message, explanation.isUnused = reason.Reason, reason.Message, true
 			explanations = append(explanations, explanation)
 		}
 	}
@@ -43,13 +43,13 @@ func (w *whyQuery) addressIndex(endpoint *discoveryv1.Endpoint, target string) i
 	if len(endpoint.Addresses) > 0 && target != "" && (target == podOf(endpoint) || target == ptr.Deref(endpoint.NodeName, "")) {
 		return 0
 	}
-	meant, err := netip.ParseAddr(target)
-	if withPort, malformed := netip.ParseAddrPort(target); malformed == nil {
-		meant, err = withPort.Addr(), nil
+	targetAddr, err := netip.ParseAddr(target)
+	if withPort, parseErr := netip.ParseAddrPort(target); parseErr == nil {
+		targetAddr, err = withPort.Addr(), nil
 	}
 	return slices.IndexFunc(endpoint.Addresses, func(text string) bool {
-		addr, malformed := netip.ParseAddr(text)
-		return text == target || err == nil && malformed == nil && addr == meant
+		addr, parseErr := netip.ParseAddr(text)
+		return text == target || err == nil && parseErr == nil && addr == targetAddr
 	})
 }
 

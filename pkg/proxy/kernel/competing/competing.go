@@ -74,8 +74,8 @@ type Chain struct {
 // Observed is the state of a Program's table and chains in one family; zero if it has none.
 type Observed struct {
 	// Handle is the table's handle. The kernel numbers tables in ascending order: a newer table has a larger handle.
-	Handle     uint64
-	Base, Mark Chain
+	Handle          uint64
+	Base, Signature Chain
 }
 
 // Tables is the state of one family. OwnHandle is the handle of our own table, zero if there is none: our NAT chains
@@ -101,42 +101,42 @@ type Conflict struct {
 
 // Find returns the other service proxies, in the order of Programs; never nil.
 func Find(tables map[model.Family]Tables) []Conflict {
-	findings := []Conflict{}
+	conflicts := []Conflict{}
 	for i := range Programs {
 		program := &Programs[i]
-		finding := Conflict{Proxy: program.ID, Remedy: program.Remedy}
+		conflict := Conflict{Proxy: program.ID, Remedy: program.Remedy}
 		for _, family := range model.Families {
-			seen, found := tables[family]
-			if !found || !seen.Observed[i].translates() {
+			familyTables, found := tables[family]
+			if !found || !familyTables.Observed[i].translates() {
 				continue
 			}
-			finding.Tables = append(finding.Tables, ruleset.Keyword(family)+" "+program.Table)
-			finding.Precedes = finding.Precedes || seen.precedesUs(i)
+			conflict.Tables = append(conflict.Tables, ruleset.Keyword(family)+" "+program.Table)
+			conflict.Precedes = conflict.Precedes || familyTables.precedesUs(i)
 		}
-		if finding.Tables == nil {
+		if conflict.Tables == nil {
 			continue
 		}
-		finding.Message = sentence(program.Name, &finding)
-		findings = append(findings, finding)
+		conflict.Message = conflictMessage(program.Name, &conflict)
+		conflicts = append(conflicts, conflict)
 	}
-	return findings
+	return conflicts
 }
 
 // translates reports whether connections may pass the program's rules before ours. A chain after ours gets only
 // connections that we do not serve, and flushed chains translate nothing.
-func (h *Observed) translates() bool {
-	return h.Base.Translates && h.Base.Priority <= ruleset.PriorityDNAT && h.Mark.Uses > 0
+func (o *Observed) translates() bool {
+	return o.Base.Translates && o.Base.Priority <= ruleset.PriorityDNAT && o.Signature.Uses > 0
 }
 
 // precedesUs reports whether a program that translates is known to precede us.
 func (t *Tables) precedesUs(program int) bool {
-	held := &t.Observed[program]
-	return t.OwnHandle != 0 && (held.Base.Priority < ruleset.PriorityDNAT || held.Handle > t.OwnHandle)
+	observed := &t.Observed[program]
+	return t.OwnHandle != 0 && (observed.Base.Priority < ruleset.PriorityDNAT || observed.Handle > t.OwnHandle)
 }
 
-func sentence(name string, finding *Conflict) string {
-	tables := strings.Join(finding.Tables, ", ")
-	if finding.Precedes {
+func conflictMessage(name string, conflict *Conflict) string {
+	tables := strings.Join(conflict.Tables, ", ")
+	if conflict.Precedes {
 		return fmt.Sprintf("%s handles new connections before this proxy: its rules (%s) are newer", name, tables)
 	}
 	return fmt.Sprintf("%s also has rules on this node (%s): they handle what this proxy does not serve, and take "+

@@ -15,71 +15,71 @@ const (
 	iptables
 )
 
-const ours = 5 // the handle of our table
+const ownHandle = 5 // the handle of our table
 
-// translating is a base chain that leads to something.
-var translating = Chain{Translates: true, Priority: ruleset.PriorityDNAT, Uses: 1}
+// natChain is a base chain that leads to something.
+var natChain = Chain{Translates: true, Priority: ruleset.PriorityDNAT, Uses: 1}
 
-// holding returns a family in which the kernel has tables of one program.
-func holding(ours uint64, program int, held Observed) Tables {
-	tables := Tables{OwnHandle: ours, Observed: make([]Observed, len(Programs))}
-	tables.Observed[program] = held
+// tablesWith returns a family in which the kernel has tables of one program.
+func tablesWith(handle uint64, program int, observed Observed) Tables {
+	tables := Tables{OwnHandle: handle, Observed: make([]Observed, len(Programs))}
+	tables.Observed[program] = observed
 	return tables
 }
 
-func at(priority int32) Chain {
-	chain := translating
+func chainAtPriority(priority int32) Chain {
+	chain := natChain
 	chain.Priority = priority
 	return chain
 }
 
 func TestFind(t *testing.T) {
-	younger, older := uint64(ours+1), uint64(ours-1)
+	newer, older := uint64(ownHandle+1), uint64(ownHandle-1)
 	empty := Chain{Translates: true, Priority: ruleset.PriorityDNAT}
 	for name, test := range map[string]struct {
 		tables map[model.Family]Tables
 		want   []Conflict // except for their texts
 	}{
 		"nothing": {tables: map[model.Family]Tables{
-			model.IPv4: holding(ours, nftables, Observed{}), model.IPv6: holding(ours, nftables, Observed{}),
+			model.IPv4: tablesWith(ownHandle, nftables, Observed{}), model.IPv6: tablesWith(ownHandle, nftables, Observed{}),
 		}},
 		"a newer table precedes": {
-			tables: map[model.Family]Tables{model.IPv4: holding(ours, nftables, Observed{younger, translating, translating})},
+			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, nftables, Observed{newer, natChain, natChain})},
 			want:   []Conflict{{Proxy: "kube-proxy-nftables", Tables: []string{"ip kube-proxy"}, Precedes: true}},
 		},
 		"the chains of an older table may be newer": {
-			tables: map[model.Family]Tables{model.IPv6: holding(ours, nftables, Observed{older, translating, translating})},
+			tables: map[model.Family]Tables{model.IPv6: tablesWith(ownHandle, nftables, Observed{older, natChain, natChain})},
 			want:   []Conflict{{Proxy: "kube-proxy-nftables", Tables: []string{"ip6 kube-proxy"}}},
 		},
 		"both families are one conflict, which precedes in one of them": {
 			tables: map[model.Family]Tables{
-				model.IPv4: holding(ours, iptables, Observed{older, translating, Chain{Uses: 2}}),
-				model.IPv6: holding(ours, iptables, Observed{younger, translating, Chain{Uses: 2}}),
+				model.IPv4: tablesWith(ownHandle, iptables, Observed{older, natChain, Chain{Uses: 2}}),
+				model.IPv6: tablesWith(ownHandle, iptables, Observed{newer, natChain, Chain{Uses: 2}}),
 			},
 			want: []Conflict{{Proxy: "kube-proxy-iptables", Tables: []string{"ip nat", "ip6 nat"}, Precedes: true}},
 		},
 		"our table does not exist yet": {
-			tables: map[model.Family]Tables{model.IPv4: holding(0, nftables, Observed{younger, translating, translating})},
+			tables: map[model.Family]Tables{model.IPv4: tablesWith(0, nftables, Observed{newer, natChain, natChain})},
 			want:   []Conflict{{Proxy: "kube-proxy-nftables", Tables: []string{"ip kube-proxy"}}},
 		},
 		"an older table at a lower priority precedes": {
-			tables: map[model.Family]Tables{model.IPv4: holding(ours, nftables, Observed{older, at(-101), translating})},
+			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, nftables, Observed{older, chainAtPriority(-101), natChain})},
 			want:   []Conflict{{Proxy: "kube-proxy-nftables", Tables: []string{"ip kube-proxy"}, Precedes: true}},
 		},
 		"after our chain": {
-			tables: map[model.Family]Tables{model.IPv4: holding(ours, nftables, Observed{younger, at(-99), translating})},
+			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, nftables, Observed{newer, chainAtPriority(-99), natChain})},
 		},
 		"the table nat without kube-proxy's chain": {
-			tables: map[model.Family]Tables{model.IPv4: holding(ours, iptables, Observed{younger, translating, Chain{}})},
+			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, iptables, Observed{newer, natChain, Chain{}})},
 		},
 		"its chain, flushed": {
-			tables: map[model.Family]Tables{model.IPv4: holding(ours, iptables, Observed{younger, translating, Chain{Uses: 0}})},
+			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, iptables, Observed{newer, natChain, Chain{Uses: 0}})},
 		},
 		"its chain without a base chain": {
-			tables: map[model.Family]Tables{model.IPv4: holding(ours, iptables, Observed{younger, Chain{}, Chain{Uses: 2}})},
+			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, iptables, Observed{newer, Chain{}, Chain{Uses: 2}})},
 		},
 		"a table with an empty base chain": {
-			tables: map[model.Family]Tables{model.IPv4: holding(ours, nftables, Observed{younger, empty, empty})},
+			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, nftables, Observed{newer, empty, empty})},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,18 +97,18 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestTexts tests the messages for the log, an Event and `proxy status`.
-func TestTexts(t *testing.T) {
-	both := func(held Observed) map[model.Family]Tables {
-		return map[model.Family]Tables{model.IPv4: holding(ours, nftables, held), model.IPv6: holding(ours, nftables, held)}
+// TestConflictMessages tests the messages for the log, an Event and `proxy status`.
+func TestConflictMessages(t *testing.T) {
+	both := func(observed Observed) map[model.Family]Tables {
+		return map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, nftables, observed), model.IPv6: tablesWith(ownHandle, nftables, observed)}
 	}
 	for want, handle := range map[string]uint64{
 		"kube-proxy in nftables mode handles new connections before this proxy: its rules (ip kube-proxy, " +
-			"ip6 kube-proxy) are newer": ours + 1,
+			"ip6 kube-proxy) are newer": ownHandle + 1,
 		"kube-proxy in nftables mode also has rules on this node (ip kube-proxy, ip6 kube-proxy): they handle what " +
-			"this proxy does not serve, and take precedence if they are newer": ours - 1,
+			"this proxy does not serve, and take precedence if they are newer": ownHandle - 1,
 	} {
-		found := Find(both(Observed{handle, translating, translating}))
+		found := Find(both(Observed{handle, natChain, natChain}))
 		if len(found) != 1 || found[0].Message != want {
 			t.Errorf("got %+v, want %q", found, want)
 		}

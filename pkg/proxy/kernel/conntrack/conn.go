@@ -56,11 +56,11 @@ const msgStatistics = 5
 type Conn struct {
 	*sockets
 
-	deleting sync.Mutex
-	socket   *netlink.Conn // for all but dumps, each of which has its own
-	reader   *reader       // of socket
+	requestMutex sync.Mutex
+	socket       *netlink.Conn // for all but dumps, each of which has its own
+	reader       *reader       // of socket
 
-	tests ability
+	conditionalDelete conditionalDelete
 }
 
 // replyTimeout is how long a reply may take before it counts as lost: the kernel replies before the sending call
@@ -69,16 +69,16 @@ const replyTimeout = 30 * time.Second
 
 // Dial connects to conntrack. If a prerequisite is missing, the error names it, and the remedy, in one sentence.
 func Dial() (*Conn, error) {
-	where, err := openInCurrentNamespace()
+	opener, err := openInCurrentNamespace()
 	if err != nil {
 		return nil, err
 	}
-	socket, err := where.open()
+	socket, err := opener.open()
 	if err != nil {
-		where.closeAll()
+		opener.closeAll()
 		return nil, explainSetupError(err)
 	}
-	c := &Conn{sockets: where, socket: socket}
+	c := &Conn{sockets: opener, socket: socket}
 	if c.reader, err = newReader(socket); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -101,8 +101,8 @@ func explainSetupError(err error) error {
 
 // Close closes the connection.
 func (c *Conn) Close() error {
-	c.deleting.Lock()
-	defer c.deleting.Unlock()
+	c.requestMutex.Lock()
+	defer c.requestMutex.Unlock()
 	c.closeAll()
 	if err := c.socket.Close(); err != nil {
 		return fmt.Errorf("close connection to conntrack: %w", err)
@@ -125,8 +125,8 @@ func (c *Conn) execute(kind int, family Families, attributes []byte) error {
 
 // request sends a request to the kernel, passes each message of the reply, and waits until it is done.
 func (c *Conn) request(kind int, family Families, attributes []byte, each func(message []byte) error) error {
-	c.deleting.Lock()
-	defer c.deleting.Unlock()
+	c.requestMutex.Lock()
+	defer c.requestMutex.Unlock()
 	if err := c.socket.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return err
 	}
@@ -178,47 +178,47 @@ const MaxFilteredReplySrcs = 4
 // Dump implements Table. Entries of protocols other than TCP, UDP and SCTP are skipped. Each part of a dump has a
 // socket to itself: closing it is the only way to stop the kernel.
 func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
-	began, isCutOff := time.Now(), false
+	began, isTruncated := time.Now(), false
 	filter.Status &= filter.Mask // the kernel would require the other bits, too
-	wanted := func(e *Entry) bool {
+	deliver := func(e *Entry) bool {
 		if filter.Matches(e) {
-			isCutOff = !each(e)
+			isTruncated = !each(e)
 		}
-		return !isCutOff
+		return !isTruncated
 	}
-	for _, part := range filter.parts() {
-		if err := c.dump(ctx, &filter, part, wanted); err != nil {
+	for _, sub := range filter.subfilters() {
+		if err := c.dump(ctx, &filter, sub, deliver); err != nil {
 			return time.Since(began), err
 		}
-		if isCutOff {
+		if isTruncated {
 			return time.Since(began), ErrTruncated
 		}
 	}
 	return time.Since(began), nil
 }
 
-// part is the part of a filter that one request covers.
-type part struct {
+// subfilter is the part of a filter that one request covers.
+type subfilter struct {
 	family   Families
 	replySrc netip.Addr
 }
 
-func (f *Filter) parts() (parts []part) {
+func (f *Filter) subfilters() (subfilters []subfilter) {
 	for _, addr := range f.ReplySrcs {
-		parts = append(parts, part{Only(model.FamilyOf(addr)), addr})
+		subfilters = append(subfilters, subfilter{Only(model.FamilyOf(addr)), addr})
 	}
 	switch {
 	case len(f.ReplySrcs) > 0:
-		return parts
+		return subfilters
 	case f.Protocol != 0 && f.Family == BothFamilies:
-		return []part{{family: OnlyIPv4}, {family: OnlyIPv6}}
+		return []subfilter{{family: OnlyIPv4}, {family: OnlyIPv6}}
 	}
-	return []part{{family: f.Family}}
+	return []subfilter{{family: f.Family}}
 }
 
 // dump reads a part of the table.
-func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*Entry) bool) error {
-	attributes, err := filter.request(asked.replySrc)
+func (c *Conn) dump(ctx context.Context, filter *Filter, sub subfilter, each func(*Entry) bool) error {
+	attributes, err := filter.request(sub.replySrc)
 	if err != nil {
 		return fmt.Errorf("request conntrack entries: %w", err)
 	}
@@ -226,12 +226,12 @@ func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*
 	if err != nil {
 		return fmt.Errorf("open socket to list conntrack: %w", err)
 	}
-	isSilent := false
-	defer func() { c.release(socket, isSilent) }()
+	isDrained := false
+	defer func() { c.release(socket, isDrained) }()
 	if err := socket.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return fmt.Errorf("request conntrack entries: %w", err)
 	}
-	if _, err := socket.Send(message(nl.IPCTNL_MSG_CT_GET, netlink.Dump, asked.family, attributes)); err != nil {
+	if _, err := socket.Send(message(nl.IPCTNL_MSG_CT_GET, netlink.Dump, sub.family, attributes)); err != nil {
 		return fmt.Errorf("request conntrack entries: %w", err)
 	}
 	r, err := newReader(socket)
@@ -240,7 +240,7 @@ func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*
 	}
 	defer r.release()
 	var e Entry
-	isWanted := true
+	wantsMore := true
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -249,10 +249,10 @@ func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*
 			if err := e.parse(message); err != nil {
 				return true, err
 			}
-			isWanted = !e.hasPorts() || each(&e)
-			return isWanted, nil
+			wantsMore = !e.hasPorts() || each(&e)
+			return wantsMore, nil
 		})
-		isSilent = isOver && err == nil && isWanted
+		isDrained = isOver && err == nil && wantsMore
 		switch {
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EBUSY):
 			return ErrInterrupted

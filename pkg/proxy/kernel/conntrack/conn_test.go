@@ -24,7 +24,7 @@ import (
 // unreplied selects translated entries without a reply.
 var unreplied = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 
-func TestWhatIsReadIsWhatIsThere(t *testing.T) {
+func TestAllEntriesAreRead(t *testing.T) {
 	k := newKernel(t)
 	want := map[netip.AddrPort]connections.Connection{}
 	number := 58 // as a label: those in the middle are in two words
@@ -35,7 +35,7 @@ func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 			} {
 				c.Label = uint8(number)
 				k.table.Insert(c)
-				want[c.Client], number = c, number+1
+				want[c.OrigSrc], number = c, number+1
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 	}
 	for _, e := range entries {
 		c := want[e.OrigSrc()]
-		if e.Protocol != c.Protocol || e.OrigDst() != c.Dialled || e.ReplySrc() != c.ReplySrc || e.Reply.Destination != c.Client {
+		if e.Protocol != c.Protocol || e.OrigDst() != c.OrigDst || e.ReplySrc() != c.ReplySrc || e.Reply.Destination != c.OrigSrc {
 			t.Errorf("read %s, want %+v", &e, c)
 		}
 		if e.State != c.State || e.ID == 0 || e.Zone != 0 {
@@ -74,7 +74,7 @@ func TestTheKernelAndTheFilterAgree(t *testing.T) {
 	other.ReplySrc = netip.MustParseAddrPort("10.244.2.2:8080")
 	k.table.Insert(other)
 	plain := connection(model.TCP, model.IPv4, 501)
-	plain.ReplySrc = plain.Dialled
+	plain.ReplySrc = plain.OrigDst
 	k.table.Insert(plain)
 	one, two := netip.MustParseAddr("10.244.2.1"), netip.MustParseAddr("10.244.2.2")
 	for name, c := range map[string]struct {
@@ -100,7 +100,7 @@ func TestTheKernelAndTheFilterAgree(t *testing.T) {
 	}
 }
 
-func TestADumpIsCutOff(t *testing.T) {
+func TestADumpIsTruncated(t *testing.T) {
 	k := newKernel(t)
 	for n := range 3000 {
 		k.table.Insert(connection(model.TCP, model.IPv4, n))
@@ -133,8 +133,8 @@ func TestAnEntryIsDeletedAndNotItsSuccessor(t *testing.T) {
 				if deleted, err := k.conn.Delete(&stale[0]); deleted || err != nil {
 					t.Errorf("%s in zone %d: deleted again %t, %v", protocol, zone, deleted, err)
 				}
-				for name, place := range byTuple(c) {
-					k.table.Insert(place)
+				for name, replacement := range replacementsOf(c) {
+					k.table.Insert(replacement)
 					if deleted, err := k.conn.Delete(&stale[0]); deleted || err != nil {
 						t.Errorf("%s in zone %d: %s, which replaced it, was deleted: %t, %v", protocol, zone, name, deleted, err)
 					}
@@ -149,20 +149,20 @@ func TestAnEntryIsDeletedAndNotItsSuccessor(t *testing.T) {
 	}
 }
 
-// byTuple returns connections that may replace a connection in the table once it has ended.
-func byTuple(c connections.Connection) map[string]connections.Connection {
-	elsewhere, plain, direct, reversed, through := c, c, c, c, c
+// replacementsOf returns connections that may replace a connection in the table once it has ended.
+func replacementsOf(c connections.Connection) map[string]connections.Connection {
+	elsewhere, plain, direct, reversed, otherFrontend := c, c, c, c, c
 	elsewhere.ReplySrc = netip.AddrPortFrom(c.ReplySrc.Addr().Next(), c.ReplySrc.Port())
-	plain.ReplySrc = plain.Dialled
-	direct.Dialled = direct.ReplySrc
-	reversed.Client, reversed.Dialled, reversed.ReplySrc = c.ReplySrc, c.Client, c.Client
-	through.Dialled = netip.AddrPortFrom(c.Dialled.Addr().Next(), c.Dialled.Port())
+	plain.ReplySrc = plain.OrigDst
+	direct.OrigDst = direct.ReplySrc
+	reversed.OrigSrc, reversed.OrigDst, reversed.ReplySrc = c.ReplySrc, c.OrigSrc, c.OrigSrc
+	otherFrontend.OrigDst = netip.AddrPortFrom(c.OrigDst.Addr().Next(), c.OrigDst.Port())
 	return map[string]connections.Connection{
 		"one of the same client to the right endpoint": elsewhere,
 		"an untranslated one":                          plain,
 		"one from the client to the endpoint itself":   direct,
 		"one from the endpoint to the client":          reversed,
-		"one to the same endpoint by another frontend": through,
+		"one to the same endpoint by another frontend": otherFrontend,
 	}
 }
 
@@ -198,8 +198,8 @@ func TestDumpsShareASocket(t *testing.T) {
 		t.Errorf("the sockets after one dump and after four (-one +four):\n%s", diff)
 	}
 	_, err := k.conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return false })
-	if cutOff := openSockets(t); !errors.Is(err, conntrack.ErrTruncated) || len(cutOff) != len(before)-1 {
-		t.Errorf("%v; %d sockets are open after a truncated dump, want one less than %d", err, len(cutOff), len(before))
+	if truncated := openSockets(t); !errors.Is(err, conntrack.ErrTruncated) || len(truncated) != len(before)-1 {
+		t.Errorf("%v; %d sockets are open after a truncated dump, want one less than %d", err, len(truncated), len(before))
 	}
 }
 
@@ -236,8 +236,8 @@ func TestEverySocketIsClosed(t *testing.T) {
 			if _, err := c.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return true }); err != nil {
 				t.Error(err)
 			}
-			ends, err := c.Subscribe(conntrack.EventBuffer)
-			if err := errors.Join(err, ends.Close(), c.Close()); err != nil {
+			events, err := c.Subscribe(conntrack.EventBuffer)
+			if err := errors.Join(err, events.Close(), c.Close()); err != nil {
 				t.Error(err)
 			}
 			if _, err := c.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return true }); err == nil {
@@ -261,11 +261,11 @@ func openFiles(t *testing.T) int {
 
 func TestDestroyEventsAreDelivered(t *testing.T) {
 	k := newKernel(t)
-	ends, err := k.conn.Subscribe(conntrack.EventBuffer)
+	events, err := k.conn.Subscribe(conntrack.EventBuffer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ends.Close() }()
+	defer func() { _ = events.Close() }()
 	for n := range 300 {
 		k.table.Insert(errorOf(connection(model.TCP, model.IPv6, n)))
 	}
@@ -274,32 +274,32 @@ func TestDestroyEventsAreDelivered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told := 0
-	note := func(e *conntrack.Entry) {
-		if told++; e.Protocol != model.TCP || e.ReplySrc().Port() != 8080 || e.Status&conntrack.SeenReply == 0 {
+	received := 0
+	onDestroy := func(e *conntrack.Entry) {
+		if received++; e.Protocol != model.TCP || e.ReplySrc().Port() != 8080 || e.Status&conntrack.SeenReply == 0 {
 			t.Errorf("unexpected destroy event of %+v", e)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout)
 	defer cancel()
-	for told < 300 {
-		if err := ends.Receive(ctx, note); err != nil {
-			t.Fatalf("after %d: %v", told, err)
+	for received < 300 {
+		if err := events.Receive(ctx, onDestroy); err != nil {
+			t.Fatalf("after %d: %v", received, err)
 		}
 	}
-	if lost, err := ends.Lost(); told != 300 || lost != 0 || err != nil {
-		t.Errorf("received %d destroy events, and lost %d (%v); want 300 and none", told, lost, err)
+	if lost, err := events.Lost(); received != 300 || lost != 0 || err != nil {
+		t.Errorf("received %d destroy events, and lost %d (%v); want 300 and none", received, lost, err)
 	}
 }
 
 // Events that do not fit into the buffer are lost and reported as lost, and the table is empty.
-func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
+func TestASlowReaderKeepsNoEntry(t *testing.T) {
 	k := newKernel(t)
-	ends, err := k.conn.Subscribe(4096)
+	events, err := k.conn.Subscribe(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ends.Close() }()
+	defer func() { _ = events.Close() }()
 	for n := range 2000 {
 		k.table.Insert(errorOf(connection(model.TCP, model.IPv4, n)))
 	}
@@ -311,34 +311,34 @@ func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
 	if count := k.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); count != "0\n" {
 		t.Errorf("%q entries are left in the table, want none", count)
 	}
-	lost, err := ends.Lost()
+	lost, err := events.Lost()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Timeout)
 	defer cancel()
-	told := uint64(0)
-	for told+lost < 2000 {
-		err := ends.Receive(ctx, func(*conntrack.Entry) { told++ })
+	received := uint64(0)
+	for received+lost < 2000 {
+		err := events.Receive(ctx, func(*conntrack.Entry) { received++ })
 		if err != nil && !errors.Is(err, conntrack.ErrOverrun) {
-			t.Fatalf("received %d of 2000 destroy events, and %d were reported as lost: %v", told, lost, err)
+			t.Fatalf("received %d of 2000 destroy events, and %d were reported as lost: %v", received, lost, err)
 		}
 	}
-	if told == 0 || lost == 0 || told+lost != 2000 {
-		t.Errorf("received %d of 2000 destroy events, and %d were reported as lost; want some of both, and 2000 in total", told, lost)
+	if received == 0 || lost == 0 || received+lost != 2000 {
+		t.Errorf("received %d of 2000 destroy events, and %d were reported as lost; want some of both, and 2000 in total", received, lost)
 	}
 }
 
-func TestNobodyWaitsForEndsOnceTheContextIsOver(t *testing.T) {
+func TestReceiveEndsWithItsContext(t *testing.T) {
 	k := newKernel(t)
-	ends, err := k.conn.Subscribe(conntrack.EventBuffer)
+	events, err := k.conn.Subscribe(conntrack.EventBuffer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ends.Close() }()
+	defer func() { _ = events.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := ends.Receive(ctx, func(*conntrack.Entry) {}); !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
+	if err := events.Receive(ctx, func(*conntrack.Entry) {}); !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
 		t.Errorf("got %v, want the context's error", err)
 	}
 }

@@ -35,7 +35,7 @@ type Entry struct {
 	// Labels are bits that rules have set. Destroy events lack them.
 	Labels [16]byte
 
-	zoneOf direction
+	zoneScope zoneScope
 }
 
 // Tuple is one direction of a connection.
@@ -44,11 +44,11 @@ type Tuple struct{ Source, Destination netip.AddrPort }
 // Counter is the traffic in one direction, IP headers included.
 type Counter struct{ Packets, Bytes uint64 }
 
-// direction is which directions of an entry are in its zone.
-type direction uint8
+// zoneScope is which directions of an entry are in its zone.
+type zoneScope uint8
 
 const (
-	bothDirections direction = iota
+	bothDirections zoneScope = iota
 	originalOnly
 	replyOnly
 )
@@ -138,14 +138,14 @@ func (e *Entry) parse(message []byte) error {
 			e.Zone = bigEndian16(value)
 		}
 	}
-	if !original.isWhole() || !reply.isWhole() {
+	if !original.isComplete() || !reply.isComplete() {
 		return errUnreadable
 	}
 	switch {
 	case original.zone != 0:
-		e.Zone, e.zoneOf = original.zone, originalOnly
+		e.Zone, e.zoneScope = original.zone, originalOnly
 	case reply.zone != 0:
-		e.Zone, e.zoneOf = reply.zone, replyOnly
+		e.Zone, e.zoneScope = reply.zone, replyOnly
 	}
 	e.Protocol = original.protocol
 	e.Original, e.Reply = original.tuple(), reply.tuple()
@@ -160,7 +160,7 @@ type parsedTuple struct {
 	zone                        uint16
 }
 
-func (t *parsedTuple) isWhole() bool {
+func (t *parsedTuple) isComplete() bool {
 	return t.protocol != 0 && t.source.IsValid() && t.destination.IsValid()
 }
 

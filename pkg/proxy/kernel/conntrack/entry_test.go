@@ -65,22 +65,22 @@ func TestAnEntryIsReadFromItsMessage(t *testing.T) {
 	}
 }
 
-func TestToReadAnEntryAllocatesNothing(t *testing.T) {
+func TestReadingAnEntryAllocatesNothing(t *testing.T) {
 	var e Entry
 	if n := testing.AllocsPerRun(100, func() { _ = e.parse(udpMessage) }); n != 0 {
 		t.Errorf("it allocates %v times", n)
 	}
 }
 
-func TestAMessageThatIsCutOffIsAnError(t *testing.T) {
+func TestATruncatedMessageIsAnError(t *testing.T) {
 	var e Entry
-	whole := 4 + 2*0x34 // up to the end of the tuples
-	for size := range whole {
+	complete := 4 + 2*0x34 // up to the end of the tuples
+	for size := range complete {
 		if err := e.parse(udpMessage[:size]); !errors.Is(err, errUnreadable) {
 			t.Errorf("the first %d bytes were read as %s, %v; want an error", size, &e, err)
 		}
 	}
-	if err := e.parse(udpMessage[:whole]); err != nil {
+	if err := e.parse(udpMessage[:complete]); err != nil {
 		t.Errorf("the tuples alone gave %v, want no error", err)
 	}
 }
@@ -102,7 +102,7 @@ func FuzzNoMessageIsReadBeyondItsEnd(f *testing.F) {
 	})
 }
 
-func TestWhatIsMissingIsReportedInASentence(t *testing.T) {
+func TestMissingPrerequisitesAreExplained(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want string

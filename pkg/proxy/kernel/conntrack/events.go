@@ -41,28 +41,28 @@ func (c *Conn) Subscribe(buffer int) (*DestroyEvents, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open socket for destroy events: %w", err)
 	}
-	ends := &DestroyEvents{socket: socket}
-	if err := ends.setUp(buffer); err != nil {
+	events := &DestroyEvents{socket: socket}
+	if err := events.setUp(buffer); err != nil {
 		return nil, fmt.Errorf("subscribe to destroy events: %w", errors.Join(err, socket.Close()))
 	}
-	return ends, nil
+	return events, nil
 }
 
-func (s *DestroyEvents) setUp(buffer int) (err error) {
-	if s.reader, err = newReader(s.socket); err != nil {
+func (d *DestroyEvents) setUp(buffer int) (err error) {
+	if d.reader, err = newReader(d.socket); err != nil {
 		return err
 	}
-	var failed error
-	err = s.reader.raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer)
+	var optErr error
+	err = d.reader.raw.Control(func(fd uintptr) {
+		optErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer)
 	})
-	return errors.Join(err, failed, s.socket.JoinGroup(groupDestroy))
+	return errors.Join(err, optErr, d.socket.JoinGroup(groupDestroy))
 }
 
 // Close ends the subscription. Receive must not be running.
-func (s *DestroyEvents) Close() error {
-	s.reader.release()
-	return s.socket.Close()
+func (d *DestroyEvents) Close() error {
+	d.reader.release()
+	return d.socket.Close()
 }
 
 // socketMemory is what SO_MEMINFO returns (enum of linux/sock_diag.h), of which only the last value is used.
@@ -73,16 +73,16 @@ type socketMemory struct {
 
 // Lost returns how many events the kernel dropped: each event is a message of its own. It counts events of all
 // connections of the node, to Services or not. Lost must not be called after Close.
-func (s *DestroyEvents) Lost() (uint64, error) {
+func (d *DestroyEvents) Lost() (uint64, error) {
 	var statistics socketMemory
 	size := uint32(unsafe.Sizeof(statistics))
-	var failed unix.Errno
-	err := s.reader.raw.Control(func(fd uintptr) {
-		_, _, failed = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+	var errno unix.Errno
+	err := d.reader.raw.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
 			uintptr(unsafe.Pointer(&statistics)), uintptr(unsafe.Pointer(&size)), 0)
 	})
-	if err == nil && failed != 0 {
-		err = failed
+	if err == nil && errno != 0 {
+		err = errno
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read number of lost destroy events: %w", err)
@@ -92,22 +92,22 @@ func (s *DestroyEvents) Lost() (uint64, error) {
 
 // Receive waits until entries ended, and passes them to each. The entry is valid only until each returns. The error is
 // ErrOverrun if events were lost before, and Receive may be called again; any other error is final.
-func (s *DestroyEvents) Receive(ctx context.Context, each func(*Entry)) error {
+func (d *DestroyEvents) Receive(ctx context.Context, each func(*Entry)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = s.socket.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = d.socket.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	err := s.receive(each)
+	err := d.receive(each)
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
 }
 
-func (s *DestroyEvents) receive(each func(*Entry)) error {
+func (d *DestroyEvents) receive(each func(*Entry)) error {
 	var e Entry
-	_, err := s.reader.read(func(message []byte) (more bool, err error) {
+	_, err := d.reader.read(func(message []byte) (more bool, err error) {
 		if err := e.parse(message); err != nil {
 			return true, err
 		}

@@ -72,8 +72,8 @@ func (f *Filter) covers(other *Filter) bool {
 		(len(f.ReplySrcs) == 0 || len(other.ReplySrcs) > 0 && containsAll(f.ReplySrcs, other.ReplySrcs))
 }
 
-func containsAll(list, wanted []netip.Addr) bool {
-	return !slices.ContainsFunc(wanted, func(addr netip.Addr) bool { return !slices.Contains(list, addr) })
+func containsAll(list, addrs []netip.Addr) bool {
+	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool { return !slices.Contains(list, addr) })
 }
 
 // request returns the attributes that make the kernel filter the dump, which is faster than copying all entries. The
@@ -161,12 +161,12 @@ func (e *Entry) encodeTuple(attributes *netlink.AttributeEncoder) {
 			protocol.Uint16(nl.CTA_PROTO_DST_PORT, destination.Port())
 			return nil
 		})
-		if e.zoneOf == replyOnly {
+		if e.zoneScope == replyOnly {
 			tuple.Uint16(attrTupleZone, e.Zone)
 		}
 		return nil
 	})
-	if e.Zone != 0 && e.zoneOf == bothDirections {
+	if e.Zone != 0 && e.zoneScope == bothDirections {
 		attributes.Uint16(nl.CTA_ZONE, e.Zone)
 	}
 }

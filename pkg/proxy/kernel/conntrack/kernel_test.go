@@ -48,7 +48,7 @@ func connection(protocol model.Protocol, family model.Family, number int) connec
 		return netip.AddrPortFrom(netip.MustParseAddr(addr), uint16(port))
 	}
 	c := connections.Connection{
-		Protocol: protocol, Client: at(client, 1000+number), Dialled: at(service, 80), ReplySrc: at(endpoint, 8080),
+		Protocol: protocol, OrigSrc: at(client, 1000+number), OrigDst: at(service, 80), ReplySrc: at(endpoint, 8080),
 	}
 	switch protocol {
 	case model.TCP:

@@ -36,13 +36,13 @@ func (r *reader) release() { buffers.Put(r.buffer) }
 // receive waits for a datagram.
 func (r *reader) receive() ([]byte, error) {
 	var n int
-	var failed error
+	var recvErr error
 	err := r.raw.Read(func(fd uintptr) bool {
-		n, _, failed = unix.Recvfrom(int(fd), r.buffer[:], unix.MSG_DONTWAIT)
-		return failed != unix.EAGAIN && failed != unix.EINTR
+		n, _, recvErr = unix.Recvfrom(int(fd), r.buffer[:], unix.MSG_DONTWAIT)
+		return recvErr != unix.EAGAIN && recvErr != unix.EINTR
 	})
 	if err == nil {
-		err = failed
+		err = recvErr
 	}
 	if err != nil {
 		return nil, err

@@ -48,10 +48,10 @@ type DumpStats struct {
 }
 
 // NewDumpScheduler returns a scheduler for a table. It calls looked after each dump, unless looked is nil.
-func NewDumpScheduler(table Table, looked func(DumpStats)) *DumpScheduler {
-	l := &DumpScheduler{Table: table, onDump: looked, cpuTime: processorTime, token: make(chan struct{}, 1)}
-	l.token <- struct{}{}
-	return l
+func NewDumpScheduler(table Table, onDump func(DumpStats)) *DumpScheduler {
+	s := &DumpScheduler{Table: table, onDump: onDump, cpuTime: threadCPUTime, token: make(chan struct{}, 1)}
+	s.token <- struct{}{}
+	return s
 }
 
 // waiter is a user that waits for a dump.
@@ -62,8 +62,8 @@ type waiter struct {
 }
 
 // Dump implements Table. It waits for the cooldown, 2 s at most, and for the dumps of earlier users.
-func (l *DumpScheduler) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
-	results, err := l.Query(ctx, func() []Query { return []Query{{filter, each}} })
+func (s *DumpScheduler) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
+	results, err := s.Query(ctx, func() []Query { return []Query{{filter, each}} })
 	if err != nil {
 		return 0, err
 	}
@@ -85,33 +85,33 @@ type Result struct {
 // Query runs several queries in one dump, and returns a result for each. It calls questions once, when that dump
 // starts, because queries may depend on what changes during the wait. If ctx ends before that, the error is that of
 // ctx, and nothing was queried.
-func (l *DumpScheduler) Query(ctx context.Context, questions func() []Query) ([]Result, error) {
-	u := &waiter{ctx, questions, make(chan []Result, 1)}
-	l.mutex.Lock()
-	l.waiting = append(l.waiting, u)
-	l.mutex.Unlock()
+func (s *DumpScheduler) Query(ctx context.Context, queries func() []Query) ([]Result, error) {
+	u := &waiter{ctx, queries, make(chan []Result, 1)}
+	s.mutex.Lock()
+	s.waiting = append(s.waiting, u)
+	s.mutex.Unlock()
 	select {
 	case results := <-u.results:
 		return results, nil
 	case <-ctx.Done():
-	case <-l.token:
-		if !l.isStarted(u) {
-			l.waitCooldown(ctx)
+	case <-s.token:
+		if !s.isStarted(u) {
+			s.waitCooldown(ctx)
 			if ctx.Err() == nil {
-				l.dump(context.WithoutCancel(ctx))
+				s.dump(context.WithoutCancel(ctx))
 			}
 		}
-		l.token <- struct{}{}
+		s.token <- struct{}{}
 	}
-	if l.cancel(u) {
+	if s.cancel(u) {
 		return nil, ctx.Err()
 	}
 	return <-u.results, nil // a dump has started, and uses each
 }
 
 // waitCooldown waits until the next dump is due. The caller holds the token.
-func (l *DumpScheduler) waitCooldown(ctx context.Context) {
-	due := time.NewTimer(time.Until(l.next))
+func (s *DumpScheduler) waitCooldown(ctx context.Context) {
+	due := time.NewTimer(time.Until(s.next))
 	defer due.Stop()
 	select {
 	case <-due.C:
@@ -120,26 +120,26 @@ func (l *DumpScheduler) waitCooldown(ctx context.Context) {
 }
 
 // isStarted reports whether a dump for a user has started.
-func (l *DumpScheduler) isStarted(u *waiter) bool {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return !slices.Contains(l.waiting, u)
+func (s *DumpScheduler) isStarted(u *waiter) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return !slices.Contains(s.waiting, u)
 }
 
 // cancel removes a user from those that wait. It reports false if a dump for it has started.
-func (l *DumpScheduler) cancel(u *waiter) bool {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	i := slices.Index(l.waiting, u)
+func (s *DumpScheduler) cancel(u *waiter) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	i := slices.Index(s.waiting, u)
 	if i < 0 {
 		return false
 	}
-	l.waiting = slices.Delete(l.waiting, i, i+1)
+	s.waiting = slices.Delete(s.waiting, i, i+1)
 	return true
 }
 
-// processorTime returns the CPU time that this thread has used.
-func processorTime() time.Duration {
+// threadCPUTime returns the CPU time that this thread has used.
+func threadCPUTime() time.Duration {
 	var used unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil {
 		panic(fmt.Sprintf("read CPU time of the thread: %v", err)) // every Linux has that clock
@@ -148,42 +148,42 @@ func processorTime() time.Duration {
 }
 
 // dump serves all waiting users, even if the one that dumps has stopped waiting.
-func (l *DumpScheduler) dump(ctx context.Context) {
+func (s *DumpScheduler) dump(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	l.mutex.Lock()
-	users := l.waiting
-	l.waiting = nil
-	l.mutex.Unlock()
-	asked := make([][]*request, len(users))
+	s.mutex.Lock()
+	users := s.waiting
+	s.waiting = nil
+	s.mutex.Unlock()
+	requests := make([][]*request, len(users))
 	for i, u := range users {
 		for _, query := range u.queries() {
-			asked[i] = append(asked[i], &request{Query: query, ctx: u.ctx})
+			requests[i] = append(requests[i], &request{Query: query, ctx: u.ctx})
 		}
 	}
-	began, spent := time.Now(), l.cpuTime()
+	began, spent := time.Now(), s.cpuTime()
 	var stats DumpStats
-	groups := groupByFilter(slices.Concat(asked...))
-	for _, of := range groups {
-		took, err := l.Table.Dump(ctx, of.filter, of.dispatch)
+	groups := groupByFilter(slices.Concat(requests...))
+	for _, group := range groups {
+		took, err := s.Table.Dump(ctx, group.filter, group.dispatch)
 		if errors.Is(err, ErrTruncated) {
 			err = nil // each request records by itself whether it was truncated
 		}
-		for _, r := range of.requests {
-			if errors.Is(r.stop, ErrTruncated) {
+		for _, r := range group.requests {
+			if errors.Is(r.stopErr, ErrTruncated) {
 				stats.Truncated++
 			}
-			r.result = Result{took, errors.Join(r.stop, err)}
+			r.result = Result{took, errors.Join(r.stopErr, err)}
 		}
 	}
 	stats.Took = time.Since(began)
-	l.next = time.Now().Add(min(cooldownFactor*(l.cpuTime()-spent), maxCooldown))
-	if l.onDump != nil && len(groups) > 0 {
-		l.onDump(stats)
+	s.next = time.Now().Add(min(cooldownFactor*(s.cpuTime()-spent), maxCooldown))
+	if s.onDump != nil && len(groups) > 0 {
+		s.onDump(stats)
 	}
 	for i, u := range users {
-		results := make([]Result, len(asked[i]))
-		for k, r := range asked[i] {
+		results := make([]Result, len(requests[i]))
+		for k, r := range requests[i] {
 			results[k] = r.result
 		}
 		u.results <- results
@@ -193,9 +193,9 @@ func (l *DumpScheduler) dump(ctx context.Context) {
 // request is a query and its result.
 type request struct {
 	Query
-	ctx    context.Context
-	stop   error // why it gets no more entries; nil if it does
-	result Result
+	ctx     context.Context
+	stopErr error // why it gets no more entries; nil if it does
+	result  Result
 }
 
 // group is the requests that one dump serves.
@@ -227,21 +227,21 @@ func groupByFilter(requests []*request) []group {
 
 // dispatch passes an entry to all requests that select it. It reports false once no request needs more entries.
 func (g *group) dispatch(e *Entry) bool {
-	isWanted := false
+	wantsMore := false
 	for _, r := range g.requests {
-		if r.stop == nil {
+		if r.stopErr == nil {
 			r.deliver(e)
 		}
-		isWanted = isWanted || r.stop == nil
+		wantsMore = wantsMore || r.stopErr == nil
 	}
-	return isWanted
+	return wantsMore
 }
 
 func (r *request) deliver(e *Entry) {
 	switch {
 	case r.ctx.Err() != nil:
-		r.stop = r.ctx.Err()
+		r.stopErr = r.ctx.Err()
 	case r.Filter.Matches(e) && !r.Each(e):
-		r.stop = ErrTruncated
+		r.stopErr = ErrTruncated
 	}
 }

@@ -18,55 +18,55 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// remembered is a table whose dumps take time.
-type remembered struct {
-	Table   // no test deletes
-	entries []Entry
-	takes   time.Duration
-	// waits is the part of that time in which the reader waits for the CPU.
-	waits time.Duration
-	fails error
-	dumps []Filter
+// fakeTable is a table whose dumps take time.
+type fakeTable struct {
+	Table    // no test deletes
+	entries  []Entry
+	dumpTime time.Duration
+	// cpuWait is the part of that time in which the reader waits for the CPU.
+	cpuWait time.Duration
+	err     error
+	dumps   []Filter
 }
 
-func (r *remembered) Dump(_ context.Context, filter Filter, each func(*Entry) bool) (time.Duration, error) {
-	r.dumps = append(r.dumps, filter)
-	time.Sleep(r.takes)
-	for i := range r.entries {
-		if filter.Matches(&r.entries[i]) && !each(&r.entries[i]) {
-			return r.takes, ErrTruncated
+func (f *fakeTable) Dump(_ context.Context, filter Filter, each func(*Entry) bool) (time.Duration, error) {
+	f.dumps = append(f.dumps, filter)
+	time.Sleep(f.dumpTime)
+	for i := range f.entries {
+		if filter.Matches(&f.entries[i]) && !each(&f.entries[i]) {
+			return f.dumpTime, ErrTruncated
 		}
 	}
-	return r.takes, r.fails
+	return f.dumpTime, f.err
 }
 
-// dumpsOf returns a scheduler whose CPU time is that of the table.
-func dumpsOf(table *remembered, looked func(DumpStats)) *DumpScheduler {
-	dumps := NewDumpScheduler(table, looked)
-	dumps.cpuTime = func() time.Duration { return time.Duration(len(table.dumps)) * (table.takes - table.waits) }
+// newScheduler returns a scheduler whose CPU time is that of the table.
+func newScheduler(table *fakeTable, onDump func(DumpStats)) *DumpScheduler {
+	dumps := NewDumpScheduler(table, onDump)
+	dumps.cpuTime = func() time.Duration { return time.Duration(len(table.dumps)) * (table.dumpTime - table.cpuWait) }
 	return dumps
 }
 
-// tableOf returns a table with entries of both families: of UDP, and of TCP, replied and unreplied.
-func tableOf(takes time.Duration) *remembered {
-	r := &remembered{takes: takes}
+// newFakeTable returns a table with entries of both families: of UDP, and of TCP, replied and unreplied.
+func newFakeTable(dumpTime time.Duration) *fakeTable {
+	table := &fakeTable{dumpTime: dumpTime}
 	for _, addr := range []string{"10.0.0.1", "fd00::1"} {
 		at := netip.AddrPortFrom(netip.MustParseAddr(addr), 80)
 		for _, status := range []Status{DestinationNAT, DestinationNAT | SeenReply} {
 			for _, protocol := range []model.Protocol{model.TCP, model.UDP} {
-				r.entries = append(r.entries, Entry{Protocol: protocol, Status: status, Original: Tuple{at, at}, Reply: Tuple{at, at}})
+				table.entries = append(table.entries, Entry{Protocol: protocol, Status: status, Original: Tuple{at, at}, Reply: Tuple{at, at}})
 			}
 		}
 	}
-	return r
+	return table
 }
 
 var (
-	udp        = Filter{Protocol: model.UDP}
-	udpOfIPv6  = Filter{Family: OnlyIPv6, Protocol: model.UDP}
-	unreplied  = Filter{Status: DestinationNAT, Mask: DestinationNAT | SeenReply}
-	translated = Filter{Status: DestinationNAT, Mask: DestinationNAT}
-	byOne      = Filter{Status: DestinationNAT, Mask: DestinationNAT, ReplySrcs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+	udp         = Filter{Protocol: model.UDP}
+	ipv6UDP     = Filter{Family: OnlyIPv6, Protocol: model.UDP}
+	unreplied   = Filter{Status: DestinationNAT, Mask: DestinationNAT | SeenReply}
+	translated  = Filter{Status: DestinationNAT, Mask: DestinationNAT}
+	fromOneAddr = Filter{Status: DestinationNAT, Mask: DestinationNAT, ReplySrcs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 )
 
 // Other users arrive while one dumps. One further dump then serves all that its filters cover.
@@ -77,17 +77,17 @@ func TestWaitersShareADump(t *testing.T) {
 		counts []int
 	}{
 		"the same":                      {[]Filter{udp, udp, udp}, []Filter{udp}, []int{4, 4, 4}},
-		"one covers the other":          {[]Filter{udpOfIPv6, udp}, []Filter{udp}, []int{2, 4}},
-		"in the other order":            {[]Filter{udp, udpOfIPv6}, []Filter{udp}, []int{4, 2}},
-		"by status and by reply source": {[]Filter{unreplied, byOne, translated}, []Filter{translated}, []int{4, 4, 8}},
+		"one covers the other":          {[]Filter{ipv6UDP, udp}, []Filter{udp}, []int{2, 4}},
+		"in the other order":            {[]Filter{udp, ipv6UDP}, []Filter{udp}, []int{4, 2}},
+		"by status and by reply source": {[]Filter{unreplied, fromOneAddr, translated}, []Filter{translated}, []int{4, 4, 8}},
 		"one covers all":                {[]Filter{udp, unreplied, {}}, []Filter{{}}, []int{4, 4, 8}},
 		"neither covers the other":      {[]Filter{udp, unreplied}, []Filter{udp, unreplied}, []int{4, 4}},
 		"a third covers one of the two": {[]Filter{udp, unreplied, translated}, []Filter{udp, translated}, []int{4, 4, 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				table := tableOf(10 * time.Millisecond)
-				dumps := dumpsOf(table, nil)
+				table := newFakeTable(10 * time.Millisecond)
+				dumps := newScheduler(table, nil)
 				var users sync.WaitGroup
 				users.Go(func() { count(t, dumps, udp) })
 				synctest.Wait()
@@ -131,18 +131,18 @@ func TestDumpsCoolDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				table, done := tableOf(test.takes), 0
-				table.waits = test.waits
-				dumps := dumpsOf(table, func(stats DumpStats) {
-					if done++; stats.Took != test.takes || stats.Truncated != 0 {
+				table, reported := newFakeTable(test.takes), 0
+				table.cpuWait = test.waits
+				dumps := newScheduler(table, func(stats DumpStats) {
+					if reported++; stats.Took != test.takes || stats.Truncated != 0 {
 						t.Errorf("got %+v, want %s", stats, test.takes)
 					}
 				})
 				for began := time.Now(); time.Since(began) < 100*time.Second; {
 					count(t, dumps, udp)
 				}
-				if len(table.dumps) < test.looks-1 || len(table.dumps) > test.looks+1 || done != len(table.dumps) {
-					t.Errorf("%d dumps, %d reported; want %d", len(table.dumps), done, test.looks)
+				if len(table.dumps) < test.looks-1 || len(table.dumps) > test.looks+1 || reported != len(table.dumps) {
+					t.Errorf("%d dumps, %d reported; want %d", len(table.dumps), reported, test.looks)
 				}
 			})
 		})
@@ -151,7 +151,7 @@ func TestDumpsCoolDown(t *testing.T) {
 
 func TestADumpAfterTheCooldownStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dumps := dumpsOf(tableOf(time.Millisecond), nil)
+		dumps := newScheduler(newFakeTable(time.Millisecond), nil)
 		for range 3 {
 			began := time.Now()
 			count(t, dumps, udp)
@@ -165,9 +165,9 @@ func TestADumpAfterTheCooldownStartsAtOnce(t *testing.T) {
 
 func TestACancelledQueryStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cutOff := 0
-		table := tableOf(time.Millisecond)
-		dumps := dumpsOf(table, func(stats DumpStats) { cutOff += stats.Truncated })
+		truncated := 0
+		table := newFakeTable(time.Millisecond)
+		dumps := newScheduler(table, func(stats DumpStats) { truncated += stats.Truncated })
 		count(t, dumps, udp)
 		var users sync.WaitGroup
 		users.Go(func() {
@@ -182,17 +182,17 @@ func TestACancelledQueryStopsNoOther(t *testing.T) {
 			}
 		})
 		users.Wait()
-		if cutOff != 1 {
-			t.Errorf("%d queries were truncated, want 1", cutOff)
+		if truncated != 1 {
+			t.Errorf("%d queries were truncated, want 1", truncated)
 		}
 	})
 }
 
 func TestSeveralQueriesAreOneDump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looked := 0
-		table := tableOf(time.Millisecond)
-		dumps := dumpsOf(table, func(DumpStats) { looked++ })
+		dumped := 0
+		table := newFakeTable(time.Millisecond)
+		dumps := newScheduler(table, func(DumpStats) { dumped++ })
 		counts := make([]int, 2)
 		results, err := dumps.Query(t.Context(), func() []Query {
 			return []Query{
@@ -204,12 +204,12 @@ func TestSeveralQueriesAreOneDump(t *testing.T) {
 			t.Fatalf("%d results, %v; want 2", len(results), err)
 		}
 		for i, result := range results {
-			if isCutOff := errors.Is(result.Err, ErrTruncated); isCutOff != (i == 1) {
+			if isTruncated := errors.Is(result.Err, ErrTruncated); isTruncated != (i == 1) {
 				t.Errorf("query %d: %v", i, result.Err)
 			}
 		}
-		if diff := cmp.Diff([]int{4, 3}, counts); diff != "" || looked != 1 || len(table.dumps) != 2 {
-			t.Errorf("%d dumps, %d of the kernel, entries (-want +got):\n%s", looked, len(table.dumps), diff)
+		if diff := cmp.Diff([]int{4, 3}, counts); diff != "" || dumped != 1 || len(table.dumps) != 2 {
+			t.Errorf("%d dumps, %d of the kernel, entries (-want +got):\n%s", dumped, len(table.dumps), diff)
 		}
 	})
 }
@@ -218,38 +218,38 @@ func TestSeveralQueriesAreOneDump(t *testing.T) {
 // is no dump.
 func TestOneDumpServesAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looked := 0
-		table := tableOf(10 * time.Millisecond) // and a cooldown of 490
-		dumps := dumpsOf(table, func(DumpStats) { looked++ })
+		dumped := 0
+		table := newFakeTable(10 * time.Millisecond) // and a cooldown of 490
+		dumps := newScheduler(table, func(DumpStats) { dumped++ })
 		count(t, dumps, udp)
-		var wanted atomic.Pointer[[]Query]
-		wanted.Store(&[]Query{})
+		var queries atomic.Pointer[[]Query]
+		queries.Store(&[]Query{})
 		var users sync.WaitGroup
 		for range 20 {
 			users.Go(func() {
-				asked := 0
-				results, err := dumps.Query(t.Context(), func() []Query { asked++; return *wanted.Load() })
-				if len(results) != 1 || err != nil || asked != 1 || looked != 2 {
-					t.Errorf("%d results, %v, queries taken %d times, at dump %d; want 1 at dump 2", len(results), err, asked, looked)
+				calls := 0
+				results, err := dumps.Query(t.Context(), func() []Query { calls++; return *queries.Load() })
+				if len(results) != 1 || err != nil || calls != 1 || dumped != 2 {
+					t.Errorf("%d results, %v, queries taken %d times, at dump %d; want 1 at dump 2", len(results), err, calls, dumped)
 				}
 			})
 			synctest.Wait()
 		}
-		wanted.Store(&[]Query{{unreplied, func(*Entry) bool { return true }}})
+		queries.Store(&[]Query{{unreplied, func(*Entry) bool { return true }}})
 		users.Wait()
 		if diff := cmp.Diff([]Filter{udp, unreplied}, table.dumps); diff != "" {
 			t.Errorf("dumps (-want +got):\n%s", diff)
 		}
-		if _, err := dumps.Query(t.Context(), func() []Query { return nil }); err != nil || len(table.dumps) != 2 || looked != 2 {
-			t.Errorf("%v, %d dumps of the kernel, %d dumps; want none without queries", err, len(table.dumps), looked)
+		if _, err := dumps.Query(t.Context(), func() []Query { return nil }); err != nil || len(table.dumps) != 2 || dumped != 2 {
+			t.Errorf("%v, %d dumps of the kernel, %d dumps; want none without queries", err, len(table.dumps), dumped)
 		}
 	})
 }
 
 func TestACancelledWaiterStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := tableOf(10 * time.Millisecond) // and a cooldown of 490
-		dumps := dumpsOf(table, nil)
+		table := newFakeTable(10 * time.Millisecond) // and a cooldown of 490
+		dumps := newScheduler(table, nil)
 		count(t, dumps, udp)
 		var users sync.WaitGroup
 		for range 2 { // the first one holds the token, the second waits for it
@@ -272,9 +272,9 @@ func TestACancelledWaiterStopsNoOther(t *testing.T) {
 
 func TestAFailedDumpIsTheErrorOfAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := tableOf(time.Millisecond)
-		table.fails = ErrInterrupted
-		dumps := dumpsOf(table, nil)
+		table := newFakeTable(time.Millisecond)
+		table.err = ErrInterrupted
+		dumps := newScheduler(table, nil)
 		var users sync.WaitGroup
 		for range 3 {
 			users.Go(func() {
@@ -287,15 +287,15 @@ func TestAFailedDumpIsTheErrorOfAllWaiters(t *testing.T) {
 	})
 }
 
-func TestProcessorTimeStandsStillWhileItsThreadSleeps(t *testing.T) {
+func TestThreadCPUTimeExcludesSleep(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	before := processorTime()
+	before := threadCPUTime()
 	time.Sleep(200 * time.Millisecond)
-	if used := processorTime() - before; used > 100*time.Millisecond {
+	if used := threadCPUTime() - before; used > 100*time.Millisecond {
 		t.Errorf("a sleep of 200 ms used %v of CPU time", used)
 	}
-	for began := time.Now(); processorTime()-before < 5*time.Millisecond; {
+	for began := time.Now(); threadCPUTime()-before < 5*time.Millisecond; {
 		if time.Since(began) > time.Minute {
 			t.Fatal("work uses no CPU time")
 		}

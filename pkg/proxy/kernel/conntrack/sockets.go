@@ -37,11 +37,11 @@ func openInCurrentNamespace() (*sockets, error) {
 func (s *sockets) open() (*netlink.Conn, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	wanted, err := s.namespace.Stat()
+	target, err := s.namespace.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if current, err := os.Stat(threadNamespace); err == nil && os.SameFile(wanted, current) {
+	if current, err := os.Stat(threadNamespace); err == nil && os.SameFile(target, current) {
 		return netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	}
 	raw, err := s.namespace.SyscallConn()
@@ -49,11 +49,11 @@ func (s *sockets) open() (*netlink.Conn, error) {
 		return nil, err
 	}
 	var socket *netlink.Conn
-	var failed error
+	var dialErr error
 	err = raw.Control(func(fd uintptr) {
-		socket, failed = netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(fd)})
+		socket, dialErr = netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(fd)})
 	})
-	return socket, errors.Join(err, failed)
+	return socket, errors.Join(err, dialErr)
 }
 
 // acquire returns a socket for a dump: the idle one, or a new one.
@@ -67,8 +67,8 @@ func (s *sockets) acquire() (*netlink.Conn, error) {
 }
 
 // release takes back a socket whose dump is over. If the kernel may still send something to it, it is closed.
-func (s *sockets) release(socket *netlink.Conn, isSilent bool) {
-	if isSilent {
+func (s *sockets) release(socket *netlink.Conn, isDrained bool) {
+	if isDrained {
 		select {
 		case s.idle <- socket:
 			return

@@ -16,9 +16,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// ErrUntested means that the kernel cannot test the status of entries as it deletes them: it is older than about Linux
+// ErrNoConditionalDelete means that the kernel cannot test the status of entries as it deletes them: it is older than about Linux
 // 6.12.
-var ErrUntested = errors.New("this kernel cannot test the status of conntrack entries as it deletes them")
+var ErrNoConditionalDelete = errors.New("this kernel cannot test the status of conntrack entries as it deletes them")
 
 // How entries are deleted only while they are unreplied: the kernel has no single request for that, but two requests
 // that test the status:
@@ -34,42 +34,42 @@ var ErrUntested = errors.New("this kernel cannot test the status of conntrack en
 // a kernel that does not support CTA_FILTER for this request takes it for the key of an entry, and rejects it as
 // incomplete (EINVAL). Without a tuple, the oldest kernels would delete everything.
 const (
-	pickedStatus = Assured | DestinationNAT
-	pickedMask   = pickedStatus | SeenReply
+	markedStatus = Assured | DestinationNAT
+	markedMask   = markedStatus | SeenReply
 )
 
 // confirmed is the bit of all entries that are in the table.
 const confirmed Status = 1 << 3
 
-// ability is whether the kernel can test the status of entries as it deletes them. It is probed once.
-type ability struct {
+// conditionalDelete is whether the kernel can test the status of entries as it deletes them. It is probed once.
+type conditionalDelete struct {
 	sync.Mutex
-	isProbed, can bool
+	isProbed, isSupported bool
 }
 
 // DeleteUnreplied implements Table.
 func (c *Conn) DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error) {
-	switch can, err := c.canTest(); {
+	switch isSupported, err := c.supportsConditionalDelete(); {
 	case err != nil:
 		return nil, err
-	case !can:
-		return nil, ErrUntested
+	case !isSupported:
+		return nil, ErrNoConditionalDelete
 	}
-	picked := map[kind][]*Entry{}
+	marked := map[familyProtocol][]*Entry{}
 	for _, e := range entries {
-		isPicked, err := c.pick(e)
+		isMarked, err := c.markAssured(e)
 		if err != nil {
 			return nil, fmt.Errorf("mark entry %s: %w", e, err)
 		}
-		if of := (kind{Only(e.Family()), e.Protocol}); isPicked {
-			picked[of] = append(picked[of], e)
+		if key := (familyProtocol{Only(e.Family()), e.Protocol}); isMarked {
+			marked[key] = append(marked[key], e)
 		}
 	}
-	for of, those := range picked {
-		if err := c.flush(of, pickedStatus, pickedMask); err != nil {
+	for key, entriesOfKey := range marked {
+		if err := c.flush(key, markedStatus, markedMask); err != nil {
 			return deleted, fmt.Errorf("delete unreplied entries: %w", err)
 		}
-		for _, e := range those {
+		for _, e := range entriesOfKey {
 			_, isThere, err := c.Get(e) // entries that had a reply in the meantime still exist
 			if err != nil {
 				return deleted, fmt.Errorf("reread entry %s: %w", e, err)
@@ -82,30 +82,30 @@ func (c *Conn) DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error) {
 	return deleted, nil
 }
 
-// kind is the family and protocol of all entries of one request.
-type kind struct {
+// familyProtocol is the family and protocol of all entries of one request.
+type familyProtocol struct {
 	family   Families
 	protocol model.Protocol
 }
 
-// canTest determines once whether the kernel tests the status of entries as it deletes them: it requests the deletion
+// supportsConditionalDelete determines once whether the kernel tests the status of entries as it deletes them: it requests the deletion
 // of entries with an impossible status.
-func (c *Conn) canTest() (bool, error) {
-	c.tests.Lock()
-	defer c.tests.Unlock()
-	if c.tests.isProbed {
-		return c.tests.can, nil
+func (c *Conn) supportsConditionalDelete() (bool, error) {
+	c.conditionalDelete.Lock()
+	defer c.conditionalDelete.Unlock()
+	if c.conditionalDelete.isProbed {
+		return c.conditionalDelete.isSupported, nil
 	}
-	err := c.flush(kind{OnlyIPv4, model.TCP}, SeenReply, Assured) // a bit of the status that the mask lacks
+	err := c.flush(familyProtocol{OnlyIPv4, model.TCP}, SeenReply, Assured) // a bit of the status that the mask lacks
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
 		return false, fmt.Errorf("probe whether the kernel tests the status of deleted entries: %w", err)
 	}
-	c.tests.isProbed, c.tests.can = true, err == nil
-	return c.tests.can, nil
+	c.conditionalDelete.isProbed, c.conditionalDelete.isSupported = true, err == nil
+	return c.conditionalDelete.isSupported, nil
 }
 
-// pick gives an entry the status Assured. It reports false if the entry had a reply or was removed.
-func (c *Conn) pick(e *Entry) (bool, error) {
+// markAssured gives an entry the status Assured. It reports false if the entry had a reply or was removed.
+func (c *Conn) markAssured(e *Entry) (bool, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
 	e.encodeTuple(attributes)
@@ -122,11 +122,11 @@ func (c *Conn) pick(e *Entry) (bool, error) {
 }
 
 // flush deletes the entries of a kind that have a certain status.
-func (c *Conn) flush(of kind, status, mask Status) error {
-	wanted := Filter{Protocol: of.protocol, Status: status, Mask: mask}
-	encoded, err := wanted.request(netip.Addr{})
+func (c *Conn) flush(key familyProtocol, status, mask Status) error {
+	filter := Filter{Protocol: key.protocol, Status: status, Mask: mask}
+	encoded, err := filter.request(netip.Addr{})
 	if err != nil {
 		return err
 	}
-	return c.execute(nl.IPCTNL_MSG_CT_DELETE, of.family, encoded)
+	return c.execute(nl.IPCTNL_MSG_CT_DELETE, key.family, encoded)
 }

@@ -58,9 +58,9 @@ func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 	if err != nil || len(deleted) != len(listed)/3 {
 		t.Errorf("%d of %d entries were deleted, %v; want a third", len(deleted), len(listed), err)
 	}
-	left := k.list(conntrack.Filter{})
-	for i := range left {
-		e := &left[i]
+	remaining := k.list(conntrack.Filter{})
+	for i := range remaining {
+		e := &remaining[i]
 		c := connection(e.Protocol, e.Family(), int(e.OrigSrc().Port())-1000)
 		if e.Status&conntrack.SeenReply != 0 {
 			c = errorOf(c)
@@ -71,7 +71,7 @@ func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 		delete(want, c)
 	}
 	for c := range want {
-		t.Errorf("%s from %s was deleted", c.Protocol, c.Client)
+		t.Errorf("%s from %s was deleted", c.Protocol, c.OrigSrc)
 	}
 }
 
@@ -83,21 +83,21 @@ func TestAnEntryIsReadAgain(t *testing.T) {
 			c := connection(protocol, family, 1)
 			k.table.Insert(c)
 			before := k.list(conntrack.Filter{})[0]
-			now, isThere, err := k.conn.Get(&before)
-			if !isThere || err != nil || now.ID != before.ID || now.Original != before.Original || now.Status != before.Status {
-				t.Errorf("%s: read %+v, %t, %v; want %+v", &before, now, isThere, err, before)
+			now, exists, err := k.conn.Get(&before)
+			if !exists || err != nil || now.ID != before.ID || now.Original != before.Original || now.Status != before.Status {
+				t.Errorf("%s: read %+v, %t, %v; want %+v", &before, now, exists, err, before)
 			}
 			if deleted, err := k.conn.Delete(&before); !deleted || err != nil {
 				t.Fatalf("%s: %t, %v", &before, deleted, err)
 			}
-			if _, isThere, err := k.conn.Get(&before); isThere || err != nil {
-				t.Errorf("%s was deleted, but exists: %t, %v", &before, isThere, err)
+			if _, exists, err := k.conn.Get(&before); exists || err != nil {
+				t.Errorf("%s was deleted, but exists: %t, %v", &before, exists, err)
 			}
 			other := c
-			other.Dialled = netip.AddrPortFrom(c.Dialled.Addr(), c.Dialled.Port()+1)
+			other.OrigDst = netip.AddrPortFrom(c.OrigDst.Addr(), c.OrigDst.Port()+1)
 			k.table.Insert(other)
-			if _, isThere, err := k.conn.Get(&before); isThere || err != nil {
-				t.Errorf("%s was replaced, but exists: %t, %v", &before, isThere, err)
+			if _, exists, err := k.conn.Get(&before); exists || err != nil {
+				t.Errorf("%s was replaced, but exists: %t, %v", &before, exists, err)
 			}
 			for _, e := range k.list(conntrack.Filter{}) {
 				_, _ = k.conn.Delete(&e)

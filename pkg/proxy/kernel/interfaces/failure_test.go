@@ -37,7 +37,7 @@ func (f flaky) subscribe() (*subscription, error) {
 	return s, err
 }
 
-func TestASubscriptionThatFailsIsReplacedAndNothingIsMissedMeanwhile(t *testing.T) {
+func TestAFailedSubscriptionIsReplacedWithoutMissingChanges(t *testing.T) {
 	n, f := newNetwork(t), newFlaky()
 	w := n.run(&monitor{subscribe: f.subscribe})
 	w.next(loopback())
@@ -60,10 +60,10 @@ func TestASubscriptionThatFailsIsReplacedAndNothingIsMissedMeanwhile(t *testing.
 	}
 }
 
-func TestAListThatFailsIsTriedAgain(t *testing.T) {
-	n, asked := newNetwork(t), 0
+func TestAFailedListIsRetried(t *testing.T) {
+	n, calls := newNetwork(t), 0
 	w := n.run(&monitor{list: func(handle *netlink.Handle) ([]netip.Addr, error) {
-		if asked++; asked == 2 || asked == 3 {
+		if calls++; calls == 2 || calls == 3 {
 			return nil, unix.ENOBUFS
 		}
 		return list(handle)
@@ -76,7 +76,7 @@ func TestAListThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAStartThatFailsIsAnError(t *testing.T) {
+func TestAFailedStartIsAnError(t *testing.T) {
 	for name, w := range map[string]monitor{
 		"no subscription": {subscribe: func() (*subscription, error) { return nil, unix.EMFILE }},
 		"no list": {
@@ -95,11 +95,11 @@ func TestAStartThatFailsIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheContextLeavesNothingBehind(t *testing.T) {
+func TestWatchReleasesEverythingWhenItsContextEnds(t *testing.T) {
 	for name, prepare := range map[string]func(n network, w watched, f flaky){
 		"while it waits":             func(network, watched, flaky) {},
 		"while addresses change":     func(n network, _ watched, _ flaky) { n.addMany() },
-		"while it waits for a retry": func(_ network, _ watched, f flaky) { breakForEver(f) },
+		"while it waits for a retry": func(_ network, _ watched, f flaky) { breakPermanently(f) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, f := newNetwork(t), newFlaky()
@@ -118,8 +118,8 @@ func TestTheEndOfTheContextLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// breakForEver closes the socket of a watch, and lets every later subscription of this test fail.
-func breakForEver(f flaky) {
+// breakPermanently closes the socket of a watch, and lets every later subscription of this test fail.
+func breakPermanently(f flaky) {
 	for range cap(f.failures) {
 		f.failures <- unix.EMFILE
 	}

@@ -45,11 +45,11 @@ func listFrom(dump func() ([]netlink.Addr, error)) ([]netip.Addr, error) {
 // addrsOf returns the IP addresses. The kernel lists other kinds too (Phonet, MCTP).
 func addrsOf(found []netlink.Addr) []netip.Addr {
 	addrs := make([]netip.Addr, 0, len(found))
-	for _, one := range found {
-		if one.IPNet == nil {
+	for _, linkAddr := range found {
+		if linkAddr.IPNet == nil {
 			continue
 		}
-		if addr, ok := netip.AddrFromSlice(one.IP); ok {
+		if addr, ok := netip.AddrFromSlice(linkAddr.IP); ok {
 			addrs = append(addrs, addr.Unmap())
 		}
 	}

@@ -31,7 +31,7 @@ func (n network) list() []netip.Addr {
 	return addrs
 }
 
-func TestTheListHas(t *testing.T) {
+func TestListedAddresses(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(network)
 		want    []netip.Addr
@@ -103,7 +103,7 @@ func TestAListWithoutAddressesIsEmptyAndNotNil(t *testing.T) {
 	}
 }
 
-func TestWhatTheKernelListsBecomesIPAddresses(t *testing.T) {
+func TestLinkAddressesAreConverted(t *testing.T) {
 	for name, test := range map[string]struct {
 		listed net.IP
 		want   []netip.Addr
@@ -126,18 +126,18 @@ func TestWhatTheKernelListsBecomesIPAddresses(t *testing.T) {
 }
 
 // The results of all attempts are merged. The next notification causes another listing.
-func TestAddressesThatChangeWithoutPauseAreListedAsTheyWereSeen(t *testing.T) {
-	asked := 0
+func TestConstantlyChangingAddressesAreMerged(t *testing.T) {
+	attempts := 0
 	got, err := listFrom(func() ([]netlink.Addr, error) {
-		asked++
-		addr, err := netlink.ParseAddr(fmt.Sprintf("192.0.2.%d/24", 1+asked%3))
+		attempts++
+		addr, err := netlink.ParseAddr(fmt.Sprintf("192.0.2.%d/24", 1+attempts%3))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return []netlink.Addr{*addr}, netlink.ErrDumpInterrupted
 	})
 	want := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")}
-	if err != nil || !slices.Equal(got, want) || asked != listAttempts {
-		t.Errorf("listed %v, %v after %d attempts, want %v after %d", got, err, asked, want, listAttempts)
+	if err != nil || !slices.Equal(got, want) || attempts != listAttempts {
+		t.Errorf("listed %v, %v after %d attempts, want %v after %d", got, err, attempts, want, listAttempts)
 	}
 }

@@ -144,28 +144,28 @@ type watched struct {
 }
 
 // run runs a watch until the test ends.
-func (n network) run(w *monitor) watched {
+func (n network) run(m *monitor) watched {
 	ctx, cancel := context.WithCancel(n.t.Context())
 	running := watched{
 		t: n.t, deliveries: make(chan []netip.Addr, 1000), log: logs.New(n.t, "the watch"), end: cancel, ended: make(chan error, 1),
 	}
-	w.log = running.log.Logger()
-	before := w.deliver
-	w.deliver = func(addrs []netip.Addr) {
+	m.log = running.log.Logger()
+	deliver := m.deliver
+	m.deliver = func(addrs []netip.Addr) {
 		running.deliveries <- addrs
-		if before != nil {
-			before(addrs)
+		if deliver != nil {
+			deliver(addrs)
 		}
 	}
-	if w.subscribe == nil {
-		w.subscribe = subscribe
+	if m.subscribe == nil {
+		m.subscribe = subscribe
 	}
-	if w.list == nil {
-		w.list = list
+	if m.list == nil {
+		m.list = list
 	}
 	go func() {
 		var err error
-		n.Do(func() { err = w.run(ctx) })
+		n.Do(func() { err = m.run(ctx) })
 		running.ended <- err
 	}()
 	n.t.Cleanup(func() { running.stop() })
@@ -193,6 +193,6 @@ func (w watched) next(want []netip.Addr) {
 // until waits for a delivery, and ignores others before it.
 func (w watched) until(want []netip.Addr) {
 	w.t.Helper()
-	for what := fmt.Sprintf("%v are delivered", want); !slices.Equal(wait.Receive(w.t, what, w.deliveries), want); {
+	for title := fmt.Sprintf("%v are delivered", want); !slices.Equal(wait.Receive(w.t, title, w.deliveries), want); {
 	}
 }

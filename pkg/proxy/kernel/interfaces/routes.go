@@ -67,8 +67,8 @@ func hasNoGateway(route *netlink.Route) bool {
 // isUnreachableErr reports whether an error means that the kernel has no route, or one of type unreachable, prohibit or
 // blackhole.
 func isUnreachableErr(err error) bool {
-	for _, reply := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} {
-		if errors.Is(err, reply) {
+	for _, errno := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} {
+		if errors.Is(err, errno) {
 			return true
 		}
 	}

@@ -49,8 +49,8 @@ func (n network) localByTables(addrs []netip.Addr) []netip.Addr {
 	if sent == 0 {
 		n.t.Fatal("no packet was sent")
 	}
-	noted := strings.Fields(strings.NewReplacer(",", " ", "{", " ", "}", " ").Replace(n.NFT("list", "table", "inet", "judge")))
-	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return !slices.Contains(noted, addr.String()) })
+	listed := strings.Fields(strings.NewReplacer(",", " ", "{", " ", "}", " ").Replace(n.NFT("list", "table", "inet", "judge")))
+	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return !slices.Contains(listed, addr.String()) })
 }
 
 // newAddressedNetwork returns a network with an address of each family, usable at once.
@@ -70,7 +70,7 @@ func newAddressedNetwork(t *testing.T) network {
 }
 
 // IsLocal must agree with the tables, regardless of the addresses of interfaces.
-func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
+func TestIsLocalAgreesWithTheTables(t *testing.T) {
 	n := newAddressedNetwork(t)
 	for _, args := range []string{
 		"route add local 198.51.100.0/24 dev lo", "route add 203.0.113.0/24 dev eth0", "route add default via 192.0.2.254",
@@ -112,7 +112,7 @@ func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
 }
 
 // The addresses on a node are its own, and those to which a link leads without a gateway.
-func TestWhoIsOnTheNode(t *testing.T) {
+func TestIsOnNode(t *testing.T) {
 	n := newAddressedNetwork(t)
 	for _, args := range []string{
 		"route add 10.244.1.7/32 dev eth0", "route add 10.244.2.0/24 via 192.0.2.2", "route add unreachable 10.9.0.0/16",

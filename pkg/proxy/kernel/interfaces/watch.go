@@ -26,8 +26,8 @@ const relistInterval = time.Second
 
 // Failures are retried after minRetryDelay, and then after twice as long each time, up to maxRetryDelay.
 const (
-	firstRetry = 10 * time.Millisecond
-	lastRetry  = 10 * time.Second
+	minRetryDelay = 10 * time.Millisecond
+	maxRetryDelay = 10 * time.Second
 )
 
 // Watch delivers the addresses of all interfaces, of both families and any scope and state, loopback included, sorted,
@@ -40,8 +40,8 @@ const (
 //
 // The interfaces are those of the calling thread's network namespace.
 func Watch(ctx context.Context, log *slog.Logger, deliver func([]netip.Addr)) error {
-	w := monitor{log: log, deliver: deliver, subscribe: subscribe, list: list}
-	return w.run(ctx)
+	m := monitor{log: log, deliver: deliver, subscribe: subscribe, list: list}
+	return m.run(ctx)
 }
 
 type monitor struct {
@@ -53,73 +53,73 @@ type monitor struct {
 	delivered []netip.Addr
 }
 
-func (w *monitor) run(ctx context.Context) error {
-	delay := firstRetry
+func (m *monitor) run(ctx context.Context) error {
+	delay := minRetryDelay
 	for {
 		began := time.Now()
-		err := w.runOnce(ctx)
-		if err == nil || w.delivered == nil {
+		err := m.runOnce(ctx)
+		if err == nil || m.delivered == nil {
 			return err
 		}
-		if time.Since(began) > lastRetry {
-			delay = firstRetry
+		if time.Since(began) > maxRetryDelay {
+			delay = minRetryDelay
 		}
-		w.log.Warn("lost the subscription to interface addresses; subscribing again", "in", delay, "error", err)
+		m.log.Warn("lost the subscription to interface addresses; subscribing again", "in", delay, "error", err)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(delay):
 		}
-		delay = min(2*delay, lastRetry)
+		delay = min(2*delay, maxRetryDelay)
 	}
 }
 
 // runOnce subscribes and delivers until ctx ends, which is no error, or the subscription fails.
-func (w *monitor) runOnce(ctx context.Context) error {
-	s, err := w.subscribe()
+func (m *monitor) runOnce(ctx context.Context) error {
+	s, err := m.subscribe()
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	// The kernel queues notifications since the subscription was opened: no change is lost between this list and the first
 	// notification.
-	if err := w.relist(s); err != nil {
+	if err := m.relist(s); err != nil {
 		return err
 	}
 	s.recvLoop()
-	again := time.After(relistInterval)
+	relistTimer := time.After(relistInterval)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-s.failed:
 			return err
-		case <-again:
-			again = nil
+		case <-relistTimer:
+			relistTimer = nil
 		case <-s.changed:
 			debounce(ctx, s.changed)
-			again = time.After(relistInterval)
+			relistTimer = time.After(relistInterval)
 		}
 		if s.overflowed.Swap(false) {
-			w.log.Info("the kernel dropped address events; listing all addresses")
+			m.log.Info("the kernel dropped address events; listing all addresses")
 		}
-		if err := w.relist(s); err != nil {
+		if err := m.relist(s); err != nil {
 			return err
 		}
 	}
 }
 
 // relist lists the addresses and delivers them if they changed.
-func (w *monitor) relist(s *subscription) error {
-	addrs, err := w.list(s.handle)
+func (m *monitor) relist(s *subscription) error {
+	addrs, err := m.list(s.handle)
 	if err != nil {
 		return err
 	}
-	if w.delivered != nil && slices.Equal(addrs, w.delivered) {
+	if m.delivered != nil && slices.Equal(addrs, m.delivered) {
 		return nil
 	}
-	w.delivered = addrs
-	w.deliver(addrs)
+	m.delivered = addrs
+	m.deliver(addrs)
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-func TestTheAddressesAreRedeliveredAfter(t *testing.T) {
+func TestAddressesAreRedeliveredAfterAChange(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, change func(network)
 		first, then    []netip.Addr
@@ -85,16 +85,16 @@ func TestTheAddressesAreRedeliveredAfter(t *testing.T) {
 				n.address(netlink.AddrAdd, "veth0", "192.0.2.1/24")
 			},
 			change: func(n network) {
-				elsewhere := netns.New(n.t)
-				var there *os.File
-				elsewhere.Do(func() {
+				other := netns.New(n.t)
+				var netNS *os.File
+				other.Do(func() {
 					var err error
-					if there, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+					if netNS, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 						n.t.Fatal(err)
 					}
 				})
-				defer func() { _ = there.Close() }()
-				n.link("veth0", func(link netlink.Link) error { return netlink.LinkSetNsFd(link, int(there.Fd())) })
+				defer func() { _ = netNS.Close() }()
+				n.link("veth0", func(link netlink.Link) error { return netlink.LinkSetNsFd(link, int(netNS.Fd())) })
 			},
 			first: loopback("192.0.2.1"),
 			then:  loopback(),
@@ -120,7 +120,7 @@ func TestAddressesOfOtherNamespacesAreNotDelivered(t *testing.T) {
 	w.next(loopback("192.0.2.2"))
 }
 
-func TestAddressesThatAreAsBeforeAreNotDelivered(t *testing.T) {
+func TestUnchangedAddressesAreNotDelivered(t *testing.T) {
 	n := newNetwork(t)
 	deliveries := 0
 	w := monitor{log: slog.New(slog.DiscardHandler), list: list, deliver: func([]netip.Addr) { deliveries++ }}
@@ -200,32 +200,32 @@ func TestAnOverflowLosesNoAddressAndIsLoggedOnce(t *testing.T) {
 	w.until(with(all, "192.0.2.1", "2001:db8::1"))
 }
 
-func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
-	n, f, looks := newNetwork(t), newFlaky(), make(chan struct{}, 100)
+func TestChangesAfterTheirNotificationAreFound(t *testing.T) {
+	n, f, lists := newNetwork(t), newFlaky(), make(chan struct{}, 100)
 	w := n.run(&monitor{
 		subscribe: f.subscribe,
 		list: func(handle *netlink.Handle) ([]netip.Addr, error) {
-			looks <- struct{}{}
+			lists <- struct{}{}
 			return list(handle)
 		},
 		deliver: func(addrs []netip.Addr) {
 			if len(addrs) == len(loopback("192.0.2.1")) {
-				becomeDeaf(t, <-f.subscriptions)
+				dropMemberships(t, <-f.subscriptions)
 				n.address(netlink.AddrDel, "eth0", "192.0.2.1/24") // the watch is not notified of this
 			}
 		},
 	})
 	w.next(loopback())
 	for range 2 { // the second one causes no notification
-		wait.Receive(t, "the addresses are listed twice", looks)
+		wait.Receive(t, "the addresses are listed twice", lists)
 	}
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
 	w.next(loopback("192.0.2.1"))
 	w.next(loopback())
 }
 
-// becomeDeaf makes a subscription stop receiving notifications without an error.
-func becomeDeaf(t *testing.T, s *subscription) {
+// dropMemberships makes a subscription stop receiving notifications without an error.
+func dropMemberships(t *testing.T, s *subscription) {
 	t.Helper()
 	for _, group := range []int{unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR} {
 		if err := unix.SetsockoptInt(s.socket.GetFd(), unix.SOL_NETLINK, unix.NETLINK_DROP_MEMBERSHIP, group); err != nil {

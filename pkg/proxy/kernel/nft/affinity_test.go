@@ -31,7 +31,7 @@ func clientStatements() []ruleset.Statement {
 // the key; for IPv6 it overlaps the end of the key, and a part of the address is lost. So other tests do not compare
 // registers with those that nft chooses (see bare), not even for IPv4, where ours differ too. This test checks them
 // instead.
-func TestTheKeyOfAClientAndItsValueAreApart(t *testing.T) {
+func TestAffinityKeyAndValueRegistersDoNotOverlap(t *testing.T) {
 	for _, family := range model.Families {
 		for _, statement := range clientStatements() {
 			expressions, err := expressionsOf(family, statement)
@@ -65,7 +65,7 @@ func TestTheKeyOfAClientAndItsValueAreApart(t *testing.T) {
 var dynset = regexp.MustCompile(`\[ dynset (?:update|delete) reg_key (\d+) set affinity-7 .*sreg_data (\d+) `)
 
 // A dump of the kernel's rules shows the registers.
-func TestTheKernelReadsAClientsValueBehindItsKey(t *testing.T) {
+func TestKernelRegistersOfAffinityDoNotOverlap(t *testing.T) {
 	for _, family := range model.Families {
 		var forms []form
 		for _, statement := range clientStatements() {
@@ -78,7 +78,7 @@ func TestTheKernelReadsAClientsValueBehindItsKey(t *testing.T) {
 			t.Fatalf("%d statements change the map in %s, want %d", len(found), family, len(forms))
 		}
 		for _, one := range found {
-			key, value := small(t, one[1]), small(t, one[2])
+			key, value := smallRegister(t, one[1]), smallRegister(t, one[2])
 			if end := key + registers(tupleSize(family, affinity.Key)); value < end {
 				t.Errorf("in %s the kernel has %q: the key ends before register %d, and the value is in %d", family, one[0], end, value)
 			}
@@ -86,8 +86,8 @@ func TestTheKernelReadsAClientsValueBehindItsKey(t *testing.T) {
 	}
 }
 
-// small returns the number of a register of four bytes; the kernel reports every fourth by the number of a large one.
-func small(t *testing.T, text string) uint32 {
+// smallRegister returns the number of a register of four bytes; the kernel reports every fourth by the number of a large one.
+func smallRegister(t *testing.T, text string) uint32 {
 	t.Helper()
 	number, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
@@ -101,20 +101,20 @@ func small(t *testing.T, text string) uint32 {
 
 // An affinity element with the number of no endpoint is deleted, and the client is then stored with its new endpoint.
 // Without the deletion the old value would be kept.
-func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
+func TestAffinityToAnAbsentEndpointIsDeleted(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			namespace := netns.New(t)
 			serve(t, namespace, family)
 			c := dial(t, namespace, Options{})
-			commit(t, c, learning(family, time.Hour))
-			gone := learned(family)
-			gone.Value.Number++
-			remember := new(operations).elements(ruleset.Add, family, affinity, gone)
+			commit(t, c, everythingWithAffinity(family, time.Hour))
+			stale := affinityElement(family)
+			stale.Value.Number++
+			remember := new(operations).elements(ruleset.Add, family, affinity, stale)
 			commit(t, c, remember.Batch)
 
 			connect(t, namespace, family)
-			if diff := cmp.Diff([]ruleset.Element{learned(family)}, elementsOf(t, c, family, affinity), comparable); diff != "" {
+			if diff := cmp.Diff([]ruleset.Element{affinityElement(family)}, elementsOf(t, c, family, affinity), comparable); diff != "" {
 				t.Errorf("the clients after a connection (-want +got):\n%s", diff)
 			}
 
@@ -122,11 +122,11 @@ func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 			again := new(operations).do(ruleset.Flush, family, ruleset.SetObject{Set: affinity}).
 				do(ruleset.Flush, family, ruleset.SetObject{Set: ruleset.StickyEndpoints}).
 				do(ruleset.Flush, family, ruleset.SetObject{Set: ruleset.Endpoints})
-			commit(t, c, again.elements(ruleset.Add, family, affinity, gone).Batch)
-			at := addressesOf(family)
+			commit(t, c, again.elements(ruleset.Add, family, affinity, stale).Batch)
+			addrs := addressesOf(family)
 			namespace.Do(func() {
-				dialer := net.Dialer{Timeout: 100 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: at.endpoint.AsSlice()}}
-				if connection, err := dialer.Dial("tcp", net.JoinHostPort(at.service.String(), "80")); err == nil {
+				dialer := net.Dialer{Timeout: 100 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: addrs.endpoint.AsSlice()}}
+				if connection, err := dialer.Dial("tcp", net.JoinHostPort(addrs.service.String(), "80")); err == nil {
 					_ = connection.Close()
 					t.Error("a client is connected although no slot is picked")
 				}
@@ -139,13 +139,13 @@ func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 }
 
 // A client has a separate element for each Service port, and each client of a port has its own.
-func TestAnotherClientIsNoneOfAPort(t *testing.T) {
+func TestAffinityIsPerPortAndClient(t *testing.T) {
 	for _, family := range model.Families {
 		namespace := netns.New(t)
 		serve(t, namespace, family)
 		c := dial(t, namespace, Options{})
-		commit(t, c, learning(family, time.Hour))
-		own, otherPort, otherClient := learned(family), learned(family), learned(family)
+		commit(t, c, everythingWithAffinity(family, time.Hour))
+		own, otherPort, otherClient := affinityElement(family), affinityElement(family), affinityElement(family)
 		otherPort.Key.Number, otherPort.Value.Number = stickyPort+0x100, stickyEndpoint+0x100
 		otherClient.Key.Addr = otherClient.Key.Addr.Next()
 		commit(t, c, new(operations).elements(ruleset.Add, family, affinity, otherPort, otherClient).Batch)

@@ -26,10 +26,10 @@ func openWriter() (*socket, error) {
 	}
 	writer, err := openQuerySocket()
 	if err != nil {
-		return nil, missing(err)
+		return nil, explainSetupError(err)
 	}
 	if err := probeTable(writer, model.IPv4, 0); err != nil {
-		return nil, errors.Join(missing(err), writer.conn.Close())
+		return nil, errors.Join(explainSetupError(err), writer.conn.Close())
 	}
 	return writer, nil
 }

@@ -33,26 +33,26 @@ func withoutComments(batch ruleset.Batch) ruleset.Batch {
 
 // The comments are added in the transaction of the full sync. Until then, comparing with the kernel finds no
 // difference.
-func TestTablesWithoutCommentsGetThemWithTheNextCompleteSync(t *testing.T) {
+func TestTablesWithoutCommentsGetThemWithTheNextFullSync(t *testing.T) {
 	namespace, layout := netns.New(t), everyLayout()["all settings"]
 	c := dial(t, namespace, Options{})
 	commit(t, c, withoutComments(layout.batch(nil)))
 	if strings.Contains(namespace.NFT("list", "ruleset"), "comment") {
 		t.Fatal("the table already has comments")
 	}
-	var wanted ruleset.Tables
-	if err := wanted.Apply(layout.batch(nil)); err != nil {
+	var desired ruleset.Tables
+	if err := desired.Apply(layout.batch(nil)); err != nil {
 		t.Fatal(err)
 	}
 	found := map[model.Family]ruleset.Objects{}
 	for _, family := range model.Families {
 		found[family] = objects(t, c, family)
-		held := ruleset.Objects{Table: true, Chains: found[family].Chains}
-		sets, _ := wanted.Sets(family)
+		actual := ruleset.Objects{Table: true, Chains: found[family].Chains}
+		sets, _ := desired.Sets(family)
 		for _, set := range sets {
-			held.Add(set.Name, elementsOf(t, c, family, set))
+			actual.Add(set.Name, elementsOf(t, c, family, set))
 		}
-		if differences := wanted.Differences(family, held); len(differences) > 0 {
+		if differences := desired.Differences(family, actual); len(differences) > 0 {
 			t.Errorf("a table without comments has differences: %v", differences)
 		}
 	}
@@ -92,7 +92,7 @@ func TestAnElementThatIsAddedAgainKeepsItsComment(t *testing.T) {
 
 // Invalid names may contain terminal control sequences, or characters that end the text for nft. The longest names fit
 // into nft's limit.
-func TestNamesThatNoObjectMayHaveDoNoHarmInComments(t *testing.T) {
+func TestInvalidNamesAreSanitizedInComments(t *testing.T) {
 	namespace, service := strings.Repeat("n", 63), strings.Repeat("s", 63)
 	for name, test := range map[string]struct {
 		id   model.PortID

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// keptBuffer is the maximum size of a batch whose buffer is kept for the next one.
-const keptBuffer = 1 << 20
+// maxKeptBuffer is the maximum size of a batch whose buffer is kept for the next one.
+const maxKeptBuffer = 1 << 20
 
 // Commit commits a batch in one transaction: completely, or if an error is returned, not at all. The exception is
 // ErrUnknownOutcome. An empty batch does nothing.
@@ -28,11 +28,11 @@ func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
 	if err != nil {
 		return err
 	}
-	if cap(encoded.bytes) <= keptBuffer {
+	if cap(encoded.bytes) <= maxKeptBuffer {
 		c.buffer = encoded.bytes
 	}
 	err = c.send(ctx, encoded)
-	if rejected, ok := errors.AsType[*ruleset.RejectedError](err); ok && namesNoElement(rejected) {
+	if rejected, ok := errors.AsType[*ruleset.RejectedError](err); ok && lacksElement(rejected) {
 		return c.commitSingly(ctx, batch, err)
 	}
 	return err
@@ -41,7 +41,7 @@ func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
 // commitSingly sends a rejected batch again, with one message for each element: the kernel reports every message that
 // it rejects, but at most the first rejected element of a message, and none before Linux 6.0. It costs a multiple of
 // the batch, but only after a rejection.
-func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first error) error {
+func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, firstErr error) error {
 	encoded, err := c.encode(batch, nil, true)
 	if err != nil {
 		return err
@@ -50,11 +50,11 @@ func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first erro
 	if _, ok := errors.AsType[*ruleset.RejectedError](err); err == nil || ok {
 		return err
 	}
-	return first // there was no room for the replies, because so many elements were rejected
+	return firstErr // there was no room for the replies, because so many elements were rejected
 }
 
-// namesNoElement reports whether the kernel did not report which elements it rejected.
-func namesNoElement(rejected *ruleset.RejectedError) bool {
+// lacksElement reports whether the kernel did not report which elements it rejected.
+func lacksElement(rejected *ruleset.RejectedError) bool {
 	return slices.ContainsFunc(rejected.Rejections, func(rejection ruleset.Rejection) bool {
 		_, isElements := rejection.Op.Object.(ruleset.ElementsObject)
 		return isElements && rejection.Element == nil
@@ -91,7 +91,7 @@ func (c *Conn) send(ctx context.Context, encoded *Encoded) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("commit batch: %w", err)
 	}
-	if c.watcher != nil && encoded.elements > quietElements {
+	if c.watcher != nil && encoded.elements > minUnobserved {
 		return c.sendUnobserved(ctx, func() error { return c.exchange(ctx, encoded) })
 	}
 	return c.exchange(ctx, encoded)
@@ -152,24 +152,24 @@ func (e *Encoded) elementsOf(failures []failure) []*ruleset.Element {
 	if !e.singly {
 		return found
 	}
-	at := make(map[uint32]int, len(failures))
+	indexOf := make(map[uint32]int, len(failures))
 	for i, failure := range failures {
-		at[failure.sequence] = i
+		indexOf[failure.sequence] = i
 	}
-	walked := -1
+	lastNumber := -1
 	for _, failure := range failures {
 		number, _, ok := e.operationOf(failure.sequence)
-		if !ok || number == walked {
+		if !ok || number == lastNumber {
 			continue
 		}
-		walked = number
+		lastNumber = number
 		object, isElements := e.ops[number].Object.(ruleset.ElementsObject)
 		if !isElements {
 			continue
 		}
 		sequence := e.starts[number]
 		for element := range object.Elements {
-			if i, failed := at[sequence]; failed {
+			if i, failed := indexOf[sequence]; failed {
 				found[i] = new(element)
 			}
 			sequence++

@@ -38,7 +38,7 @@ func TestABatchWithOneBadOperationChangesNothing(t *testing.T) {
 	}
 }
 
-func TestBatchesOfEverySizeArriveWhole(t *testing.T) {
+func TestBatchesOfEverySizeAreComplete(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
@@ -129,9 +129,9 @@ func TestACancelledContextStopsABatchBeforeItIsSent(t *testing.T) {
 
 // slot returns an element such as 10.96.0.1 . tcp . 80 . fd00:1.
 func slot(number uint32, endpoint string) ruleset.Element {
-	at := addressesOf(model.IPv4)
+	addrs := addressesOf(model.IPv4)
 	return ruleset.Element{
-		Key:   ruleset.Tuple{Addr: at.service, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + number},
+		Key:   ruleset.Tuple{Addr: addrs.service, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + number},
 		Value: ruleset.Tuple{Addr: netip.MustParseAddr(endpoint), Port: 8080},
 	}
 }

@@ -31,7 +31,7 @@ func CountBytes() (err error) {
 // readBytes adds a rule that reads the bytes of a connection, with a table and a chain for it.
 func readBytes(e *encoder, name string) {
 	family := number(model.IPv4)
-	e.in = name
+	e.tableName = name
 	e.addTable(family, name, 0)
 	e.addChain(family, ruleset.Chain{Name: name, Hook: ruleset.NoHook})
 	e.table(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, family)

@@ -31,23 +31,23 @@ func (e *encoder) counterOp(op ruleset.Op, name string) error {
 // counter starts a message about a counter.
 func (m *messages) counter(kind, flags uint16, family model.Family, name string) {
 	m.table(kind, flags, number(family))
-	m.text(unix.NFTA_OBJ_TABLE, m.inTable())
+	m.text(unix.NFTA_OBJ_TABLE, m.targetTable())
 	m.text(unix.NFTA_OBJ_NAME, name)
 	m.number(unix.NFTA_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
 }
 
 // Packets returns how many packets a counter in our table of a family has counted, and whether the counter exists.
-func (r *Reader) Packets(ctx context.Context, family model.Family, counter string) (n uint64, isThere bool, err error) {
+func (r *Reader) Packets(ctx context.Context, family model.Family, counter string) (n uint64, exists bool, err error) {
 	err = r.query(ctx, func(m *messages) {
 		m.counter(unix.NFT_MSG_GETOBJ, unix.NLM_F_ACK, family, counter)
 		m.end()
 	}, func(m message) error {
 		_, body := m.family()
-		n, isThere = longOf(attribute(body, unix.NFTA_OBJ_DATA), unix.NFTA_COUNTER_PACKETS), true
+		n, exists = uint64Of(attribute(body, unix.NFTA_OBJ_DATA), unix.NFTA_COUNTER_PACKETS), true
 		return nil
 	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return 0, false, fmt.Errorf("read counter %s %s: %w", tableText(family), counter, err)
 	}
-	return n, isThere, nil
+	return n, exists, nil
 }

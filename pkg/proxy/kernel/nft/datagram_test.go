@@ -28,14 +28,14 @@ type datagram struct {
 	want                error
 }
 
-func datagrams(at addresses) map[string]datagram {
-	drop, giveBack := ruleset.Rule{verdictOf(ruleset.Drop, "")}, ruleset.Rule{verdictOf(ruleset.Return, "")}
-	lookUp := ruleset.Rule{ruleset.VerdictOf{Key: []ruleset.Field{ruleset.DestinationAddr}, Map: verdicts}}
-	toServices := ruleset.Rule{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.services}, verdictOf(ruleset.Drop, "")}
+func datagrams(addrs addresses) map[string]datagram {
+	drop, returns := ruleset.Rule{verdictOf(ruleset.Drop, "")}, ruleset.Rule{verdictOf(ruleset.Return, "")}
+	lookup := ruleset.Rule{ruleset.VerdictOf{Key: []ruleset.Field{ruleset.DestinationAddr}, Map: verdicts}}
+	toServices := ruleset.Rule{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: addrs.services}, verdictOf(ruleset.Drop, "")}
 	through := func(rules ...ruleset.Rule) datagram { return datagram{output: rules} }
-	jumping := func(jumped ...ruleset.Rule) datagram { return datagram{output: []ruleset.Rule{lookUp}, jumped: jumped} }
-	behind := func(jumped ...ruleset.Rule) datagram {
-		return datagram{output: []ruleset.Rule{lookUp, drop}, jumped: jumped}
+	jumping := func(jumped ...ruleset.Rule) datagram { return datagram{output: []ruleset.Rule{lookup}, jumped: jumped} }
+	thenDrop := func(jumped ...ruleset.Rule) datagram {
+		return datagram{output: []ruleset.Rule{lookup, drop}, jumped: jumped}
 	}
 	allowing := func(addr netip.Addr, hostBits int) datagram {
 		return datagram{allowed: netip.PrefixFrom(addr, addr.BitLen()-hostBits).Masked(), output: []ruleset.Rule{
@@ -50,36 +50,36 @@ func datagrams(at addresses) map[string]datagram {
 		"without rules":                           through(),
 		"a drop in output":                        refused(through(drop)),
 		"a drop of a prefix in postrouting":       refused(datagram{postrouting: []ruleset.Rule{toServices}}),
-		"a rule after a chain that returns":       refused(behind(giveBack)),
-		"a rule after a chain that ends":          refused(behind()),
-		"a rule after the return":                 jumping(giveBack, drop),
+		"a rule after a chain that returns":       refused(thenDrop(returns)),
+		"a rule after a chain that ends":          refused(thenDrop()),
+		"a rule after the return":                 jumping(returns, drop),
 		"a verdict in the chain":                  refused(jumping(drop)),
-		"an allowed range with the source":        allowing(at.endpoint, 1),
-		"the source as the one allowed address":   allowing(at.endpoint, 0),
-		"an allowed range just before the source": refused(allowing(at.endpoint.Prev(), 1)),
-		"an allowed range just after the source":  refused(allowing(at.endpoint.Next().Next(), 1)),
-		"all clients are allowed":                 allowing(at.endpoint, at.endpoint.BitLen()),
+		"an allowed range with the source":        allowing(addrs.endpoint, 1),
+		"the source as the one allowed address":   allowing(addrs.endpoint, 0),
+		"an allowed range just before the source": refused(allowing(addrs.endpoint.Prev(), 1)),
+		"an allowed range just after the source":  refused(allowing(addrs.endpoint.Next().Next(), 1)),
+		"all clients are allowed":                 allowing(addrs.endpoint, addrs.endpoint.BitLen()),
 	}
-	for bits := 2; bits < at.endpoint.BitLen(); bits += 2 {
-		beside := at.endpoint.AsSlice()
-		beside[(bits-1)/8] ^= 1 << ((8*len(beside) - bits) % 8)
-		addr, _ := netip.AddrFromSlice(beside)
-		cases[fmt.Sprintf("an allowed range of %d bits with the source", bits)] = allowing(at.endpoint, at.endpoint.BitLen()-bits)
+	for bits := 2; bits < addrs.endpoint.BitLen(); bits += 2 {
+		adjacent := addrs.endpoint.AsSlice()
+		adjacent[(bits-1)/8] ^= 1 << ((8*len(adjacent) - bits) % 8)
+		addr, _ := netip.AddrFromSlice(adjacent)
+		cases[fmt.Sprintf("an allowed range of %d bits with the source", bits)] = allowing(addrs.endpoint, addrs.endpoint.BitLen()-bits)
 		cases[fmt.Sprintf("an allowed range of %d bits next to the source", bits)] = refused(allowing(addr, addr.BitLen()-bits))
 	}
 	return cases
 }
 
 // A drop causes an error for the sender, in every hook.
-func TestWhatALocalSenderLearnsOfItsDatagram(t *testing.T) {
+func TestADroppedDatagramIsAnErrorForItsSender(t *testing.T) {
 	for _, family := range model.Families {
 		for name, test := range datagrams(addressesOf(family)) {
 			t.Run(family.String()+": "+name, func(t *testing.T) {
 				namespace := netns.New(t)
 				serve(t, namespace, family)
 				commit(t, dial(t, namespace, Options{}), test.batch(family))
-				at := addressesOf(family)
-				if err := send(t, namespace, at.endpoint, at.service); !errors.Is(err, test.want) {
+				addrs := addressesOf(family)
+				if err := send(t, namespace, addrs.endpoint, addrs.service); !errors.Is(err, test.want) {
 					t.Errorf("sending gave %v, want %v", err, test.want)
 				}
 			})
@@ -88,7 +88,7 @@ func TestWhatALocalSenderLearnsOfItsDatagram(t *testing.T) {
 }
 
 func (d datagram) batch(family model.Family) ruleset.Batch {
-	at := addressesOf(family)
+	addrs := addressesOf(family)
 	o := operations{emptyMaps(family, verdicts, ruleset.Sources)}
 	tracking(&o, family)
 	for _, chain := range []ruleset.Chain{
@@ -100,7 +100,7 @@ func (d datagram) batch(family model.Family) ruleset.Batch {
 		o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
 	}
 	o.elements(ruleset.Add, family, verdicts,
-		ruleset.Element{Key: ruleset.Tuple{Addr: at.service}, Verdict: verdictOf(ruleset.Jump, "jumped").Verdict})
+		ruleset.Element{Key: ruleset.Tuple{Addr: addrs.service}, Verdict: verdictOf(ruleset.Jump, "jumped").Verdict})
 	if d.allowed.IsValid() {
 		o.elements(ruleset.Add, family, ruleset.Sources, rangeElement(d.allowed))
 	}

@@ -18,7 +18,7 @@ var ErrNoTable = errors.New("table does not exist")
 
 // HasDemandTable reports whether a family has the table that counts demand, by one of ruleset.DemandTableNames.
 func (r *Reader) HasDemandTable(ctx context.Context, family model.Family, name string) (bool, error) {
-	state, err := r.tableNamed(ctx, family, name)
+	state, err := r.queryTable(ctx, family, name)
 	return state.exists, err
 }
 
@@ -26,7 +26,7 @@ func (r *Reader) HasDemandTable(ctx context.Context, family model.Family, name s
 // its element was added. A frontend may be passed twice, or be missing, if elements change meanwhile.
 func (r *Reader) DemandCounts(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error {
 	for _, set := range []ruleset.Set{ruleset.DemandSet, ruleset.DemandNodePortSet} {
-		_, err := retried(func() (struct{}, error) { return struct{}{}, r.demandElements(ctx, family, set, each) })
+		_, err := retry(func() (struct{}, error) { return struct{}{}, r.demandElements(ctx, family, set, each) })
 		switch {
 		case errors.Is(err, unix.ENOENT):
 			return fmt.Errorf("read %s: %w", setText(demandTableName(family), set), ErrNoTable)
@@ -46,6 +46,6 @@ func (r *Reader) demandElements(
 ) error {
 	return r.each(ctx, family, ruleset.DemandTableName, set, func(element ruleset.Element, attributes []byte) {
 		counter := attribute(attribute(attributes, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
-		each(ruleset.FrontendOf(family, element), longOf(counter, unix.NFTA_COUNTER_PACKETS))
+		each(ruleset.FrontendOf(family, element), uint64Of(counter, unix.NFTA_COUNTER_PACKETS))
 	})
 }

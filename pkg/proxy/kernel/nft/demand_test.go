@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// demandOf returns a frontend with an address and a node port.
-func demandOf(family model.Family) map[model.Frontend]bool {
+// demandFrontends returns a frontend with an address and a node port.
+func demandFrontends(family model.Family) map[model.Frontend]bool {
 	return map[model.Frontend]bool{
 		{Addr: addressesOf(family).service, Protocol: model.TCP, Port: 80}: true,
 		{Addr: model.AnyAddr(family), Protocol: model.UDP, Port: 30080}:    true,
@@ -34,7 +34,7 @@ func counts(t *testing.T, c *Conn, family model.Family) map[model.Frontend]uint6
 	return found
 }
 
-func TestTheTableThatCountsIsListedAndLoadsAgain(t *testing.T) {
+func TestTheDemandTableIsListedAndLoadsAgain(t *testing.T) {
 	want := `table ip vicinity-demand {
 	set demand {
 		type ipv4_addr . inet_proto . inet_service
@@ -71,7 +71,7 @@ func TestTheTableThatCountsIsListedAndLoadsAgain(t *testing.T) {
 	namespace, other := netns.New(t), netns.New(t)
 	c := dial(t, namespace, Options{})
 	commit(t, c, ruleset.AddDemandTable(model.IPv4))
-	commit(t, c, ruleset.UpdateDemandTable(model.IPv4, nil, demandOf(model.IPv4)))
+	commit(t, c, ruleset.UpdateDemandTable(model.IPv4, nil, demandFrontends(model.IPv4)))
 	listed := namespace.NFT("-n", "list", "ruleset")
 	numbers := regexp.MustCompile(`(packets|bytes) \d+`)
 	if diff := cmp.Diff(want, numbers.ReplaceAllString(listed, "$1 N")); diff != "" {
@@ -86,7 +86,7 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 			namespace := netns.New(t)
 			serve(t, namespace, family)
 			c := dial(t, namespace, Options{Owned: true})
-			commit(t, c, learning(family, time.Hour))
+			commit(t, c, everythingWithAffinity(family, time.Hour))
 			labelling := ruleset.Chain{Name: "labelling", Hook: ruleset.Output, Priority: ruleset.PriorityDNAT - 1, Rules: []ruleset.Rule{
 				{ruleset.SetLabel{Bit: ruleset.TranslatedLabel}},
 			}}
@@ -101,7 +101,7 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 				t.Errorf("without a table the error is %v, want %v", err, ErrNoTable)
 			}
 			commit(t, c, ruleset.AddDemandTable(family))
-			want := demandOf(family)
+			want := demandFrontends(family)
 			commit(t, c, ruleset.UpdateDemandTable(family, nil, want))
 			for range 3 {
 				connect(t, namespace, family)

@@ -64,9 +64,9 @@ func TestReadingAnAbsentSetNamesIt(t *testing.T) {
 }
 
 func TestReplacingAnElementInOneBatch(t *testing.T) {
-	at := addressesOf(model.IPv4)
+	addrs := addressesOf(model.IPv4)
 	client := func(endpoint string) ruleset.Element {
-		return ruleset.Element{Key: ruleset.Tuple{Addr: at.client}, Value: slot(0, endpoint).Value}
+		return ruleset.Element{Key: ruleset.Tuple{Addr: addrs.client}, Value: slot(0, endpoint).Value}
 	}
 	key, value := []ruleset.Type{ruleset.TypeAddr}, []ruleset.Type{ruleset.TypeAddr, ruleset.TypePort}
 	for _, set := range []ruleset.Set{
@@ -104,7 +104,7 @@ func TestReplacingAnElementInOneBatch(t *testing.T) {
 	}
 }
 
-func TestObjectsAreThoseOfOurTableAlone(t *testing.T) {
+func TestObjectsAreOnlyThoseOfOurTable(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
 	if got, err := c.Objects(t.Context(), model.IPv4); err != nil || !cmp.Equal(got, ruleset.Objects{}) {
@@ -137,7 +137,7 @@ func TestObjectsAreThoseOfOurTableAlone(t *testing.T) {
 }
 
 // Another process constantly changes another table, which interrupts every dump.
-func TestObjectsAreFoundBesideABusyRuleset(t *testing.T) {
+func TestObjectsAreFoundInABusyRuleset(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
 	commit(t, c, everything(model.IPv4))

@@ -71,7 +71,7 @@ func (e *encoder) frame(kind uint16) {
 }
 
 func (e *encoder) operation(op ruleset.Op) error {
-	e.in = op.Table
+	e.tableName = op.Table
 	switch object := op.Object.(type) {
 	case ruleset.TableObject:
 		return e.tableOp(op)

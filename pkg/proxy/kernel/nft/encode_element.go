@@ -66,7 +66,7 @@ func (w *elementWriter) add(element *ruleset.Element) error {
 	if !w.open {
 		w.begin()
 	}
-	at := w.nest(unix.NFTA_LIST_ELEM)
+	start := w.nest(unix.NFTA_LIST_ELEM)
 	if err := w.tuple(unix.NFTA_SET_ELEM_KEY, w.set.Key, &element.Key); err != nil {
 		return err
 	}
@@ -78,14 +78,14 @@ func (w *elementWriter) add(element *ruleset.Element) error {
 	if w.kind == unix.NFT_MSG_NEWSETELEM && element.Comment != "" {
 		w.comment(element.Comment)
 	}
-	w.endNest(at)
+	w.endNest(start)
 	w.elements++
 	return nil
 }
 
 func (w *elementWriter) begin() {
 	w.table(w.kind, w.flags, number(w.family))
-	w.text(unix.NFTA_SET_ELEM_LIST_TABLE, w.inTable())
+	w.text(unix.NFTA_SET_ELEM_LIST_TABLE, w.targetTable())
 	w.text(unix.NFTA_SET_ELEM_LIST_SET, w.set.Name)
 	w.list = w.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 	w.open = true
@@ -137,12 +137,12 @@ func (m *messages) verdict(verdict ruleset.Verdict) error {
 	if !ok {
 		return errNoVerdict
 	}
-	at := m.nest(unix.NFTA_DATA_VERDICT)
+	start := m.nest(unix.NFTA_DATA_VERDICT)
 	m.number(unix.NFTA_VERDICT_CODE, uint32(code))
 	if verdict.Chain != "" {
 		m.text(unix.NFTA_VERDICT_CHAIN, verdict.Chain)
 	}
-	m.endNest(at)
+	m.endNest(start)
 	return nil
 }
 

@@ -32,9 +32,9 @@ func (e *encoder) setOp(op ruleset.Op, set ruleset.Set) error {
 	case ruleset.Add:
 		return e.addSet(op.Family, set)
 	case ruleset.Delete:
-		e.naming(unix.NFT_MSG_DELSET, family, unix.NFTA_SET_NAME, set.Name)
+		e.objectByName(unix.NFT_MSG_DELSET, family, unix.NFTA_SET_NAME, set.Name)
 	case ruleset.Flush: // a deletion without elements deletes all of the set
-		e.naming(unix.NFT_MSG_DELSETELEM, family, unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+		e.objectByName(unix.NFT_MSG_DELSETELEM, family, unix.NFTA_SET_ELEM_LIST_SET, set.Name)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
 	}
 	e.sets++
 	e.table(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, number(family))
-	e.text(unix.NFTA_SET_TABLE, e.inTable())
+	e.text(unix.NFTA_SET_TABLE, e.targetTable())
 	e.text(unix.NFTA_SET_NAME, set.Name)
 	e.number(unix.NFTA_SET_FLAGS, setFlags(set))
 	e.number(unix.NFTA_SET_KEY_TYPE, datatypes(family, set.Key))

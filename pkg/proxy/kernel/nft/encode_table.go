@@ -15,10 +15,10 @@ import (
 func (e *encoder) tableOp(op ruleset.Op) error {
 	switch op.Verb {
 	case ruleset.Add:
-		e.addTable(number(op.Family), e.inTable(), desiredFlags(e.owned))
+		e.addTable(number(op.Family), e.targetTable(), desiredFlags(e.owned))
 	case ruleset.Delete:
 		e.table(unix.NFT_MSG_DELTABLE, 0, number(op.Family))
-		e.text(unix.NFTA_TABLE_NAME, e.inTable())
+		e.text(unix.NFTA_TABLE_NAME, e.targetTable())
 		e.end()
 	case ruleset.Flush:
 		return errNoSuchOperation
@@ -26,11 +26,11 @@ func (e *encoder) tableOp(op ruleset.Op) error {
 	return nil
 }
 
-// naming appends a message about an object in our table that has only the object's name. The attribute for the table is
+// objectByName appends a message about an object in our table that has only the object's name. The attribute for the table is
 // the first one of every such message.
-func (m *messages) naming(kind uint16, family byte, object uint16, name string) {
+func (m *messages) objectByName(kind uint16, family byte, object uint16, name string) {
 	m.table(kind, 0, family)
-	m.text(unix.NFTA_CHAIN_TABLE, m.inTable())
+	m.text(unix.NFTA_CHAIN_TABLE, m.targetTable())
 	m.text(object, name)
 	m.end()
 }
@@ -48,16 +48,16 @@ func (e *encoder) chainOp(op ruleset.Op, chain ruleset.Chain) error {
 	case ruleset.Add:
 		e.addChain(family, chain)
 	case ruleset.Delete:
-		e.naming(unix.NFT_MSG_DELCHAIN, family, unix.NFTA_CHAIN_NAME, chain.Name)
+		e.objectByName(unix.NFT_MSG_DELCHAIN, family, unix.NFTA_CHAIN_NAME, chain.Name)
 	case ruleset.Flush: // a deletion without rules deletes all of the chain
-		e.naming(unix.NFT_MSG_DELRULE, family, unix.NFTA_RULE_CHAIN, chain.Name)
+		e.objectByName(unix.NFT_MSG_DELRULE, family, unix.NFTA_RULE_CHAIN, chain.Name)
 	}
 	return nil
 }
 
 func (e *encoder) addChain(family byte, chain ruleset.Chain) {
 	e.table(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, family)
-	e.text(unix.NFTA_CHAIN_TABLE, e.inTable())
+	e.text(unix.NFTA_CHAIN_TABLE, e.targetTable())
 	e.text(unix.NFTA_CHAIN_NAME, chain.Name)
 	if chain.Hook != ruleset.NoHook {
 		hook := e.nest(unix.NFTA_CHAIN_HOOK)
@@ -84,7 +84,7 @@ func (e *encoder) rulesOp(op ruleset.Op, chain ruleset.Chain) error {
 
 func (e *encoder) addRule(family model.Family, chain string, rule ruleset.Rule) error {
 	e.table(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, number(family))
-	e.text(unix.NFTA_RULE_TABLE, e.inTable())
+	e.text(unix.NFTA_RULE_TABLE, e.targetTable())
 	e.text(unix.NFTA_RULE_CHAIN, chain)
 	list := e.nest(unix.NFTA_RULE_EXPRESSIONS)
 	if err := e.expressions(family, rule); err != nil {

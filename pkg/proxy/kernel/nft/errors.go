@@ -49,16 +49,16 @@ func (e *TableOwnedError) Error() string {
 func (e *TableOwnedError) Unwrap() error { return unix.EPERM }
 
 // processName returns the name of a process, empty if there is none with that ID.
-func processName(id uint32) string {
-	name, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(id), 10) + "/comm")
+func processName(pid uint32) string {
+	name, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(pid), 10) + "/comm")
 	if err != nil {
 		return ""
 	}
 	return strings.TrimSpace(string(name))
 }
 
-// missing turns the kernel's error at first contact into one that names the missing prerequisite.
-func missing(err error) error {
+// explainSetupError turns the kernel's error at first contact into one that names the missing prerequisite.
+func explainSetupError(err error) error {
 	switch {
 	case err == nil:
 		return nil

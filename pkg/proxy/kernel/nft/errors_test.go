@@ -87,15 +87,15 @@ func TestEachRejectedElementIsNamed(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
 	elements := slices.Collect(slots(4000))
-	var there, want []ruleset.Element
+	var existing, want []ruleset.Element
 	for i, element := range elements {
 		if i == 0 || i == 1999 || i == 2000 || i == 3999 || i%700 == 5 {
 			other := element
 			other.Value.Port++
-			there, want = append(there, other), append(want, element)
+			existing, want = append(existing, other), append(want, element)
 		}
 	}
-	commit(t, c, new(operations).elements(ruleset.Add, model.IPv4, ruleset.Endpoints, there...).Batch)
+	commit(t, c, new(operations).elements(ruleset.Add, model.IPv4, ruleset.Endpoints, existing...).Batch)
 	err := c.Commit(t.Context(), new(operations).elements(ruleset.Add, model.IPv4, ruleset.Endpoints, elements...).Batch)
 	rejected, ok := errors.AsType[*ruleset.RejectedError](err)
 	if !ok {
@@ -111,12 +111,12 @@ func TestEachRejectedElementIsNamed(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if left := elementsOf(t, c, model.IPv4, ruleset.Endpoints); len(left) != len(there) {
-		t.Errorf("%d elements exist, want the earlier %d", len(left), len(there))
+	if remaining := elementsOf(t, c, model.IPv4, ruleset.Endpoints); len(remaining) != len(existing) {
+		t.Errorf("%d elements exist, want the earlier %d", len(remaining), len(existing))
 	}
 }
 
-func TestOfManyErrorsTheFirstFewAreListed(t *testing.T) {
+func TestTheFirstOfManyErrorsAreListed(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
 	var o operations
@@ -133,12 +133,12 @@ func TestOfManyErrorsTheFirstFewAreListed(t *testing.T) {
 	commit(t, c, emptyMaps(model.IPv6, ruleset.Endpoints)) // and the connection works afterwards
 }
 
-func TestWhatCannotBeWrittenIsRejectedBeforeItIsSent(t *testing.T) {
+func TestInvalidOperationsAreRejectedBeforeTheyAreSent(t *testing.T) {
 	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
 	rule := func(statements ...ruleset.Statement) ruleset.Object {
 		return ruleset.RulesObject{Chain: ruleset.Chain{Name: "c", Rules: []ruleset.Rule{statements}}}
 	}
-	wide := []ruleset.Field{ruleset.SourceAddr, ruleset.DestinationAddr, ruleset.OriginalSourceAddr, ruleset.L4Proto, ruleset.Priority}
+	wideKey := []ruleset.Field{ruleset.SourceAddr, ruleset.DestinationAddr, ruleset.OriginalSourceAddr, ruleset.L4Proto, ruleset.Priority}
 	elements := func(set ruleset.Set, element ruleset.Element) ruleset.Object {
 		return ruleset.ElementsObject{Set: set, Elements: slices.Values([]ruleset.Element{element})}
 	}
@@ -158,7 +158,7 @@ func TestWhatCannotBeWrittenIsRejectedBeforeItIsSent(t *testing.T) {
 			ruleset.Add, rule(ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: at4.cluster}), errWrongFamily},
 		"a rule without a verdict": {ruleset.Add, rule(ruleset.VerdictStatement{}), errNoVerdict},
 		"a key wider than the registers": {
-			ruleset.Add, rule(ruleset.InSet{Key: append(wide, ruleset.SourceAddr), Set: ruleset.ClusterIPs}), errTooManyRegisters},
+			ruleset.Add, rule(ruleset.InSet{Key: append(wideKey, ruleset.SourceAddr), Set: ruleset.ClusterIPs}), errTooManyRegisters},
 		"a set with too many fields": {ruleset.Add, ruleset.SetObject{Set: ruleset.Set{Name: "s", Key: make([]ruleset.Type, 6)}}, errSetTypes},
 		"the flush of a table":       {ruleset.Flush, ruleset.TableObject{}, errNoSuchOperation},
 		"the deletion of rules":      {ruleset.Delete, rule(), errNoSuchOperation},

@@ -64,17 +64,17 @@ func facts() map[string]fact {
 }
 
 // The rules of this test record the connections that they match.
-func TestWhatEachHookSeesOfAPacket(t *testing.T) {
+func TestConditionsAtEachHook(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			n := newNetwork(t, family)
-			noted := map[string]ruleset.Set{}
+			recorded := map[string]ruleset.Set{}
 			var o operations
 			tracking(o.do(ruleset.Add, family, ruleset.TableObject{}), family)
 			for name, fact := range facts() {
-				noted[name] = ruleset.Affinity(uint32(len(noted)))
-				o.do(ruleset.Add, family, ruleset.SetObject{Set: noted[name]})
-				chain := n.withRecorder(noted[name], fact)
+				recorded[name] = ruleset.Affinity(uint32(len(recorded)))
+				o.do(ruleset.Add, family, ruleset.SetObject{Set: recorded[name]})
+				chain := n.withRecorder(recorded[name], fact)
 				o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
 			}
 			c := dial(t, n.router, Options{})
@@ -86,7 +86,7 @@ func TestWhatEachHookSeesOfAPacket(t *testing.T) {
 			connectFrom(t, n.router, n.routerFarAddr, n.serverAddr)
 			connectFrom(t, n.router, n.routerFarAddr, n.routerAddr)
 			for name, fact := range facts() {
-				got := n.connections(elementsOf(t, c, family, noted[name]))
+				got := n.connections(elementsOf(t, c, family, recorded[name]))
 				if diff := cmp.Diff(slices.Sorted(slices.Values(fact.want)), got, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", name, diff)
 				}
@@ -108,14 +108,14 @@ const (
 )
 
 // withRecorder records the source of packets that meet the condition, and their destination as a number.
-func (n network) withRecorder(notes ruleset.Set, fact fact) ruleset.Chain {
+func (n network) withRecorder(recorded ruleset.Set, fact fact) ruleset.Chain {
 	var rules []ruleset.Rule
 	for number, to := range map[uint32]netip.Addr{toServer: n.serverAddr, toRouter: n.routerAddr} {
 		rules = append(rules, ruleset.Rule{
 			fact.condition,
 			ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: netip.PrefixFrom(to, to.BitLen())},
 			ruleset.WritePriority{Number: number},
-			ruleset.UpdateAffinity{Map: notes, Mask: 0xffffffff, Timeout: time.Hour},
+			ruleset.UpdateAffinity{Map: recorded, Mask: 0xffffffff, Timeout: time.Hour},
 			ruleset.WritePriority{},
 		})
 	}
@@ -123,11 +123,11 @@ func (n network) withRecorder(notes ruleset.Set, fact fact) ruleset.Chain {
 	if fact.hook == ruleset.Prerouting || fact.hook == ruleset.Output {
 		priority = ruleset.PriorityDNAT
 	}
-	return ruleset.Chain{Name: "of-" + notes.Name, Hook: fact.hook, Priority: priority, Rules: rules}
+	return ruleset.Chain{Name: "of-" + recorded.Name, Hook: fact.hook, Priority: priority, Rules: rules}
 }
 
 // connections returns the names of the recorded connections.
-func (n network) connections(noted []ruleset.Element) []string {
+func (n network) connections(recorded []ruleset.Element) []string {
 	names := map[ruleset.Tuple]string{
 		{Addr: n.clientAddr, Number: toServer}:    forwarded,
 		{Addr: n.clientAddr, Number: toRouter}:    incoming,
@@ -135,7 +135,7 @@ func (n network) connections(noted []ruleset.Element) []string {
 		{Addr: n.routerFarAddr, Number: toRouter}: toItself,
 	}
 	var connections []string
-	for _, element := range noted {
+	for _, element := range recorded {
 		name, ok := names[element.Key]
 		if !ok || element.Value.Number != element.Key.Number {
 			name = fmt.Sprintf("%s to %d: %d", element.Key.Addr, element.Key.Number, element.Value.Number)

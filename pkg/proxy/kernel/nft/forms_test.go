@@ -140,17 +140,17 @@ func prefixForms(family model.Family) []form {
 			"fd00::1:0/112", "fd00::2/127", "fd00::1/128",
 		}
 	}
-	places := map[ruleset.Field]string{
+	fieldTexts := map[ruleset.Field]string{
 		ruleset.SourceAddr: "X saddr", ruleset.DestinationAddr: "X daddr", ruleset.OriginalSourceAddr: "ct original X saddr",
 	}
 	var forms []form
 	for _, text := range prefixes {
 		prefix := netip.MustParsePrefix(text)
 		listed := strings.TrimSuffix(strings.TrimSuffix(text, "/32"), "/128")
-		for field, place := range places {
+		for field, fieldText := range fieldTexts {
 			forms = append(forms,
-				form{place + " " + listed, ruleset.Rule{ruleset.InPrefix{Field: field, Prefix: prefix}}},
-				form{place + " != " + listed, ruleset.Rule{ruleset.InPrefix{Field: field, Prefix: prefix, Not: true}}})
+				form{fieldText + " " + listed, ruleset.Rule{ruleset.InPrefix{Field: field, Prefix: prefix}}},
+				form{fieldText + " != " + listed, ruleset.Rule{ruleset.InPrefix{Field: field, Prefix: prefix, Not: true}}})
 		}
 	}
 	return forms

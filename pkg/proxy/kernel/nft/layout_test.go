@@ -103,13 +103,13 @@ func leafChains(family model.Family) []ruleset.Chain {
 			ruleset.Rule{ruleset.SetPriority{
 				Key: append(slices.Clone(frontendFields), ruleset.Priority), Map: ruleset.StickyEndpoints}}),
 		regular("numbered", ruleset.Rule{ruleset.DNAT{Key: []ruleset.Field{ruleset.L4Proto, ruleset.Priority}, Map: ruleset.Numbered}}),
-		remembering(3 * time.Hour),
+		affinityChain(3 * time.Hour),
 		regular("masquerade-node", ruleset.Rule{ruleset.IsLocal{Field: ruleset.SourceAddr}, ruleset.Masquerade{}}),
 	}
 }
 
-// remembering returns the chain that stores the endpoints of clients for a while, and finds those that it stored.
-func remembering(timeout time.Duration) ruleset.Chain {
+// affinityChain returns the chain that stores the endpoints of clients for a while, and finds those that it stored.
+func affinityChain(timeout time.Duration) ruleset.Chain {
 	isEndpoint := ruleset.PriorityBetween{First: 0xf2000000, Last: 0xf2ffffff}
 	remember := ruleset.Rule{isEndpoint, ruleset.UpdateAffinity{Map: affinity, Mask: stickyMask, Timeout: timeout}}
 	return regular("sticky-7",
@@ -124,7 +124,7 @@ func remembering(timeout time.Duration) ruleset.Chain {
 
 // translatingChains are those that every connection passes.
 func translatingChains(family model.Family) []ruleset.Chain {
-	at := addressesOf(family)
+	addrs := addressesOf(family)
 	tcp := ruleset.ProtocolIs{Protocol: model.TCP}
 	dialledAddr := []ruleset.Field{ruleset.DestinationAddr}
 	translation := func(key []ruleset.Field, services, endpoints ruleset.Set) []ruleset.Rule {
@@ -141,12 +141,12 @@ func translatingChains(family model.Family) []ruleset.Chain {
 	services = append(services, translation(frontendFields, ruleset.Services, ruleset.Endpoints)...)
 	return []ruleset.Chain{
 		regular("nodeports", translation(nodePortFields, ruleset.NodePorts, ruleset.NodePortEndpoints)...),
-		ruleset.SourceRangesChain([]int{at.client.BitLen(), at.allowedRange.Bits()}),
+		ruleset.SourceRangesChain([]int{addrs.client.BitLen(), addrs.allowedRange.Bits()}),
 		regular("services", append(services,
 			ruleset.Rule{ruleset.InSet{Key: dialledAddr, Set: ruleset.NodePortIPs}, verdictOf(ruleset.Jump, "nodeports")},
 			ruleset.Rule{
 				ruleset.IsLocal{Field: ruleset.DestinationAddr},
-				ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.loopback, Not: true},
+				ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: addrs.loopback, Not: true},
 				verdictOf(ruleset.Jump, "nodeports"),
 			},
 			ruleset.Rule{
@@ -161,16 +161,16 @@ func translatingChains(family model.Family) []ruleset.Chain {
 }
 
 func postroutingRules(family model.Family) []ruleset.Rule {
-	at := addressesOf(family)
+	addrs := addressesOf(family)
 	originalAddr := []ruleset.Field{ruleset.OriginalDestinationAddr}
 	return []ruleset.Rule{
-		{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.services}, verdictOf(ruleset.Drop, "")},
+		{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: addrs.services}, verdictOf(ruleset.Drop, "")},
 		{ruleset.PriorityBetween{First: ruleset.LocalSlot, Last: ruleset.ClusterSlot | 0xffffff}, ruleset.WritePriority{}},
 		jump("external"),
 		{ruleset.HasDestinationNAT{}, ruleset.InSet{Key: hairpinFields, Set: ruleset.Hairpin}, ruleset.Masquerade{}},
 		{
 			ruleset.InSet{Key: originalAddr, Set: ruleset.ClusterIPs},
-			ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: at.cluster, Not: true},
+			ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: addrs.cluster, Not: true},
 			ruleset.Masquerade{},
 		},
 		{

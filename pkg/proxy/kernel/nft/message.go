@@ -19,18 +19,18 @@ const (
 
 // messages is a growing buffer of netlink messages. Messages are encoded in place, so an element costs no allocation.
 type messages struct {
-	b        []byte
-	sequence uint32 // of the next message
-	at       int    // where the latest message starts
-	in       string // the table that objects are in; empty means TableName
+	b         []byte
+	sequence  uint32 // of the next message
+	start     int    // where the latest message starts
+	tableName string // the table that objects are in; empty means TableName
 }
 
-// inTable returns the name of the table that objects are in.
-func (m *messages) inTable() string { return cmp.Or(m.in, ruleset.TableName) }
+// targetTable returns the name of the table that objects are in.
+func (m *messages) targetTable() string { return cmp.Or(m.tableName, ruleset.TableName) }
 
 // begin starts a message. The resource ID matters in the frame of a batch only.
 func (m *messages) begin(kind, flags uint16, family byte, resource uint16) {
-	m.at = len(m.b)
+	m.start = len(m.b)
 	m.b = append(m.b, 0, 0, 0, 0) // the length, written by end
 	m.b = binary.NativeEndian.AppendUint16(m.b, kind)
 	m.b = binary.NativeEndian.AppendUint16(m.b, unix.NLM_F_REQUEST|flags)
@@ -48,17 +48,17 @@ func (m *messages) table(kind, flags uint16, family byte) {
 
 // end closes the latest message.
 func (m *messages) end() {
-	binary.NativeEndian.PutUint32(m.b[m.at:], uint32(len(m.b)-m.at))
+	binary.NativeEndian.PutUint32(m.b[m.start:], uint32(len(m.b)-m.start))
 }
 
 // addFlags adds flags to the latest message.
 func (m *messages) addFlags(flags uint16) {
-	at := m.b[m.at+6:]
-	binary.NativeEndian.PutUint16(at, binary.NativeEndian.Uint16(at)|flags)
+	header := m.b[m.start+6:]
+	binary.NativeEndian.PutUint16(header, binary.NativeEndian.Uint16(header)|flags)
 }
 
 // size returns the size of the latest message so far.
-func (m *messages) size() int { return len(m.b) - m.at }
+func (m *messages) size() int { return len(m.b) - m.start }
 
 func (m *messages) attribute(kind uint16, size int) {
 	m.b = binary.NativeEndian.AppendUint16(m.b, uint16(attributeSize+size))
@@ -92,11 +92,11 @@ func (m *messages) number(kind uint16, value uint32) {
 
 // nest opens an attribute that holds attributes, and returns what endNest needs to close it.
 func (m *messages) nest(kind uint16) int {
-	at := len(m.b)
+	start := len(m.b)
 	m.attribute(unix.NLA_F_NESTED|kind, 0)
-	return at
+	return start
 }
 
-func (m *messages) endNest(at int) {
-	binary.NativeEndian.PutUint16(m.b[at:], uint16(len(m.b)-at))
+func (m *messages) endNest(start int) {
+	binary.NativeEndian.PutUint16(m.b[start:], uint16(len(m.b)-start))
 }

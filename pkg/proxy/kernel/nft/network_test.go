@@ -34,22 +34,22 @@ type network struct {
 func newNetwork(t *testing.T, family model.Family) network {
 	t.Helper()
 	near, far := netip.MustParsePrefix("10.1.0.1/24"), netip.MustParsePrefix("10.2.0.1/24")
-	forwarding, everywhere := "/proc/sys/net/ipv4/ip_forward", netip.MustParsePrefix("0.0.0.0/0")
+	forwarding, anyDestination := "/proc/sys/net/ipv4/ip_forward", netip.MustParsePrefix("0.0.0.0/0")
 	if family == model.IPv6 {
 		near, far = netip.MustParsePrefix("fd00:1::1/64"), netip.MustParsePrefix("fd00:2::1/64")
-		forwarding, everywhere = "/proc/sys/net/ipv6/conf/all/forwarding", netip.MustParsePrefix("::/0")
+		forwarding, anyDestination = "/proc/sys/net/ipv6/conf/all/forwarding", netip.MustParsePrefix("::/0")
 	}
 	n := network{client: netns.New(t), router: netns.New(t), server: netns.New(t)}
 	n.clientAddr, n.routerAddr = near.Addr(), near.Addr().Next()
 	n.serverAddr, n.routerFarAddr = far.Addr(), far.Addr().Next()
-	cable(t, n.router, clientSide, n.client, "eth0")
-	cable(t, n.router, serverSide, n.server, "eth0")
+	addVethPair(t, n.router, clientSide, n.client, "eth0")
+	addVethPair(t, n.router, serverSide, n.server, "eth0")
 	setUp(t, n.client, "eth0", near)
 	setUp(t, n.router, clientSide, netip.PrefixFrom(n.routerAddr, near.Bits()))
 	setUp(t, n.router, serverSide, netip.PrefixFrom(n.routerFarAddr, far.Bits()))
 	setUp(t, n.server, "eth0", far)
-	route(t, n.client, everywhere, n.routerAddr)
-	route(t, n.server, everywhere, n.routerFarAddr)
+	route(t, n.client, anyDestination, n.routerAddr)
+	route(t, n.server, anyDestination, n.routerFarAddr)
 	n.router.Do(func() { // a thread sees the router's sysctls only in its namespace
 		if err := os.WriteFile(forwarding, []byte("1"), 0); err != nil {
 			t.Fatal(err)
@@ -58,8 +58,8 @@ func newNetwork(t *testing.T, family model.Family) network {
 	return n
 }
 
-// cable creates a veth pair between two namespaces.
-func cable(t *testing.T, near *netns.Namespace, nearName string, far *netns.Namespace, farName string) {
+// addVethPair creates a veth pair between two namespaces.
+func addVethPair(t *testing.T, near *netns.Namespace, nearName string, far *netns.Namespace, farName string) {
 	t.Helper()
 	var end vishnetns.NsHandle
 	var err error

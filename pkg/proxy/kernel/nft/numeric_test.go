@@ -12,12 +12,12 @@ import (
 // NFT_CT_STATE).
 var numerals = strings.NewReplacer("tcp", "6", "udp", "17", "sctp", "132", "local", "2", "dnat", "0x20", "new", "0x8")
 
-// spelledOut finds such words if they stand for numbers: after a field that a rule compares, and as a field of an
+// numberWords finds such words if they stand for numbers: after a field that a rule compares, and as a field of an
 // element, before the port. In `reject with tcp reset`, in `dnat to` and in names they remain words.
-var spelledOut = regexp.MustCompile(`\b(l4proto|type|type !=|status|state) (tcp|udp|sctp|local|dnat|new)\b|\b(tcp|udp|sctp) \. `)
+var numberWords = regexp.MustCompile(`\b(l4proto|type|type !=|status|state) (tcp|udp|sctp|local|dnat|new)\b|\b(tcp|udp|sctp) \. `)
 
-// inNumbers normalizes the lines of a listing, as normalize does, and converts words into numbers as nft -n does.
+// normalizeNumbers normalizes the lines of a listing, as normalize does, and converts words into numbers as nft -n does.
 // Numbers are unchanged.
-func inNumbers(listing string) []string {
-	return inOneWay(spelledOut.ReplaceAllStringFunc(spellings.Replace(listing), numerals.Replace))
+func normalizeNumbers(listing string) []string {
+	return normalize(numberWords.ReplaceAllStringFunc(spellings.Replace(listing), numerals.Replace))
 }

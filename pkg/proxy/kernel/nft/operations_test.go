@@ -62,11 +62,11 @@ func emptyMaps(family model.Family, sets ...ruleset.Set) ruleset.Batch {
 
 // slots returns the elements of a load-balancing table.
 func slots(number int) iter.Seq[ruleset.Element] {
-	at := addressesOf(model.IPv4)
+	addrs := addressesOf(model.IPv4)
 	return func(yield func(ruleset.Element) bool) {
 		for i := range number {
-			key := ruleset.Tuple{Addr: at.service, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + uint32(i)}
-			if !yield(ruleset.Element{Key: key, Value: ruleset.Tuple{Addr: at.endpoint, Port: uint16(i)}}) {
+			key := ruleset.Tuple{Addr: addrs.service, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + uint32(i)}
+			if !yield(ruleset.Element{Key: key, Value: ruleset.Tuple{Addr: addrs.endpoint, Port: uint16(i)}}) {
 				return
 			}
 		}

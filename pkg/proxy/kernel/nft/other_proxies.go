@@ -21,11 +21,11 @@ import (
 func (r *Reader) OtherProxies(ctx context.Context) ([]competing.Conflict, error) {
 	tables := map[model.Family]competing.Tables{}
 	for _, family := range model.Families {
-		held, err := r.tablesOfProxies(ctx, family)
+		familyTables, err := r.tablesOfProxies(ctx, family)
 		if err != nil {
 			return nil, fmt.Errorf("detect other service proxies: %w", err)
 		}
-		tables[family] = held
+		tables[family] = familyTables
 	}
 	return competing.Find(tables), nil
 }
@@ -37,32 +37,32 @@ func (r *Reader) HasChain(ctx context.Context, family model.Family, table, name 
 }
 
 func (r *Reader) tablesOfProxies(ctx context.Context, family model.Family) (competing.Tables, error) {
-	ours, err := r.table(ctx, family)
+	state, err := r.table(ctx, family)
 	if err != nil {
 		return competing.Tables{}, err
 	}
-	tables := competing.Tables{OwnHandle: ours.handle}
+	tables := competing.Tables{OwnHandle: state.handle}
 	for i := range competing.Programs {
-		held, err := r.observeProgram(ctx, family, &competing.Programs[i])
+		observed, err := r.observeProgram(ctx, family, &competing.Programs[i])
 		if err != nil {
 			return competing.Tables{}, err
 		}
-		tables.Observed = append(tables.Observed, held)
+		tables.Observed = append(tables.Observed, observed)
 	}
 	return tables, nil
 }
 
-func (r *Reader) observeProgram(ctx context.Context, family model.Family, by *competing.Program) (competing.Observed, error) {
-	table, err := r.tableNamed(ctx, family, by.Table)
+func (r *Reader) observeProgram(ctx context.Context, family model.Family, program *competing.Program) (competing.Observed, error) {
+	table, err := r.queryTable(ctx, family, program.Table)
 	if err != nil || !table.exists {
 		return competing.Observed{}, err
 	}
-	held := competing.Observed{Handle: table.handle}
-	if held.Base, err = r.chain(ctx, family, by.Table, by.Base); err != nil {
+	observed := competing.Observed{Handle: table.handle}
+	if observed.Base, err = r.chain(ctx, family, program.Table, program.Base); err != nil {
 		return competing.Observed{}, err
 	}
-	held.Mark, err = r.chain(ctx, family, by.Table, by.SignatureChain)
-	return held, err
+	observed.Signature, err = r.chain(ctx, family, program.Table, program.SignatureChain)
+	return observed, err
 }
 
 // chain queries one chain of any table.

@@ -106,21 +106,21 @@ func loadAs(namespace *netns.Namespace, family model.Family, text string) {
 	namespace.Load(text)
 }
 
-// found returns which other proxies are found, and whether they are known to precede ours.
-func found(t *testing.T, c *Conn) map[string]bool {
+// foundProxies returns which other proxies are found, and whether they are known to precede ours.
+func foundProxies(t *testing.T, c *Conn) map[string]bool {
 	t.Helper()
 	findings, err := c.OtherProxies(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := map[string]bool{}
+	precedes := map[string]bool{}
 	for _, finding := range findings {
-		first[finding.Proxy] = finding.Precedes
+		precedes[finding.Proxy] = finding.Precedes
 	}
-	return first
+	return precedes
 }
 
-func TestOtherProxiesAreDistinguishedFromOtherNeighbours(t *testing.T) {
+func TestOtherProxiesAreDistinguishedFromOtherPrograms(t *testing.T) {
 	for name, test := range map[string]struct {
 		text  string
 		proxy string // empty if it is no service proxy
@@ -151,7 +151,7 @@ func TestOtherProxiesAreDistinguishedFromOtherNeighbours(t *testing.T) {
 				}
 				check := func(when string, want map[string]bool) {
 					t.Helper()
-					if diff := cmp.Diff(want, found(t, c)); diff != "" {
+					if diff := cmp.Diff(want, foundProxies(t, c)); diff != "" {
 						t.Errorf("%s (-want +got):\n%s", when, diff)
 					}
 				}
@@ -201,12 +201,12 @@ add rule ip TABLE nat-prerouting counter dnat to `+n.serverAddr.String()+"\n", "
 			}
 			connectFrom(t, n.client, n.clientAddr, n.serverAddr)
 			for _, table := range []string{theirs, ours} {
-				isAsked := !strings.Contains(n.router.NFT("list", "chain", "ip", table, "nat-prerouting"), "packets 0 ")
-				if isAsked != (table == test.first) {
-					t.Errorf("the chain of %s has seen the connection: %v", table, isAsked)
+				isUsed := !strings.Contains(n.router.NFT("list", "chain", "ip", table, "nat-prerouting"), "packets 0 ")
+				if isUsed != (table == test.first) {
+					t.Errorf("the chain of %s has seen the connection: %v", table, isUsed)
 				}
 			}
-			if diff := cmp.Diff(map[string]bool{"kube-proxy-nftables": test.known}, found(t, c)); diff != "" {
+			if diff := cmp.Diff(map[string]bool{"kube-proxy-nftables": test.known}, foundProxies(t, c)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -52,19 +52,19 @@ type tableState struct {
 	handle uint64 // in a namespace a newer table has a larger one
 }
 
-// update reports whether adding the table with the desired flags changes it to them. The kernel accepts an owner only
+// canUpdate reports whether adding the table with the desired flags changes it to them. The kernel accepts an owner only
 // for a table that lost its last one, and never changes persist.
-func (s tableState) update(owned bool) bool {
+func (s tableState) canUpdate(owned bool) bool {
 	flags := s.flags &^ unix.NFT_TABLE_F_DORMANT // the kernel just clears this one
 	return flags == desiredFlags(owned) || owned && flags == tablePersist
 }
 
 // table queries our table of a family.
 func (r *Reader) table(ctx context.Context, family model.Family) (tableState, error) {
-	return r.tableNamed(ctx, family, ruleset.TableName)
+	return r.queryTable(ctx, family, ruleset.TableName)
 }
 
-func (r *Reader) tableNamed(ctx context.Context, family model.Family, name string) (tableState, error) {
+func (r *Reader) queryTable(ctx context.Context, family model.Family, name string) (tableState, error) {
 	var state tableState
 	err := r.query(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, number(family))
@@ -73,7 +73,7 @@ func (r *Reader) tableNamed(ctx context.Context, family model.Family, name strin
 	}, func(m message) error {
 		_, body := m.family()
 		state.exists = true
-		state.handle = longOf(body, tableHandleAttribute)
+		state.handle = uint64Of(body, tableHandleAttribute)
 		state.flags, _ = numberOf(body, unix.NFTA_TABLE_FLAGS)
 		state.owner, _ = numberOf(body, tableOwnerAttribute)
 		return nil

@@ -96,7 +96,7 @@ func TestAnOwnedTableOutlivesItsOwnerAndIsAdopted(t *testing.T) {
 	}
 }
 
-func TestASecondOwnerSeesWhoTheFirstIs(t *testing.T) {
+func TestASecondOwnerGetsTheFirstOwnersPort(t *testing.T) {
 	namespace := netns.New(t)
 	first := dialOwned(t, namespace)
 	commit(t, first, emptyMaps(model.IPv4))
@@ -112,7 +112,7 @@ func TestASecondOwnerSeesWhoTheFirstIs(t *testing.T) {
 	}
 }
 
-func TestATableWithOtherFlagsMustBeRebuilt(t *testing.T) {
+func TestATableWithOtherFlagsMustBeRecreated(t *testing.T) {
 	for name, test := range map[string]struct {
 		was, wants Options
 	}{
@@ -143,7 +143,7 @@ func TestATableWithOtherFlagsMustBeRebuilt(t *testing.T) {
 	}
 }
 
-func TestADormantTableIsWokenByAddingIt(t *testing.T) {
+func TestADormantTableIsActivatedByAddingIt(t *testing.T) {
 	namespace := netns.New(t)
 	namespace.Load("table ip vicinity { flags dormant; }")
 	c := dial(t, namespace, Options{})
@@ -203,10 +203,10 @@ func TestCleanupKeepsATableOfARunningOwner(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsReportedInOneSentence(t *testing.T) {
+func TestMissingPrerequisitesAreExplained(t *testing.T) {
 	for name, test := range map[string]struct{ got, want string }{
-		"privilege":      {missing(unix.EPERM).Error(), "programming nftables needs root (CAP_NET_ADMIN): run as root"},
-		"nf_tables":      {missing(unix.EPROTONOSUPPORT).Error(), "this kernel has no nf_tables: load the module"},
+		"privilege":      {explainSetupError(unix.EPERM).Error(), "programming nftables needs root (CAP_NET_ADMIN): run as root"},
+		"nf_tables":      {explainSetupError(unix.EPROTONOSUPPORT).Error(), "this kernel has no nf_tables: load the module"},
 		"a newer kernel": {checkRelease("5.10.0-28-amd64").Error(), "this kernel is Linux 5.10.0-28-amd64: use 5.13 or newer"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,19 +22,19 @@ import (
 // on the endpoint.
 func serve(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	t.Helper()
-	at := addressesOf(family)
+	addrs := addressesOf(family)
 	namespace.Do(func() {
 		loopback, err := netlink.LinkByName("lo")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, addr := range []net.IP{at.endpoint.AsSlice(), at.service.AsSlice()} {
+		for _, addr := range []net.IP{addrs.endpoint.AsSlice(), addrs.service.AsSlice()} {
 			full := net.CIDRMask(8*len(addr), 8*len(addr))
 			if err := netlink.AddrAdd(loopback, &netlink.Addr{IPNet: &net.IPNet{IP: addr, Mask: full}, Flags: unix.IFA_F_NODAD}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		listener, err := net.Listen("tcp", net.JoinHostPort(at.endpoint.String(), "8080"))
+		listener, err := net.Listen("tcp", net.JoinHostPort(addrs.endpoint.String(), "8080"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,10 +45,10 @@ func serve(t *testing.T, namespace *netns.Namespace, family model.Family) {
 // connect dials the service from the endpoint's own address.
 func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	t.Helper()
-	at := addressesOf(family)
+	addrs := addressesOf(family)
 	namespace.Do(func() {
-		dialer := net.Dialer{Timeout: wait.Timeout, LocalAddr: &net.TCPAddr{IP: at.endpoint.AsSlice()}}
-		connection, err := dialer.Dial("tcp", net.JoinHostPort(at.service.String(), "80"))
+		dialer := net.Dialer{Timeout: wait.Timeout, LocalAddr: &net.TCPAddr{IP: addrs.endpoint.AsSlice()}}
+		connection, err := dialer.Dial("tcp", net.JoinHostPort(addrs.service.String(), "80"))
 		if err != nil {
 			t.Fatalf("dial the service: %v", err)
 		}
@@ -56,8 +56,8 @@ func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	})
 }
 
-// learning returns everything, so that connections reach the endpoint and are stored for the timeout.
-func learning(family model.Family, timeout time.Duration) ruleset.Batch {
+// everythingWithAffinity returns everything, so that connections reach the endpoint and are stored for the timeout.
+func everythingWithAffinity(family model.Family, timeout time.Duration) ruleset.Batch {
 	batch := operations{everything(family)}
 	frontend := ruleset.Tuple{Addr: addressesOf(family).service, Proto: model.TCP, Port: 80}
 	class := ruleset.Element{Key: frontend, Value: ruleset.Tuple{Number: uint32(ruleset.BalanceClass(3))}}
@@ -70,36 +70,36 @@ func learning(family model.Family, timeout time.Duration) ruleset.Batch {
 			Key: numbered(frontend, ruleset.ClusterSlot+number), Value: ruleset.Tuple{Number: stickyEndpoint},
 		})
 	}
-	chain := remembering(timeout)
+	chain := affinityChain(timeout)
 	return batch.do(ruleset.Flush, family, ruleset.ChainObject{Chain: chain}).
 		do(ruleset.Add, family, ruleset.RulesObject{Chain: chain}).
 		do(ruleset.Flush, family, ruleset.SetObject{Set: affinity}).Batch
 }
 
-// learned returns the element that a connection leaves in the affinity map.
-func learned(family model.Family) ruleset.Element {
+// affinityElement returns the element that a connection leaves in the affinity map.
+func affinityElement(family model.Family) ruleset.Element {
 	return ruleset.Element{
 		Key: ruleset.Tuple{Number: stickyPort, Addr: addressesOf(family).endpoint}, Value: ruleset.Tuple{Number: stickyEndpoint},
 	}
 }
 
-func TestPacketsGoWhereTheRulesSendThemAndAreRemembered(t *testing.T) {
+func TestPacketsReachTheEndpointAndAreStored(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			namespace := netns.New(t)
 			serve(t, namespace, family)
 			c := dial(t, namespace, Options{})
-			commit(t, c, learning(family, time.Hour))
+			commit(t, c, everythingWithAffinity(family, time.Hour))
 
 			connect(t, namespace, family)
-			if diff := cmp.Diff([]ruleset.Element{learned(family)}, elementsOf(t, c, family, affinity), comparable); diff != "" {
+			if diff := cmp.Diff([]ruleset.Element{affinityElement(family)}, elementsOf(t, c, family, affinity), comparable); diff != "" {
 				t.Fatalf("the affinity map after a connection (-want +got):\n%s", diff)
 			}
 			connect(t, namespace, family) // through the affinity map
 
 			// Every kernel deletes an entry that may have expired in between, if it is added first. DESTROYSETELEM needs 6.3.
 			var o operations
-			o.elements(ruleset.Add, family, affinity, learned(family)).elements(ruleset.Delete, family, affinity, learned(family))
+			o.elements(ruleset.Add, family, affinity, affinityElement(family)).elements(ruleset.Delete, family, affinity, affinityElement(family))
 			commit(t, c, o.Batch)
 			if diff := cmp.Diff([]ruleset.Element{}, elementsOf(t, c, family, affinity), comparable, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("the affinity map after the deletion (-want +got):\n%s", diff)
@@ -112,18 +112,18 @@ func TestPacketsGoWhereTheRulesSendThemAndAreRemembered(t *testing.T) {
 	}
 }
 
-func TestAnExpiredEntryIsDeletedAsIfItWereThere(t *testing.T) {
+func TestAnExpiredElementCanBeDeleted(t *testing.T) {
 	namespace := netns.New(t)
 	serve(t, namespace, model.IPv4)
 	c := dial(t, namespace, Options{})
-	commit(t, c, learning(model.IPv4, time.Second))
+	commit(t, c, everythingWithAffinity(model.IPv4, time.Second))
 	connect(t, namespace, model.IPv4)
 	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 1 {
 		t.Fatalf("the affinity map holds %v, want the client", got)
 	}
 	time.Sleep(1100 * time.Millisecond)
 	var o operations
-	o.elements(ruleset.Add, model.IPv4, affinity, learned(model.IPv4)).elements(ruleset.Delete, model.IPv4, affinity, learned(model.IPv4))
+	o.elements(ruleset.Add, model.IPv4, affinity, affinityElement(model.IPv4)).elements(ruleset.Delete, model.IPv4, affinity, affinityElement(model.IPv4))
 	commit(t, c, o.Batch)
 	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 0 {
 		t.Errorf("the affinity map holds %v, want nothing", got)

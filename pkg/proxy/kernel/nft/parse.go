@@ -78,9 +78,9 @@ func attributes(b []byte) iter.Seq2[uint16, []byte] {
 }
 
 // attribute returns the first attribute of a kind, nil if there is none.
-func attribute(b []byte, wanted uint16) []byte {
+func attribute(b []byte, attrType uint16) []byte {
 	for kind, value := range attributes(b) {
-		if kind == wanted {
+		if kind == attrType {
 			return value
 		}
 	}
@@ -88,17 +88,17 @@ func attribute(b []byte, wanted uint16) []byte {
 }
 
 // numberOf returns the number in the first attribute of a kind.
-func numberOf(b []byte, wanted uint16) (number uint32, ok bool) {
-	value := attribute(b, wanted)
+func numberOf(b []byte, attrType uint16) (number uint32, ok bool) {
+	value := attribute(b, attrType)
 	if len(value) != 4 {
 		return 0, false
 	}
 	return binary.BigEndian.Uint32(value), true
 }
 
-// longOf returns the number of 64 bits in the first attribute of a kind, zero if there is none.
-func longOf(b []byte, wanted uint16) uint64 {
-	value := attribute(b, wanted)
+// uint64Of returns the number of 64 bits in the first attribute of a kind, zero if there is none.
+func uint64Of(b []byte, attrType uint16) uint64 {
+	value := attribute(b, attrType)
 	if len(value) != 8 {
 		return 0
 	}
@@ -106,8 +106,8 @@ func longOf(b []byte, wanted uint16) uint64 {
 }
 
 // textOf returns the text in the first attribute of a kind.
-func textOf(b []byte, wanted uint16) string {
-	value := attribute(b, wanted)
+func textOf(b []byte, attrType uint16) string {
+	value := attribute(b, attrType)
 	for len(value) > 0 && value[len(value)-1] == 0 {
 		value = value[:len(value)-1]
 	}

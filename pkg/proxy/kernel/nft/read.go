@@ -63,8 +63,8 @@ func (r *reply) err() error {
 	return errors.Join(r.failures...)
 }
 
-// take passes a message to each, unless something failed already, and reports whether the message ends the reply.
-func (r *reply) take(m message) (ended bool) {
+// add passes a message to each, unless something failed already, and reports whether the message ends the reply.
+func (r *reply) add(m message) (ended bool) {
 	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
 		r.interrupted = true
 	}
@@ -104,7 +104,7 @@ func (r *Reader) query(ctx context.Context, write func(*messages), each func(mes
 			if err != nil {
 				return err
 			}
-			if m.sequence == r.sequence && got.take(m) {
+			if m.sequence == r.sequence && got.add(m) {
 				return got.err()
 			}
 		}
@@ -145,7 +145,7 @@ func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Obje
 	if err != nil || !state.exists {
 		return ruleset.Objects{}, err
 	}
-	objects := ruleset.Objects{Table: true, NeedsRecreate: !state.update(r.owned)}
+	objects := ruleset.Objects{Table: true, NeedsRecreate: !state.canUpdate(r.owned)}
 	objects.Chains, err = r.names(ctx, family, unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
 	if err != nil {
 		return ruleset.Objects{}, fmt.Errorf("list chains of table %s: %w", tableText(family), err)
@@ -184,16 +184,16 @@ func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Obje
 // complete; a missing object stays in the kernel, and the next full sync finds it.
 func (r *Reader) names(ctx context.Context, family model.Family, kind, table, name uint16) ([]string, error) {
 	var seen []string
-	names, err := retried(func() ([]string, error) {
+	names, err := retry(func() ([]string, error) {
 		var names []string
 		err := r.query(ctx, func(m *messages) {
 			m.table(kind, unix.NLM_F_DUMP, number(family))
 			m.text(table, ruleset.TableName)
 			m.end()
 		}, func(m message) error {
-			dumped, body := m.family()
-			isOurs := dumped == number(family) && textOf(body, table) == ruleset.TableName
-			if text := textOf(body, name); isOurs && isNamed(text) && !isOtherObject(kind, body) {
+			dumpedFamily, body := m.family()
+			inOwnTable := dumpedFamily == number(family) && textOf(body, table) == ruleset.TableName
+			if text := textOf(body, name); inOwnTable && isUserNamed(text) && !isOtherObject(kind, body) {
 				names = append(names, text)
 			}
 			return nil
@@ -208,8 +208,8 @@ func (r *Reader) names(ctx context.Context, family model.Family, kind, table, na
 	return slices.Compact(names), err
 }
 
-// isNamed excludes anonymous sets and chains, which the kernel names, and deletes with their rule.
-func isNamed(text string) bool { return text != "" && !strings.HasPrefix(text, "__") }
+// isUserNamed excludes anonymous sets and chains, which the kernel names, and deletes with their rule.
+func isUserNamed(text string) bool { return text != "" && !strings.HasPrefix(text, "__") }
 
 // isOtherObject reports whether a dumped object is a quota or the like, which the kernel dumps with the counters.
 func isOtherObject(kind uint16, body []byte) bool {

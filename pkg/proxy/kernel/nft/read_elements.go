@@ -23,8 +23,8 @@ const (
 	readPause = 5 * time.Millisecond
 )
 
-// retried repeats read, a limited number of times, while the data keeps changing.
-func retried[T any](read func() (T, error)) (value T, err error) {
+// retry repeats read, a limited number of times, while the data keeps changing.
+func retry[T any](read func() (T, error)) (value T, err error) {
 	pause := readPause
 	for range readAttempts {
 		if value, err = read(); !errors.Is(err, errInterrupted) {
@@ -41,7 +41,7 @@ func retried[T any](read func() (T, error)) (value T, err error) {
 //
 // Elements that packets add or that expire while the set is being read may or may not be among them.
 func (r *Reader) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	elements, err := retried(func() ([]ruleset.Element, error) { return r.elements(ctx, family, set) })
+	elements, err := retry(func() ([]ruleset.Element, error) { return r.elements(ctx, family, set) })
 	if err != nil {
 		err = fmt.Errorf("read %s: %w", setText(tableText(family), set), err)
 	}
@@ -69,8 +69,8 @@ func (r *Reader) elements(ctx context.Context, family model.Family, set ruleset.
 	if err != nil {
 		return nil, err
 	}
-	isWhole := set.Dynamic || count == len(elements) || count < 0 && after == before
-	if !isWhole {
+	isConsistent := set.Dynamic || count == len(elements) || count < 0 && after == before
+	if !isConsistent {
 		return elements, errInterrupted
 	}
 	return elements, nil

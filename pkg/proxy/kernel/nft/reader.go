@@ -18,10 +18,10 @@ import (
 
 // Table is our table of a family as the kernel has it.
 type Table struct {
-	// Found are its objects, with the contents of all sets.
-	Found ruleset.Objects
-	// Read is how many elements were read.
-	Read int
+	// Objects are its objects, with the contents of all sets.
+	Objects ruleset.Objects
+	// ElementsRead is how many elements were read.
+	ElementsRead int
 
 	family model.Family
 	rules  map[string][][]byte // by chain
@@ -33,42 +33,42 @@ func (r *Reader) Table(ctx context.Context, family model.Family) (*Table, error)
 	if err != nil || !found.Table {
 		return &Table{family: family}, err
 	}
-	t := &Table{Found: found, family: family}
+	t := &Table{Objects: found, family: family}
 	for _, name := range found.Sets {
-		t.Found.Add(name, nil)
-		set, known := ruleset.SetNamed(name)
+		t.Objects.Add(name, nil)
+		set, known := ruleset.SetByName(name)
 		if !known {
 			continue
 		}
 		elements, err := r.Elements(ctx, family, set)
 		if errors.Is(err, errUnreadable) || errors.Is(err, unix.ENOENT) {
-			delete(t.Found.Contents, name) // it is a foreign set of the same name, or was deleted meanwhile
+			delete(t.Objects.Contents, name) // it is a foreign set of the same name, or was deleted meanwhile
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		t.Found.Add(name, elements)
-		t.Read += len(elements)
+		t.Objects.Add(name, elements)
+		t.ElementsRead += len(elements)
 	}
 	t.rules, err = r.rules(ctx, family)
 	return t, err
 }
 
 // Differences compares the table with the desired one: sets, elements, chains and rules.
-func (t *Table) Differences(wanted *ruleset.Tables) ([]ruleset.Difference, error) {
-	differences := wanted.Differences(t.family, t.Found)
-	if !t.Found.Table {
+func (t *Table) Differences(desired *ruleset.Tables) ([]ruleset.Difference, error) {
+	differences := desired.Differences(t.family, t.Objects)
+	if !t.Objects.Table {
 		return differences, nil
 	}
-	for _, chain := range wanted.Chains(t.family) {
+	for _, chain := range desired.Chains(t.family) {
 		text, err := compareRules(t.family, chain, t.rules[chain.Name])
 		if err != nil {
 			return nil, err
 		}
 		if text != "" {
 			differences = append(differences, ruleset.Difference{
-				Table: tableText(t.family), In: "chain " + chain.Name, What: text, Kind: ruleset.Changed,
+				Table: tableText(t.family), Object: "chain " + chain.Name, Detail: text, Kind: ruleset.Changed,
 			})
 		}
 	}
@@ -77,15 +77,15 @@ func (t *Table) Differences(wanted *ruleset.Tables) ([]ruleset.Difference, error
 
 // rules returns the expressions of the rules in our table of a family, by chain, as the kernel dumps them.
 func (r *Reader) rules(ctx context.Context, family model.Family) (map[string][][]byte, error) {
-	rules, err := retried(func() (map[string][][]byte, error) {
+	rules, err := retry(func() (map[string][][]byte, error) {
 		byChain := map[string][][]byte{}
 		err := r.query(ctx, func(m *messages) {
 			m.table(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, number(family))
 			m.text(unix.NFTA_RULE_TABLE, ruleset.TableName)
 			m.end()
 		}, func(m message) error {
-			dumped, body := m.family()
-			if dumped == number(family) && textOf(body, unix.NFTA_RULE_TABLE) == ruleset.TableName {
+			dumpedFamily, body := m.family()
+			if dumpedFamily == number(family) && textOf(body, unix.NFTA_RULE_TABLE) == ruleset.TableName {
 				chain := textOf(body, unix.NFTA_RULE_CHAIN)
 				byChain[chain] = append(byChain[chain], bytes.Clone(attribute(body, unix.NFTA_RULE_EXPRESSIONS)))
 			}
@@ -100,16 +100,16 @@ func (r *Reader) rules(ctx context.Context, family model.Family) (map[string][][
 }
 
 // compareRules describes the first difference between the rules of a chain; empty if there is none.
-func compareRules(family model.Family, chain ruleset.Chain, held [][]byte) (string, error) {
-	if len(held) != len(chain.Rules) {
-		return fmt.Sprintf("the number of rules, %d instead of %d,", len(held), len(chain.Rules)), nil
+func compareRules(family model.Family, chain ruleset.Chain, actual [][]byte) (string, error) {
+	if len(actual) != len(chain.Rules) {
+		return fmt.Sprintf("the number of rules, %d instead of %d,", len(actual), len(chain.Rules)), nil
 	}
 	for i, rule := range chain.Rules {
-		var wanted messages
-		if err := wanted.expressions(family, rule); err != nil {
+		var desired messages
+		if err := desired.expressions(family, rule); err != nil {
 			return "", fmt.Errorf("rule %d of chain %s: %w", i+1, chain.Name, err)
 		}
-		if !equalExpr(wanted.b, held[i]) {
+		if !equalExpr(desired.b, actual[i]) {
 			return fmt.Sprintf("rule %d", i+1), nil
 		}
 	}
@@ -118,35 +118,35 @@ func compareRules(family model.Family, chain ruleset.Chain, held [][]byte) (stri
 
 // equalExpr reports whether two lists have the same attributes in the same order, except for those that the kernel
 // adds, and those of ours that it keeps only during a transaction.
-func equalExpr(ours, theirs []byte) bool {
+func equalExpr(desired, actual []byte) bool {
 	type one struct {
 		kind  uint16
 		value []byte
 	}
 	var rest []one
-	for kind, value := range attributes(theirs) {
+	for kind, value := range attributes(actual) {
 		rest = append(rest, one{kind, value})
 	}
 	isList := len(rest) > 0 && rest[0].kind == unix.NFTA_LIST_ELEM && attribute(rest[0].value, unix.NFTA_EXPR_NAME) != nil
-	at, count := 0, 0
-	for kind, value := range attributes(ours) {
+	index, count := 0, 0
+	for kind, value := range attributes(desired) {
 		count++
 		if !isList {
-			at = slices.IndexFunc(rest, func(there one) bool { return there.kind == kind })
+			index = slices.IndexFunc(rest, func(other one) bool { return other.kind == kind })
 		}
 		switch {
-		case at < 0 && isZero(value): // the number of a set in a transaction, but there is no transaction
+		case index < 0 && isZero(value): // the number of a set in a transaction, but there is no transaction
 			continue
-		case at < 0, at == len(rest):
+		case index < 0, index == len(rest):
 			return false
 		}
-		there := rest[at].value
-		isEqual := bytes.Equal(value, there) || isSameRegister(value, there) || isNested(value) && isNested(there) && equalExpr(value, there)
-		if !isEqual && !bytes.Equal(append(bytes.Clone(value), 0), there) { // a text, which the kernel ends with a zero
+		other := rest[index].value
+		isEqual := bytes.Equal(value, other) || isSameRegister(value, other) || isNested(value) && isNested(other) && equalExpr(value, other)
+		if !isEqual && !bytes.Equal(append(bytes.Clone(value), 0), other) { // a text, which the kernel ends with a zero
 			return false
 		}
 		if isList {
-			at++
+			index++
 		}
 	}
 	return !isList || count == len(rest)
@@ -156,11 +156,11 @@ func isZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
 // isSameRegister reports whether two numbers may be the same register: the kernel dumps every fourth 32-bit register as
 // the 128-bit register that starts there (nft_dump_register).
-func isSameRegister(ours, theirs []byte) bool {
-	if len(ours) != 4 || len(theirs) != 4 {
+func isSameRegister(desired, actual []byte) bool {
+	if len(desired) != 4 || len(actual) != 4 {
 		return false
 	}
-	small, large := binary.BigEndian.Uint32(ours), binary.BigEndian.Uint32(theirs)
+	small, large := binary.BigEndian.Uint32(desired), binary.BigEndian.Uint32(actual)
 	return small >= unix.NFT_REG32_00 && small <= unix.NFT_REG32_15 && (small-unix.NFT_REG32_00)%4 == 0 &&
 		large == unix.NFT_REG_1+(small-unix.NFT_REG32_00)/4
 }

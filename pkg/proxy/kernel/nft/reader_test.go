@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// openedIn opens a reader in a namespace.
-func openedIn(t *testing.T, namespace *netns.Namespace) *Reader {
+// openReaderIn opens a reader in a namespace.
+func openReaderIn(t *testing.T, namespace *netns.Namespace) *Reader {
 	t.Helper()
 	var r *Reader
 	var err error
@@ -28,18 +28,18 @@ func openedIn(t *testing.T, namespace *netns.Namespace) *Reader {
 // difference.
 func differencesIn(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, families ...model.Family) []string {
 	t.Helper()
-	var wanted ruleset.Tables
-	if err := wanted.Apply(batch); err != nil {
+	var desired ruleset.Tables
+	if err := desired.Apply(batch); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
-	reader := openedIn(t, namespace)
+	reader := openReaderIn(t, namespace)
 	for _, family := range families {
 		table, err := reader.Table(t.Context(), family)
 		if err != nil {
 			t.Fatal(err)
 		}
-		differences, err := table.Differences(&wanted)
+		differences, err := table.Differences(&desired)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func differencesIn(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch
 }
 
 // Every form of rule and every set reads back as it was written, owned tables too.
-func TestWhatWasWrittenIsNoDifference(t *testing.T) {
+func TestWrittenTablesHaveNoDifference(t *testing.T) {
 	for _, owned := range []bool{false, true} {
 		for _, family := range model.Families {
 			namespace := netns.New(t)
@@ -81,7 +81,7 @@ func TestEveryFormAndLayoutIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestEverySabotageIsADifference(t *testing.T) {
+func TestEveryExternalChangeIsADifference(t *testing.T) {
 	batch := everyLayout()["no settings"].batch(nil)
 	for _, test := range []struct{ nft, want string }{
 		{"delete table ip6 vicinity", "ip6 vicinity is missing"},

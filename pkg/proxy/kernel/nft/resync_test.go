@@ -19,7 +19,7 @@ import (
 // layout is the input of the static chains.
 type layout struct {
 	config ruleset.Config
-	around ruleset.NodeState
+	state  ruleset.NodeState
 }
 
 // everyLayout returns every way of distinguishing pods from others, and all other settings and states of the cluster on
@@ -59,17 +59,17 @@ func everyLayout() map[string]layout {
 			ruleset.Config{NodePorts: inPrefixes}, ruleset.NodeState{NodePortAddrs: nodeAddrs[:2]}},
 		"node ports on loopback are rejected":         {config: ruleset.Config{NodePorts: model.NodePortAddresses{Localhost: true}}},
 		"node ports on loopback are served over IPv4": {config: ruleset.Config{NodePorts: localhost}},
-		"ranges of ClusterIPs":                        {around: ruleset.NodeState{ServiceCIDRs: serviceCIDRs}},
+		"ranges of ClusterIPs":                        {state: ruleset.NodeState{ServiceCIDRs: serviceCIDRs}},
 		"all settings": {
 			ruleset.Config{NodePorts: primary, MasqueradeAll: true, LocalTraffic: ruleset.LocalTraffic{InterfacePrefix: "fourteenletter"}},
 			ruleset.NodeState{NodePortAddrs: nodeAddrs, ServiceCIDRs: serviceCIDRs}},
 	}
 }
 
-// TestEveryRealLayoutIsWhatItsTextDescribes programs Services as the proxy does, and loads the text of the same tables
+// TestEveryLayoutMatchesItsText programs Services as the proxy does, and loads the text of the same tables
 // with nft: Services of every shape for the layouts without and with all settings, and for others those whose chains
 // depend on the layout.
-func TestEveryRealLayoutIsWhatItsTextDescribes(t *testing.T) {
+func TestEveryLayoutMatchesItsText(t *testing.T) {
 	for name, layout := range everyLayout() {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
@@ -96,16 +96,16 @@ func (l layout) batchOf(shapes func(model.Family) []shape, found map[model.Famil
 	for _, family := range model.Families {
 		services = append(services, servicesOf(family, shapes(family))...)
 	}
-	return resync(config, services, l.around, found).Batch
+	return resync(config, services, l.state, found).Batch
 }
 
 // resync returns the plan of a full sync.
 func resync(
-	config ruleset.Config, services []ruleset.Service, around ruleset.NodeState, found map[model.Family]ruleset.Objects,
+	config ruleset.Config, services []ruleset.Service, state ruleset.NodeState, found map[model.Family]ruleset.Objects,
 ) *ruleset.Plan {
-	complete := ruleset.NewFullSync(config, found)
-	complete.Add(services)
-	_, plan := complete.Finish(around)
+	sync := ruleset.NewFullSync(config, found)
+	sync.Add(services)
+	_, plan := sync.Finish(state)
 	return plan
 }
 
@@ -147,7 +147,7 @@ func TestOneLayoutReplacesAnother(t *testing.T) {
 
 // The tests above cover all kinds of chains: in every layout the chains that depend on it, and in the layouts without
 // and with all settings all others too.
-func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
+func TestTheShapesCoverEveryKindOfChain(t *testing.T) {
 	split := []string{
 		"refuse: 2", "lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", "nodeport-sticky-10800-1: 8", "sticky-port: 2",
 	}

@@ -29,10 +29,10 @@ func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, 
 	if err := tables.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(inOneWay(printed.String()), inOneWay(namespace.NFT("-T", "list", "ruleset"))); diff != "" {
+	if diff := cmp.Diff(normalize(printed.String()), normalize(namespace.NFT("-T", "list", "ruleset"))); diff != "" {
 		t.Errorf("nft's listing differs from the printed text (-printed +listed):\n%s", diff)
 	}
-	if diff := cmp.Diff(inNumbers(printed.String()), inNumbers(namespace.NFT("-n", "list", "ruleset"))); diff != "" {
+	if diff := cmp.Diff(normalizeNumbers(printed.String()), normalizeNumbers(namespace.NFT("-n", "list", "ruleset"))); diff != "" {
 		t.Errorf("nft -n's listing differs from the printed text (-printed +listed):\n%s", diff)
 	}
 	other := netns.New(t)
@@ -42,17 +42,17 @@ func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, 
 
 // checkSameRuleset checks that two namespaces hold the same: nft itself loaded a text into one, and this package wrote
 // the same tables into the other.
-func checkSameRuleset(t *testing.T, theirs, ours *netns.Namespace, families ...model.Family) {
+func checkSameRuleset(t *testing.T, loaded, written *netns.Namespace, families ...model.Family) {
 	t.Helper()
-	if diff := cmp.Diff(sortedJSON(t, theirs), sortedJSON(t, ours)); diff != "" {
+	if diff := cmp.Diff(sortedJSON(t, loaded), sortedJSON(t, written)); diff != "" {
 		t.Errorf("nft -j: our objects differ from nft's own (-nft +ours):\n%s", diff)
 	}
 	const expressions = "--debug=netlink"
-	if diff := cmp.Diff(bare(theirs.NFT(expressions, "list", "ruleset")), bare(ours.NFT(expressions, "list", "ruleset"))); diff != "" {
+	if diff := cmp.Diff(comparableExpressions(loaded.NFT(expressions, "list", "ruleset")), comparableExpressions(written.NFT(expressions, "list", "ruleset"))); diff != "" {
 		t.Errorf("our expressions differ from nft's own (-nft +ours):\n%s", diff)
 	}
 	for _, family := range families {
-		if diff := cmp.Diff(setsInKernel(t, theirs, family), setsInKernel(t, ours, family)); diff != "" {
+		if diff := cmp.Diff(setsInKernel(t, loaded, family), setsInKernel(t, written, family)); diff != "" {
 			t.Errorf("our sets are not declared as nft declares them (-nft +ours):\n%s", diff)
 		}
 	}
@@ -83,11 +83,11 @@ func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family)
 	return sets
 }
 
-// bare returns the expressions and elements in nft's output for debugging, without the listing that follows them and
+// comparableExpressions returns the expressions and elements in nft's output for debugging, without the listing that follows them and
 // without what may differ between equals: which register of several holds a value, the numbers of rules, that nft
 // repeats a single address and port as the end of a range, that it begins a set of ranges with an end that has no
 // start, that it marks a range as having no end, and the order in a hash table.
-func bare(listing string) []string {
+func comparableExpressions(listing string) []string {
 	var lines []string
 	for line := range strings.Lines(listing) {
 		if strings.HasPrefix(line, "table ") {
@@ -104,7 +104,7 @@ func bare(listing string) []string {
 			words = words[:3]
 		case strings.Contains(line, "nat dnat"):
 			words = words[:4]
-		case endOfNone.MatchString(line):
+		case endWithoutStart.MatchString(line):
 			continue
 		case strings.Contains(line, "userdata"):
 			words = words[:slices.Index(words, "userdata")]
@@ -115,16 +115,16 @@ func bare(listing string) []string {
 	return lines
 }
 
-// endOfNone is the element with which nft begins a set of ranges that does not contain the lowest address: an end
+// endWithoutStart is the element with which nft begins a set of ranges that does not contain the lowest address: an end
 // without a start.
-var endOfNone = regexp.MustCompile(`^\s*element( 00000000)+\s+: 1 \[end\]`)
+var endWithoutStart = regexp.MustCompile(`^\s*element( 00000000)+\s+: 1 \[end\]`)
 
 // sortRuns sorts the lines of each run of matching lines: the elements of a set, in the order of the kernel's hash
 // table.
-func sortRuns(lines []string, wanted func(string) bool) {
+func sortRuns(lines []string, isMatch func(string) bool) {
 	for from := 0; from < len(lines); from++ {
 		to := from
-		for to < len(lines) && wanted(lines[to]) {
+		for to < len(lines) && isMatch(lines[to]) {
 			to++
 		}
 		slices.Sort(lines[from:to])
@@ -145,9 +145,9 @@ var (
 	)
 )
 
-// inOneWay normalizes the spelling of a listing's lines, and sorts the elements of each set. Sets, chains and rules
+// normalize normalizes the spelling of a listing's lines, and sorts the elements of each set. Sets, chains and rules
 // keep their order.
-func inOneWay(listing string) []string {
+func normalize(listing string) []string {
 	listing = elementsOfSet.ReplaceAllStringFunc(listing, func(block string) string {
 		list := strings.Split(strings.TrimSuffix(strings.TrimPrefix(block, "elements = {"), "}"), ",")
 		for i := range list {

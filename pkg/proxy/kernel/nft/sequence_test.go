@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-func TestTheGenerationAfterAnother(t *testing.T) {
+func TestNextGeneration(t *testing.T) {
 	for name, test := range map[string]struct {
 		before    uint32
 		committed bool
@@ -29,13 +29,13 @@ func TestTheGenerationAfterAnother(t *testing.T) {
 }
 
 // A commit that timed out leaves its reply in the socket.
-func TestAnUnreadReplyIsNotTakenForTheNextBatchs(t *testing.T) {
+func TestAnUnreadReplyIsSkippedByTheNextBatch(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
-	refused, err := c.Encode(ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Delete, Family: model.IPv4, Object: ruleset.TableObject{}}}})
+	rejected, err := c.Encode(ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Delete, Family: model.IPv4, Object: ruleset.TableObject{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.writer.send(refused.bytes); err != nil {
+	if err := c.writer.send(rejected.bytes); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Commit(t.Context(), everything(model.IPv4)); err != nil {

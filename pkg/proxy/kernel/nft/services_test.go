@@ -41,9 +41,9 @@ func everyShape(family model.Family) []shape {
 			}
 		}
 	}
-	at := addressesOf(family)
-	shapes[0].prefixes = []netip.Prefix{netip.PrefixFrom(at.client, at.client.BitLen())}
-	shapes[1].prefixes = []netip.Prefix{at.allowedRange, at.cluster, at.loopback}
+	addrs := addressesOf(family)
+	shapes[0].prefixes = []netip.Prefix{netip.PrefixFrom(addrs.client, addrs.client.BitLen())}
+	shapes[1].prefixes = []netip.Prefix{addrs.allowedRange, addrs.cluster, addrs.loopback}
 	shapes[2].prefixes = []netip.Prefix{netip.PrefixFrom(model.AnyAddr(family), 0)}
 	return append(shapes, shape{name: "large", cluster: 70, local: 11, externalLocal: true})
 }
@@ -58,8 +58,8 @@ func splitShapes(family model.Family) []shape {
 // and a node port.
 func servicesOf(family model.Family, shapes []shape) []ruleset.Service {
 	var services []ruleset.Service
-	at := addressesOf(family)
-	clusterIP, balancer, externalIP := at.service, at.balancer, at.client
+	addrs := addressesOf(family)
+	clusterIP, balancer, externalIP := addrs.service, addrs.balancer, addrs.client
 	for i, shape := range shapes {
 		name := model.ObjectName{Namespace: "default", Name: shape.name}
 		id := model.PortID{Service: name, Port: "http", Protocol: model.Protocols[i%len(model.Protocols)], Family: family}

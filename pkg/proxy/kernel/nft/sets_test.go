@@ -21,20 +21,20 @@ const stickyClass uint32 = 0xf70e1007
 
 // everySet holds a set of every kind, each hash table with a single element so that there is one way to list it.
 func everySet(family model.Family) []filled {
-	at := addressesOf(family)
-	frontend := ruleset.Tuple{Addr: at.service, Proto: model.TCP, Port: 80}
-	balanced := ruleset.Tuple{Addr: at.balancer, Proto: model.TCP, Port: 443}
+	addrs := addressesOf(family)
+	frontend := ruleset.Tuple{Addr: addrs.service, Proto: model.TCP, Port: 80}
+	balanced := ruleset.Tuple{Addr: addrs.balancer, Proto: model.TCP, Port: 443}
 	nodePort := ruleset.Tuple{Proto: model.UDP, Port: 30080}
 	class := uint32(ruleset.BalanceClass(3))
 	split := uint32(ruleset.SplitClass(1, 3))
-	one := func(set ruleset.Set, key ruleset.Tuple) filled { return filled{set, []ruleset.Element{{Key: key}}} }
-	says := func(set ruleset.Set, key, value ruleset.Tuple) filled {
+	keyOnly := func(set ruleset.Set, key ruleset.Tuple) filled { return filled{set, []ruleset.Element{{Key: key}}} }
+	mapping := func(set ruleset.Set, key, value ruleset.Tuple) filled {
 		return filled{set, []ruleset.Element{{Key: key, Value: value}}}
 	}
-	endpoint := ruleset.Tuple{Addr: at.endpoint, Port: 8080}
+	endpoint := ruleset.Tuple{Addr: addrs.endpoint, Port: 8080}
 	return []filled{
-		commented(says(ruleset.Services, frontend, ruleset.Tuple{Number: class}), "shop/web:http"),
-		commented(says(ruleset.NodePorts, nodePort, ruleset.Tuple{Number: split}), "shop/dns"),
+		commented(mapping(ruleset.Services, frontend, ruleset.Tuple{Number: class}), "shop/web:http"),
+		commented(mapping(ruleset.NodePorts, nodePort, ruleset.Tuple{Number: split}), "shop/dns"),
 		{ruleset.Dispatch, []ruleset.Element{
 			{Key: ruleset.Tuple{Number: split}, Verdict: verdictOf(ruleset.Jump, "lb-3-local-1").Verdict},
 			{Key: ruleset.Tuple{Number: class}, Verdict: verdictOf(ruleset.Jump, "lb-3").Verdict},
@@ -42,29 +42,29 @@ func everySet(family model.Family) []filled {
 			{Key: ruleset.Tuple{Number: uint32(ruleset.RefuseClass)}, Verdict: verdictOf(ruleset.Goto, "refuse").Verdict},
 			{Key: ruleset.Tuple{Number: uint32(ruleset.DropClass)}, Verdict: verdictOf(ruleset.Drop, "").Verdict},
 		}},
-		says(ruleset.Endpoints, numbered(frontend, ruleset.ClusterSlot+2), endpoint),
-		says(ruleset.NodePortEndpoints, numbered(nodePort, ruleset.LocalSlot), endpoint),
-		says(ruleset.Sticky, frontend, ruleset.Tuple{Number: class}),
-		says(ruleset.NodePortSticky, nodePort, ruleset.Tuple{Number: split}),
+		mapping(ruleset.Endpoints, numbered(frontend, ruleset.ClusterSlot+2), endpoint),
+		mapping(ruleset.NodePortEndpoints, numbered(nodePort, ruleset.LocalSlot), endpoint),
+		mapping(ruleset.Sticky, frontend, ruleset.Tuple{Number: class}),
+		mapping(ruleset.NodePortSticky, nodePort, ruleset.Tuple{Number: split}),
 		{ruleset.StickyDispatch, []ruleset.Element{{Key: ruleset.Tuple{Number: class}, Verdict: verdictOf(ruleset.Jump, "lb-3").Verdict}}},
-		says(ruleset.StickyPorts, frontend, ruleset.Tuple{Number: stickyPort}),
-		says(ruleset.NodePortStickyPorts, nodePort, ruleset.Tuple{Number: stickyPort}),
-		says(ruleset.StickyOutside, frontend, ruleset.Tuple{Number: stickyPort}),
-		says(ruleset.NodePortStickyOutside, nodePort, ruleset.Tuple{Number: stickyPort}),
-		says(ruleset.StickyEndpoints, numbered(frontend, ruleset.ClusterSlot+2), ruleset.Tuple{Number: stickyEndpoint}),
-		says(ruleset.NodePortStickyEndpoints, numbered(nodePort, ruleset.LocalSlot), ruleset.Tuple{Number: stickyEndpoint}),
-		says(ruleset.Numbered, ruleset.Tuple{Proto: model.TCP, Number: stickyEndpoint}, endpoint),
-		says(ruleset.NumberedCollided, ruleset.Tuple{Proto: model.SCTP, Number: stickyEndpoint}, endpoint),
-		one(ruleset.ExternalCluster, balanced),
-		one(ruleset.NodePortCluster, nodePort),
-		one(ruleset.ExternalLocal, balanced),
-		one(ruleset.NodePortLocal, nodePort),
-		says(ruleset.Restricted, balanced, ruleset.Tuple{Number: listNumber}),
-		one(ruleset.Sources, rangeElement(at.allowedRange).Key),
-		one(ruleset.ClusterIPs, ruleset.Tuple{Addr: at.service}),
-		one(ruleset.NodePortIPs, ruleset.Tuple{Addr: at.node}),
-		one(ruleset.Hairpin, ruleset.Tuple{Addr: at.endpoint, Source: at.endpoint, Proto: model.SCTP, Port: 8080}),
-		says(affinity, ruleset.Tuple{Number: stickyPort, Addr: at.client}, ruleset.Tuple{Number: stickyEndpoint}),
+		mapping(ruleset.StickyPorts, frontend, ruleset.Tuple{Number: stickyPort}),
+		mapping(ruleset.NodePortStickyPorts, nodePort, ruleset.Tuple{Number: stickyPort}),
+		mapping(ruleset.StickyOutside, frontend, ruleset.Tuple{Number: stickyPort}),
+		mapping(ruleset.NodePortStickyOutside, nodePort, ruleset.Tuple{Number: stickyPort}),
+		mapping(ruleset.StickyEndpoints, numbered(frontend, ruleset.ClusterSlot+2), ruleset.Tuple{Number: stickyEndpoint}),
+		mapping(ruleset.NodePortStickyEndpoints, numbered(nodePort, ruleset.LocalSlot), ruleset.Tuple{Number: stickyEndpoint}),
+		mapping(ruleset.Numbered, ruleset.Tuple{Proto: model.TCP, Number: stickyEndpoint}, endpoint),
+		mapping(ruleset.NumberedCollided, ruleset.Tuple{Proto: model.SCTP, Number: stickyEndpoint}, endpoint),
+		keyOnly(ruleset.ExternalCluster, balanced),
+		keyOnly(ruleset.NodePortCluster, nodePort),
+		keyOnly(ruleset.ExternalLocal, balanced),
+		keyOnly(ruleset.NodePortLocal, nodePort),
+		mapping(ruleset.Restricted, balanced, ruleset.Tuple{Number: listNumber}),
+		keyOnly(ruleset.Sources, rangeElement(addrs.allowedRange).Key),
+		keyOnly(ruleset.ClusterIPs, ruleset.Tuple{Addr: addrs.service}),
+		keyOnly(ruleset.NodePortIPs, ruleset.Tuple{Addr: addrs.node}),
+		keyOnly(ruleset.Hairpin, ruleset.Tuple{Addr: addrs.endpoint, Source: addrs.endpoint, Proto: model.SCTP, Port: 8080}),
+		mapping(affinity, ruleset.Tuple{Number: stickyPort, Addr: addrs.client}, ruleset.Tuple{Number: stickyEndpoint}),
 	}
 }
 

@@ -70,9 +70,9 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 	case ruleset.DNAT:
 		return compileDNAT(family, s)
 	case ruleset.UpdateAffinity:
-		return changeClient(family, s.Map, s.Mask, unix.NFT_DYNSET_OP_UPDATE, s.Timeout)
+		return changeAffinity(family, s.Map, s.Mask, unix.NFT_DYNSET_OP_UPDATE, s.Timeout)
 	case ruleset.DeleteAffinity:
-		return changeClient(family, s.Map, s.Mask, dynsetDelete, 0)
+		return changeAffinity(family, s.Map, s.Mask, dynsetDelete, 0)
 	case ruleset.Masquerade, ruleset.Reject, ruleset.Count:
 		return []expr.Any{action(family, s)}, nil
 	case ruleset.VerdictStatement:
@@ -110,10 +110,10 @@ func compileDNAT(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
 // dynsetDelete is NFT_DYNSET_OP_DELETE (Linux 5.4).
 const dynsetDelete = 2
 
-// changeClient adds or deletes an element of an affinity map from the packet path. Its key is the number of the port,
+// changeAffinity adds or deletes an element of an affinity map from the packet path. Its key is the number of the port,
 // which is the masked priority, and the client; its value is the whole priority. The kernel requires a value of a map's
 // element even to delete it.
-func changeClient(family model.Family, clients ruleset.Set, mask uint32, operation uint32, timeout time.Duration) ([]expr.Any, error) {
+func changeAffinity(family model.Family, clients ruleset.Set, mask uint32, operation uint32, timeout time.Duration) ([]expr.Any, error) {
 	key, next, err := load(family, []ruleset.Field{ruleset.Priority, ruleset.SourceAddr}, firstRegister)
 	if err != nil {
 		return nil, err

@@ -20,10 +20,10 @@ import (
 const (
 	// watchBuffer is the size of the kernel's buffer for changes by other processes that are not read yet.
 	watchBuffer = 4 << 20
-	// quietElements is the size from which a batch is sent without a subscription. While any process is subscribed, the
+	// minUnobserved is the size from which a batch is sent without a subscription. While any process is subscribed, the
 	// kernel builds a notification for each element, even those that a filter drops: 255 ms instead of 62 for a hundred
 	// thousand.
-	quietElements = 1000
+	minUnobserved = 1000
 )
 
 // ExternalChange is a transaction of another process that changed our tables.
@@ -45,12 +45,12 @@ type watcher struct {
 }
 
 // openWatcher subscribes to the changes by every port but one.
-func openWatcher(ours uint32) (*watcher, error) {
+func openWatcher(port uint32) (*watcher, error) {
 	s, err := openSocket()
 	if err != nil {
 		return nil, err
 	}
-	filter, err := bpf.Assemble(withoutOwn(ours))
+	filter, err := bpf.Assemble(excludePort(port))
 	if err == nil {
 		err = errors.Join(s.conn.SetReadBuffer(watchBuffer), s.conn.SetBPF(filter), s.conn.JoinGroup(unix.NFNLGRP_NFTABLES))
 	}
@@ -60,9 +60,9 @@ func openWatcher(ours uint32) (*watcher, error) {
 	return &watcher{socket: s}, nil
 }
 
-// withoutOwn returns a filter that passes a datagram unless its first message has the port ID. All messages of a
+// excludePort returns a filter that passes a datagram unless its first message has the port ID. All messages of a
 // datagram come from one transaction. A filter reads numbers in network byte order; the header is in host byte order.
-func withoutOwn(port uint32) []bpf.Instruction {
+func excludePort(port uint32) []bpf.Instruction {
 	const portOffset = 12 // nlmsghdr.nlmsg_pid
 	raw := binary.NativeEndian.AppendUint32(nil, port)
 	return []bpf.Instruction{
@@ -88,7 +88,7 @@ func (c *Conn) Watch(ctx context.Context, changed func(ExternalChange)) error {
 
 func (w *watcher) watch(ctx context.Context, changed func(ExternalChange)) error {
 	defer context.AfterFunc(ctx, w.socket.interrupt)()
-	var heard transaction
+	var current transaction
 	for {
 		b, err := w.socket.wait()
 		switch {
@@ -96,7 +96,7 @@ func (w *watcher) watch(ctx context.Context, changed func(ExternalChange)) error
 			_ = w.socket.conn.SetReadDeadline(time.Time{}) // before checking the cause, so that no later interruption is missed
 		case errors.Is(err, unix.ENOBUFS):
 			w.drain()
-			heard = transaction{}
+			current = transaction{}
 			w.overrun.Store(true)
 		case err != nil:
 			return fmt.Errorf("receive nftables changes: %w", err)
@@ -111,7 +111,7 @@ func (w *watcher) watch(ctx context.Context, changed func(ExternalChange)) error
 			changed(ExternalChange{Families: model.Families, Overrun: true})
 		}
 		if err == nil {
-			heard.read(b, changed)
+			current.read(b, changed)
 		}
 	}
 }
@@ -142,16 +142,16 @@ func (c *Conn) sendUnobserved(ctx context.Context, send func() error) error {
 	if err := c.watcher.socket.conn.LeaveGroup(unix.NFNLGRP_NFTABLES); err != nil {
 		return fmt.Errorf("commit batch: pause notifications: %w", err)
 	}
-	outcome := send()
+	sendErr := send()
 	if err := c.watcher.socket.conn.JoinGroup(unix.NFNLGRP_NFTABLES); err != nil {
-		broken := fmt.Errorf("resume nftables notifications: %w", err)
-		c.watcher.broken.Store(&broken)
+		joinErr := fmt.Errorf("resume nftables notifications: %w", err)
+		c.watcher.broken.Store(&joinErr)
 	}
 	after, err := c.generation(context.WithoutCancel(ctx))
-	if err != nil || after != nextGeneration(before, outcome == nil) || c.watcher.broken.Load() != nil {
+	if err != nil || after != nextGeneration(before, sendErr == nil) || c.watcher.broken.Load() != nil {
 		c.watcher.onOverrun()
 	}
-	return outcome
+	return sendErr
 }
 
 // nextGeneration returns the generation after one, with or without a transaction. Zero is never used.

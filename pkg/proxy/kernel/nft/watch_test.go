@@ -62,7 +62,7 @@ func (w watched) nothing(namespace *netns.Namespace) {
 	}
 }
 
-func TestForeignChangesAreReportedWithWhoMadeThem(t *testing.T) {
+func TestExternalChangesAreReportedWithTheirProcess(t *testing.T) {
 	for name, test := range map[string]struct {
 		args     []string
 		families []model.Family
@@ -109,24 +109,24 @@ func TestOwnChangesAndOtherTablesAreNotReported(t *testing.T) {
 	w := watch(t, c)
 	commit(t, c, everything(model.IPv4))
 	namespace.Load("table ip other { chain vicinity { }\n }\ntable inet vicinity { chain c { }\n }\n")
-	for _, number := range []int{10, quietElements + 1, 20_000} {
+	for _, number := range []int{10, minUnobserved + 1, 20_000} {
 		var o operations
 		commit(t, c, o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
 			slots(ruleset.Add, number).Batch)
 	}
-	var refused operations
-	refused.slots(ruleset.Delete, 30_000)
-	if err := c.Commit(t.Context(), refused.Batch); err == nil {
+	var rejected operations
+	rejected.slots(ruleset.Delete, 30_000)
+	if err := c.Commit(t.Context(), rejected.Batch); err == nil {
 		t.Error("deleting absent elements was accepted")
 	}
 	w.nothing(namespace)
 }
 
-func TestWhatPacketsLearnAndWhatExpiresIsNotReported(t *testing.T) {
+func TestAffinityElementsAreNotReported(t *testing.T) {
 	namespace := netns.New(t)
 	serve(t, namespace, model.IPv4)
 	c := dial(t, namespace, Options{})
-	commit(t, c, learning(model.IPv4, time.Second))
+	commit(t, c, everythingWithAffinity(model.IPv4, time.Second))
 	w := watch(t, c)
 	connect(t, namespace, model.IPv4)
 	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 1 {
@@ -139,30 +139,30 @@ func TestWhatPacketsLearnAndWhatExpiresIsNotReported(t *testing.T) {
 	w.nothing(namespace)
 }
 
-func TestAForeignChangeDuringALargeBatchIsNotLost(t *testing.T) {
-	refused := errors.New("refused")
-	for name, outcome := range map[string]error{"that is applied": nil, "that is rejected": refused} {
+func TestAnExternalChangeDuringALargeBatchIsNotLost(t *testing.T) {
+	errRejected := errors.New("refused")
+	for name, outcome := range map[string]error{"that is applied": nil, "that is rejected": errRejected} {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
 			c := dial(t, namespace, Options{})
 			commit(t, c, everything(model.IPv4))
 			w := watch(t, c)
-			own := func() error {
+			commitOwn := func() error {
 				if outcome == nil {
 					commit(t, c, new(operations).elements(ruleset.Add, model.IPv4, ruleset.Endpoints, slot(1, "10.244.0.3")).Batch)
 				}
 				return outcome
 			}
-			if err := c.sendUnobserved(t.Context(), own); !errors.Is(err, outcome) {
+			if err := c.sendUnobserved(t.Context(), commitOwn); !errors.Is(err, outcome) {
 				t.Fatalf("got %v, want %v", err, outcome)
 			}
 			w.nothing(namespace)
 
 			err := c.sendUnobserved(t.Context(), func() error {
 				namespace.NFT("flush", "chain", "ip", "vicinity", "services")
-				return refused
+				return errRejected
 			})
-			if !errors.Is(err, refused) {
+			if !errors.Is(err, errRejected) {
 				t.Fatalf("got %v, want the error of send", err)
 			}
 			if got := w.next(); !got.Overrun || !cmp.Equal(model.Families, got.Families) {

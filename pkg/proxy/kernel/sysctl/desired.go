@@ -17,8 +17,8 @@ const (
 // maxEntries is kube-proxy's maximum for any number of cores: each entry takes kernel memory.
 const maxEntries = 1 << 20
 
-// entriesOfBucket is the maximum number of connections that share a list of the kernel's hash table.
-const entriesOfBucket = 4
+// entriesPerBucket is the maximum number of connections that share a list of the kernel's hash table.
+const entriesPerBucket = 4
 
 // DesiredValue is a kernel setting and the value that it should have.
 type DesiredValue struct {
@@ -77,14 +77,14 @@ type Conntrack struct {
 // kube-proxy also lowers the maximum number of connections to its own value. Here a larger one stays: it was raised for
 // a reason, and lowering it makes the kernel drop connections.
 func (c Conntrack) Settings(cores int) []DesiredValue {
-	var wants []DesiredValue
+	var desired []DesiredValue
 	if entries := c.entries(cores); entries > 0 {
-		wants = append(wants,
+		desired = append(desired,
 			// A maximum of zero means no limit (nf_conntrack_max in the kernel's nf_conntrack_core.c).
 			DesiredValue{Name: conntrackMax, Value: entries, AtLeast: true, ZeroIsUnlimited: true},
 			// Lists of more than four entries make every lookup slow. kube-proxy writes the module's parameter hashsize, which
 			// is the same value.
-			DesiredValue{Name: conntrackBuckets, Value: entries / entriesOfBucket, AtLeast: true})
+			DesiredValue{Name: conntrackBuckets, Value: entries / entriesPerBucket, AtLeast: true})
 	}
 	for _, timeout := range []struct {
 		name  string
@@ -96,13 +96,13 @@ func (c Conntrack) Settings(cores int) []DesiredValue {
 		{udpTimeoutStream, c.UDPStreamTimeout},
 	} {
 		if timeout.value > 0 {
-			wants = append(wants, DesiredValue{Name: timeout.name, Value: int64(timeout.value / time.Second)})
+			desired = append(desired, DesiredValue{Name: timeout.name, Value: int64(timeout.value / time.Second)})
 		}
 	}
 	if c.TCPBeLiberal {
-		wants = append(wants, DesiredValue{Name: tcpBeLiberal, Value: 1})
+		desired = append(desired, DesiredValue{Name: tcpBeLiberal, Value: 1})
 	}
-	return wants
+	return desired
 }
 
 // entries returns how many connections the kernel should track; 0 leaves the kernel's limit unchanged.
@@ -114,6 +114,6 @@ func (c Conntrack) entries(cores int) int64 {
 }
 
 // isSatisfied reports whether a value satisfies the desired one.
-func (w DesiredValue) isSatisfied(value int64) bool {
-	return value == w.Value || w.AtLeast && value > w.Value || w.ZeroIsUnlimited && value == 0
+func (v DesiredValue) isSatisfied(value int64) bool {
+	return value == v.Value || v.AtLeast && value > v.Value || v.ZeroIsUnlimited && value == 0
 }

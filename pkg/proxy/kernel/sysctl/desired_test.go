@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheConntrackSettings(t *testing.T) {
+func TestConntrackSettings(t *testing.T) {
 	const hour = 3600
 	tests := map[string]struct {
 		settings Conntrack

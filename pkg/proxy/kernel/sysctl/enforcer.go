@@ -5,14 +5,14 @@ import "time"
 // Setting is a DesiredValue that must stay met.
 type Setting struct {
 	DesiredValue
-	// Without describes what does not work while the kernel has another value; empty if the name suffices.
-	Without string
-	// OnlyChecked is set if the setting is never written, because it is up to the administrator.
-	OnlyChecked bool
+	// Impact describes what does not work while the kernel has another value; empty if the name suffices.
+	Impact string
+	// CheckOnly is set if the setting is never written, because it is up to the administrator.
+	CheckOnly bool
 	// Optional is set if a kernel that lacks the setting does not need it.
 	Optional bool
-	// Otherwise sets the value if the file may not be written; nil if there is no other way.
-	Otherwise func() error
+	// Fallback sets the value if the file may not be written; nil if there is no other way.
+	Fallback func() error
 }
 
 // Enforcer checks settings periodically, because other programs reset them, for example with sysctl --system.
@@ -46,57 +46,57 @@ const logInterval = time.Hour
 
 // NewEnforcer returns an enforcer of settings below a root, /proc/sys. None is checked yet.
 func NewEnforcer(root string, settings ...Setting) *Enforcer {
-	h := &Enforcer{root: root}
+	e := &Enforcer{root: root}
 	for _, setting := range settings {
-		h.settings = append(h.settings, enforced{State: State{Setting: setting}})
+		e.settings = append(e.settings, enforced{State: State{Setting: setting}})
 	}
-	return h
+	return e
 }
 
 // Reconcile compares all settings with the kernel's, in their order, and writes those that differ. It returns those
 // that the caller should log.
-func (h *Enforcer) Reconcile(now time.Time) []State {
-	var news []State
-	for i := range h.settings {
-		if s := &h.settings[i]; s.reconcile(h.root, now) {
-			news = append(news, s.State)
+func (e *Enforcer) Reconcile(now time.Time) []State {
+	var changed []State
+	for i := range e.settings {
+		if s := &e.settings[i]; s.reconcile(e.root, now) {
+			changed = append(changed, s.State)
 		}
 	}
-	return news
+	return changed
 }
 
 // reconcile reports whether the state should be logged.
-func (s *enforced) reconcile(root string, now time.Time) (isNew bool) {
-	before := s.Result.Outcome
-	s.Result = s.Setting.apply(root)
-	outcome := s.Result.Outcome
+func (e *enforced) reconcile(root string, now time.Time) (report bool) {
+	previous := e.Result.Outcome
+	e.Result = e.Setting.apply(root)
+	outcome := e.Result.Outcome
 	switch {
 	case outcome != Unmet:
-		s.UnmetSince = time.Time{}
-	case s.UnmetSince.IsZero():
-		s.UnmetSince = now
+		e.UnmetSince = time.Time{}
+	case e.UnmetSince.IsZero():
+		e.UnmetSince = now
 	}
 	switch {
-	case outcome == Written && (before == Met || before == Written):
-		s.Restored, s.RestoredAt = s.Restored+1, now
-		if isNew = s.loggedAt.IsZero() || now.Sub(s.loggedAt) >= logInterval; isNew {
-			s.loggedAt = now
+	case outcome == Written && (previous == Met || previous == Written):
+		e.Restored, e.RestoredAt = e.Restored+1, now
+		if report = e.loggedAt.IsZero() || now.Sub(e.loggedAt) >= logInterval; report {
+			e.loggedAt = now
 		}
-	case outcome == before, outcome == Missing && s.Setting.Optional:
+	case outcome == previous, outcome == Missing && e.Setting.Optional:
 	default:
-		isNew = outcome != Met || before == Unmet
+		report = outcome != Met || previous == Unmet
 	}
-	return isNew
+	return report
 }
 
 func (s *Setting) apply(root string) Result {
 	result := check(root, s.DesiredValue)
-	if result.Outcome != Unmet || result.Err != nil || s.OnlyChecked {
+	if result.Outcome != Unmet || result.Err != nil || s.CheckOnly {
 		return result
 	}
 	result.write(root)
-	if result.Outcome == Unmet && s.Otherwise != nil {
-		if err := s.Otherwise(); err == nil && check(root, s.DesiredValue).Outcome == Met {
+	if result.Outcome == Unmet && s.Fallback != nil {
+		if err := s.Fallback(); err == nil && check(root, s.DesiredValue).Outcome == Met {
 			result.Outcome, result.Err = Written, nil
 		}
 	}
@@ -104,10 +104,10 @@ func (s *Setting) apply(root string) Result {
 }
 
 // States returns all settings at the latest check.
-func (h *Enforcer) States() []State {
-	states := make([]State, 0, len(h.settings))
-	for i := range h.settings {
-		states = append(states, h.settings[i].State)
+func (e *Enforcer) States() []State {
+	states := make([]State, 0, len(e.settings))
+	for i := range e.settings {
+		states = append(states, e.settings[i].State)
 	}
 	return states
 }

@@ -12,38 +12,38 @@ import (
 var monday = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 
 // apply checks the desired values once.
-func apply(root string, wants ...DesiredValue) (results []Result) {
+func apply(root string, desired ...DesiredValue) (results []Result) {
 	var settings []Setting
-	for _, want := range wants {
-		settings = append(settings, Setting{DesiredValue: want})
+	for _, value := range desired {
+		settings = append(settings, Setting{DesiredValue: value})
 	}
-	held := NewEnforcer(root, settings...)
-	held.Reconcile(monday)
-	for _, state := range held.States() {
+	enforcer := NewEnforcer(root, settings...)
+	enforcer.Reconcile(monday)
+	for _, state := range enforcer.States() {
 		results = append(results, state.Result)
 	}
 	return results
 }
 
-// heldTree is an enforced setting in a directory in place of /proc/sys.
-type heldTree struct {
-	t    *testing.T
-	root string
-	held *Enforcer
-	now  time.Time
+// enforcerTest is an enforced setting in a directory in place of /proc/sys.
+type enforcerTest struct {
+	t        *testing.T
+	root     string
+	enforcer *Enforcer
+	now      time.Time
 }
 
-func hold(t *testing.T, text string, edit func(*Setting)) *heldTree {
-	held := Setting{DesiredValue: DesiredValue{Name: setting, Value: 1}}
+func newEnforcerTest(t *testing.T, text string, edit func(*Setting)) *enforcerTest {
+	settingToEnforce := Setting{DesiredValue: DesiredValue{Name: setting, Value: 1}}
 	if edit != nil {
-		edit(&held)
+		edit(&settingToEnforce)
 	}
 	root := tree(t, text)
-	return &heldTree{t, root, NewEnforcer(root, held), monday}
+	return &enforcerTest{t, root, NewEnforcer(root, settingToEnforce), monday}
 }
 
 // change sets the value as another program would.
-func (h *heldTree) change(text string) {
+func (h *enforcerTest) change(text string) {
 	h.t.Helper()
 	if err := os.WriteFile(path(h.root, setting), []byte(text), 0o600); err != nil {
 		h.t.Fatal(err)
@@ -51,22 +51,22 @@ func (h *heldTree) change(text string) {
 }
 
 // reconcile returns the outcome of a check, and whether it is reported.
-func (h *heldTree) reconcile(after time.Duration) (Outcome, bool) {
+func (h *enforcerTest) reconcile(after time.Duration) (Outcome, bool) {
 	h.now = h.now.Add(after)
-	isNew := len(h.held.Reconcile(h.now)) > 0
-	return h.held.States()[0].Result.Outcome, isNew
+	isNew := len(h.enforcer.Reconcile(h.now)) > 0
+	return h.enforcer.States()[0].Result.Outcome, isNew
 }
 
-func (h *heldTree) expect(what string, after time.Duration, outcome Outcome, isNew bool) {
+func (h *enforcerTest) expect(step string, after time.Duration, outcome Outcome, isNew bool) {
 	h.t.Helper()
-	if got, saysSo := h.reconcile(after); got != outcome || saysSo != isNew {
-		h.t.Errorf("%s: outcome %s, reported %v; want %s, %v", what, got, saysSo, outcome, isNew)
+	if got, gotNew := h.reconcile(after); got != outcome || gotNew != isNew {
+		h.t.Errorf("%s: outcome %s, reported %v; want %s, %v", step, got, gotNew, outcome, isNew)
 	}
 }
 
 // The setting is written at each check, and the change is reported once an hour.
-func TestASettingThatSomebodyChangesIsSetAgain(t *testing.T) {
-	h := hold(t, "0", nil)
+func TestAChangedSettingIsWrittenAgain(t *testing.T) {
+	h := newEnforcerTest(t, "0", nil)
 	h.expect("at first", 0, Written, true)
 	h.expect("unchanged", time.Minute, Met, false)
 	h.change("0")
@@ -85,26 +85,26 @@ func TestASettingThatSomebodyChangesIsSetAgain(t *testing.T) {
 		Result:   Result{Desired: DesiredValue{Name: setting, Value: 1}, Outcome: Written},
 		Restored: 7, RestoredAt: h.now,
 	}}
-	if diff := cmp.Diff(want, h.held.States(), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, h.enforcer.States(), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 // A setting that is only checked is never written.
-func TestSettingsOfTheAdministratorAreReportedWhenTheyChange(t *testing.T) {
-	h := hold(t, "1", func(s *Setting) { s.OnlyChecked = true })
+func TestCheckOnlySettingIsReportedAndNeverWritten(t *testing.T) {
+	h := newEnforcerTest(t, "1", func(s *Setting) { s.CheckOnly = true })
 	h.expect("at first", 0, Met, false)
 	h.change("0")
 	h.expect("changed", time.Minute, Unmet, true)
 	since := h.now
 	h.expect("still unmet", time.Minute, Unmet, false)
-	if got := h.held.States()[0].UnmetSince; !got.Equal(since) {
+	if got := h.enforcer.States()[0].UnmetSince; !got.Equal(since) {
 		t.Errorf("unmet since %s, want %s", got, since)
 	}
 	h.expect("a day later", 24*time.Hour, Unmet, false)
 	h.change("1")
 	h.expect("met again", time.Minute, Met, true)
-	if got := h.held.States()[0].UnmetSince; !got.IsZero() {
+	if got := h.enforcer.States()[0].UnmetSince; !got.IsZero() {
 		t.Errorf("unmet since %s, want zero", got)
 	}
 	if text, err := os.ReadFile(path(h.root, setting)); string(text) != "1" {
@@ -113,9 +113,9 @@ func TestSettingsOfTheAdministratorAreReportedWhenTheyChange(t *testing.T) {
 }
 
 func TestAMissingKernelSettingIsReportedOnce(t *testing.T) {
-	h := hold(t, "", nil)
+	h := newEnforcerTest(t, "", nil)
 	h.expect("at first", 0, Missing, true)
 	h.expect("later", 24*time.Hour, Missing, false)
-	h = hold(t, "", func(s *Setting) { s.Optional = true })
+	h = newEnforcerTest(t, "", func(s *Setting) { s.Optional = true })
 	h.expect("optional", 0, Missing, false)
 }

@@ -33,34 +33,34 @@ const (
 type Result struct {
 	Desired DesiredValue
 	Outcome Outcome
-	// Before is the value that was found, in the kernel's unit; 0 if there was none.
-	Before int64
+	// Previous is the value that was found, in the kernel's unit; 0 if there was none.
+	Previous int64
 	// Err is why a setting could not be read or written. A Result of Check has one only if it could not be read.
 	Err error
 }
 
 // Check compares the kernel's settings below a root, /proc/sys, with the desired values, and changes nothing. A setting
 // that is listed twice is read twice.
-func Check(root string, wants ...DesiredValue) []Result {
-	results := make([]Result, 0, len(wants))
-	for _, want := range wants {
-		results = append(results, check(root, want))
+func Check(root string, desired ...DesiredValue) []Result {
+	results := make([]Result, 0, len(desired))
+	for _, value := range desired {
+		results = append(results, check(root, value))
 	}
 	return results
 }
 
-func check(root string, want DesiredValue) Result {
-	result := Result{Desired: want}
-	text, err := os.ReadFile(path(root, want.Name))
+func check(root string, desired DesiredValue) Result {
+	result := Result{Desired: desired}
+	text, err := os.ReadFile(path(root, desired.Name))
 	if err == nil {
-		result.Before, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		result.Previous, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		result.Outcome = Missing
 	case err != nil:
-		result.Outcome, result.Err = Unmet, fmt.Errorf("read %s: %w", want.Name, err)
-	case want.isSatisfied(result.Before):
+		result.Outcome, result.Err = Unmet, fmt.Errorf("read %s: %w", desired.Name, err)
+	case desired.isSatisfied(result.Previous):
 		result.Outcome = Met
 	default:
 		result.Outcome = Unmet
@@ -83,8 +83,8 @@ func (r *Result) write(root string) {
 }
 
 // Advice returns how an administrator sets the desired value.
-func (w DesiredValue) Advice() string {
-	return fmt.Sprintf("on the node itself: sysctl -w %s=%d", w.Name, w.Value)
+func (v DesiredValue) Advice() string {
+	return fmt.Sprintf("on the node itself: sysctl -w %s=%d", v.Name, v.Value)
 }
 
 func path(root, name string) string {

@@ -51,7 +51,7 @@ func TestASettingIsWrittenOnlyIfItDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := tree(t, test.text)
 			got := apply(root, test.want)
-			if diff := cmp.Diff([]Result{{Desired: test.want, Outcome: test.outcome, Before: test.before}}, got); diff != "" {
+			if diff := cmp.Diff([]Result{{Desired: test.want, Outcome: test.outcome, Previous: test.before}}, got); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)
 			}
 			after, err := os.ReadFile(path(root, setting))
@@ -65,7 +65,7 @@ func TestASettingIsWrittenOnlyIfItDiffers(t *testing.T) {
 func TestCheckingChangesNothing(t *testing.T) {
 	root := tree(t, "99\n")
 	want := DesiredValue{Name: setting, Value: 100}
-	if diff := cmp.Diff([]Result{{Desired: want, Outcome: Unmet, Before: 99}}, Check(root, want)); diff != "" {
+	if diff := cmp.Diff([]Result{{Desired: want, Outcome: Unmet, Previous: 99}}, Check(root, want)); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if after, err := os.ReadFile(path(root, setting)); string(after) != "99\n" {
@@ -73,7 +73,7 @@ func TestCheckingChangesNothing(t *testing.T) {
 	}
 }
 
-func TestASettingThatIsNoNumberStays(t *testing.T) {
+func TestASettingThatIsNotANumberStays(t *testing.T) {
 	root := tree(t, "4096 87380 6291456\n")
 	got := apply(root, DesiredValue{Name: setting, Value: 1})
 	if got[0].Outcome != Unmet || got[0].Err == nil || !strings.HasPrefix(got[0].Err.Error(), "read "+setting+": ") {

@@ -24,55 +24,55 @@ func withConntrack(t *testing.T) *netns.Namespace {
 	return namespace
 }
 
-func applied(namespace *netns.Namespace, wants ...DesiredValue) (results []Result) {
-	namespace.Do(func() { results = apply(Root, wants...) })
+func applied(namespace *netns.Namespace, desired ...DesiredValue) (results []Result) {
+	namespace.Do(func() { results = apply(Root, desired...) })
 	return results
 }
 
-func TestTheKernelTakesWhatANamespaceMaySet(t *testing.T) {
+func TestNamespacedSettingsAreWritten(t *testing.T) {
 	namespace := withConntrack(t)
-	wants := Conntrack{
+	desired := Conntrack{
 		TCPEstablishedTimeout: 1234 * time.Second, TCPCloseWaitTimeout: 61 * time.Second, TCPBeLiberal: true,
 		UDPTimeout: 31 * time.Second, UDPStreamTimeout: 121 * time.Second,
 	}.Settings(1)
-	if len(wants) != 5 {
-		t.Fatalf("got %d settings, want 5: %v", len(wants), wants)
+	if len(desired) != 5 {
+		t.Fatalf("got %d settings, want 5: %v", len(desired), desired)
 	}
-	for _, result := range applied(namespace, wants...) {
-		if result.Outcome != Written || result.Err != nil || result.Before == result.Desired.Value {
+	for _, result := range applied(namespace, desired...) {
+		if result.Outcome != Written || result.Err != nil || result.Previous == result.Desired.Value {
 			t.Errorf("at first: %+v", result)
 		}
 	}
-	for _, result := range applied(namespace, wants...) {
-		if result.Outcome != Met || result.Before != result.Desired.Value {
+	for _, result := range applied(namespace, desired...) {
+		if result.Outcome != Met || result.Previous != result.Desired.Value {
 			t.Errorf("again: %+v", result)
 		}
 	}
-	for _, result := range applied(netns.New(t), wants...) {
+	for _, result := range applied(netns.New(t), desired...) {
 		if result.Outcome == Met {
 			t.Errorf("another namespace has the value too: %+v", result)
 		}
 	}
 }
 
-func TestWhatTheMachineSharesIsNotWrittenFromANamespace(t *testing.T) {
+func TestSharedSettingsAreNotWrittenFromANamespace(t *testing.T) {
 	namespace := withConntrack(t)
 	var before []Result
 	namespace.Do(func() { before = Check(Root, DesiredValue{Name: conntrackMax}) })
-	wants := []DesiredValue{{conntrackMax, before[0].Before + 1, true, true}, {conntrackBuckets, 1 << 40, true, false}}
-	for _, result := range applied(namespace, wants...) {
+	desired := []DesiredValue{{conntrackMax, before[0].Previous + 1, true, true}, {conntrackBuckets, 1 << 40, true, false}}
+	for _, result := range applied(namespace, desired...) {
 		if result.Outcome != Unmet || !errors.Is(result.Err, fs.ErrPermission) {
 			t.Errorf("got %+v, want EPERM or EACCES", result)
 		}
 	}
-	less := DesiredValue{conntrackMax, before[0].Before - 1, true, true}
+	less := DesiredValue{conntrackMax, before[0].Previous - 1, true, true}
 	if got := applied(namespace, less); got[0].Outcome != Met {
 		t.Errorf("a larger value than desired: %+v", got)
 	}
 }
 
 // A container without privileges sees /proc/sys like this.
-func TestAReadOnlyTreeIsReportedAndStays(t *testing.T) {
+func TestAReadOnlyTreeIsReported(t *testing.T) {
 	namespace := withConntrack(t)
 	want := DesiredValue{Name: udpTimeout, Value: 77}
 	var results []Result
@@ -80,7 +80,7 @@ func TestAReadOnlyTreeIsReportedAndStays(t *testing.T) {
 	if err != nil {
 		t.Fatalf("mount %s read-only: %v", Root, err)
 	}
-	if got := results[0]; got.Outcome != Unmet || !errors.Is(got.Err, syscall.EROFS) || got.Before == 0 {
+	if got := results[0]; got.Outcome != Unmet || !errors.Is(got.Err, syscall.EROFS) || got.Previous == 0 {
 		t.Errorf("got %+v, want EROFS and the current value", got)
 	}
 	if got := applied(namespace, want); got[0].Outcome != Written {
@@ -114,7 +114,7 @@ func withReadOnlyTree(f func()) error {
 	return <-done
 }
 
-func TestForwardingIsSeen(t *testing.T) {
+func TestForwardingIsChecked(t *testing.T) {
 	namespace := netns.New(t)
 	forwarding := func() (outcomes []Outcome) {
 		namespace.Do(func() {
@@ -139,32 +139,32 @@ func TestForwardingIsSeen(t *testing.T) {
 }
 
 // The setting counts as written if the kernel has the value after the fallback.
-func TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken(t *testing.T) {
+func TestFallbackIsUsedIfTheTreeIsReadOnly(t *testing.T) {
 	namespace := withConntrack(t)
-	asked, helps := 0, false
-	var held *Enforcer
-	look := func(want Outcome) {
+	calls, succeeds := 0, false
+	var enforcer *Enforcer
+	reconcile := func(want Outcome) {
 		t.Helper()
-		err := withReadOnlyTree(func() { namespace.Do(func() { held.Reconcile(time.Now()) }) })
-		if got := held.States()[0].Result; err != nil || got.Outcome != want || (got.Err == nil) != (want != Unmet) {
+		err := withReadOnlyTree(func() { namespace.Do(func() { enforcer.Reconcile(time.Now()) }) })
+		if got := enforcer.States()[0].Result; err != nil || got.Outcome != want || (got.Err == nil) != (want != Unmet) {
 			t.Errorf("got %+v (%v), want %s", got, err, want)
 		}
 	}
 	off := DesiredValue{Name: ConntrackBytes.Name}
 	applied(namespace, off)
-	held = NewEnforcer(Root, Setting{DesiredValue: ConntrackBytes, Otherwise: func() error {
-		if asked++; helps {
+	enforcer = NewEnforcer(Root, Setting{DesiredValue: ConntrackBytes, Fallback: func() error {
+		if calls++; succeeds {
 			namespace.Load("add table ip reads\nadd chain ip reads bytes\nadd rule ip reads bytes ct original bytes 0\ndelete table ip reads\n")
 		}
 		return nil
 	}})
-	look(Unmet)
-	helps = true
-	look(Written)
-	look(Met)
+	reconcile(Unmet)
+	succeeds = true
+	reconcile(Written)
+	reconcile(Met)
 	applied(namespace, off)
-	look(Written)
-	if asked != 3 || held.States()[0].Restored != 1 {
-		t.Errorf("fallback was called %d times, state is %+v; want 3 calls and 1 restored", asked, held.States()[0])
+	reconcile(Written)
+	if calls != 3 || enforcer.States()[0].Restored != 1 {
+		t.Errorf("fallback was called %d times, state is %+v; want 3 calls and 1 restored", calls, enforcer.States()[0])
 	}
 }

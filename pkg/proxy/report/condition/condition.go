@@ -29,14 +29,14 @@ var (
 // status is compared: a new version of the proxy with other texts writes to no Node.
 func patchOf(node *corev1.Node, state State, now time.Time) ([]byte, bool, error) {
 	for i := range node.Status.Conditions {
-		if has := &node.Status.Conditions[i]; has.Type == Type && has.Status == state.Status {
+		if current := &node.Status.Conditions[i]; current.Type == Type && current.Status == state.Status {
 			return nil, false, nil
 		}
 	}
-	at := metav1.NewTime(now)
+	timestamp := metav1.NewTime(now)
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
 		Type: Type, Status: state.Status, Reason: state.Reason, Message: state.Message,
-		LastHeartbeatTime: at, LastTransitionTime: at,
+		LastHeartbeatTime: timestamp, LastTransitionTime: timestamp,
 	}}}})
 	if err != nil {
 		return nil, false, fmt.Errorf("encode condition %s: %w", Type, err)

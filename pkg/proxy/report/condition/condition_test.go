@@ -12,8 +12,8 @@ import (
 // Other conditions of a Node stay, and an unchanged status is not written again.
 func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	kubelets := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}
-	said := func(status corev1.ConditionStatus) *corev1.NodeCondition {
+	readyCondition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}
+	conditionWith := func(status corev1.ConditionStatus) *corev1.NodeCondition {
 		return &corev1.NodeCondition{Type: Type, Status: status, Reason: "InOtherWords"}
 	}
 	for name, test := range map[string]struct {
@@ -22,15 +22,15 @@ func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 		writes bool
 	}{
 		"a first sync, on a new Node": {nil, Synced, true},
-		"a first sync, after a boot":  {said(corev1.ConditionFalse), Synced, true},
-		"a restart":                   {said(corev1.ConditionTrue), Synced, false},
+		"a first sync, after a boot":  {conditionWith(corev1.ConditionFalse), Synced, true},
+		"a restart":                   {conditionWith(corev1.ConditionTrue), Synced, false},
 		"no rules, on a new Node":     {nil, NoRules, true},
-		"no rules, after a boot":      {said(corev1.ConditionTrue), NoRules, true},
-		"no rules, already reported":  {said(corev1.ConditionFalse), NoRules, false},
-		"an unknown status":           {said(corev1.ConditionUnknown), Synced, true},
+		"no rules, after a boot":      {conditionWith(corev1.ConditionTrue), NoRules, true},
+		"no rules, already reported":  {conditionWith(corev1.ConditionFalse), NoRules, false},
+		"an unknown status":           {conditionWith(corev1.ConditionUnknown), Synced, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node := &corev1.Node{Status: corev1.NodeStatus{Phase: corev1.NodeRunning, Conditions: []corev1.NodeCondition{kubelets}}}
+			node := &corev1.Node{Status: corev1.NodeStatus{Phase: corev1.NodeRunning, Conditions: []corev1.NodeCondition{readyCondition}}}
 			if test.before != nil {
 				node.Status.Conditions = append(node.Status.Conditions, *test.before)
 			}
@@ -43,7 +43,7 @@ func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 			}
 			after := patched(t, node, patch)
 			got := after.Status.Conditions
-			if len(got) != 2 || got[0] != kubelets && got[1] != kubelets || after.Status.Phase != corev1.NodeRunning {
+			if len(got) != 2 || got[0] != readyCondition && got[1] != readyCondition || after.Status.Phase != corev1.NodeRunning {
 				t.Fatalf("conditions %+v of %+v", got, after.Status)
 			}
 			for _, one := range got {

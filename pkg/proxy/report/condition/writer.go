@@ -21,8 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// tryTimeout limits one attempt, so that a server that never responds delays little.
-const tryTimeout = 10 * time.Second
+// attemptTimeout limits one attempt, so that a server that never responds delays little.
+const attemptTimeout = 10 * time.Second
 
 // retries are the pauses after failed attempts: a pod may wait for the condition, and a missing permission may be
 // missing for days.
@@ -36,8 +36,8 @@ type Writer struct {
 	// Failing is called after each attempt, with whether it failed; it may be nil.
 	Failing func(bool)
 
-	state atomic.Pointer[State] // the desired condition; nil until Set is called
-	again notify.Signal         // holds a signal if the Node should be checked
+	state   atomic.Pointer[State] // the desired condition; nil until Set is called
+	recheck notify.Signal         // holds a signal if the Node should be checked
 }
 
 // NewWriter returns a writer for the Node of a proxy, at the API server of config. It sends no request yet.
@@ -46,7 +46,7 @@ func NewWriter(config *rest.Config, node string, log *slog.Logger) (*Writer, err
 	if err != nil {
 		return nil, fmt.Errorf("create client for Nodes: %w", err)
 	}
-	return &Writer{node: node, nodes: client.Nodes(), log: log, again: notify.NewSignal()}, nil
+	return &Writer{node: node, nodes: client.Nodes(), log: log, recheck: notify.NewSignal()}, nil
 }
 
 // Set sets the desired condition. It does not block.
@@ -63,7 +63,7 @@ func (w *Writer) Recheck() {
 	if w == nil {
 		return
 	}
-	w.again.Notify()
+	w.recheck.Notify()
 }
 
 // Run writes the condition until ctx ends. The error is always nil.
@@ -72,14 +72,14 @@ func (w *Writer) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.again:
-			w.untilWritten(ctx)
+		case <-w.recheck:
+			w.writeWithRetries(ctx)
 		}
 	}
 }
 
-// untilWritten retries until the Node has the desired condition. A failure is logged once.
-func (w *Writer) untilWritten(ctx context.Context) {
+// writeWithRetries retries until the Node has the desired condition. A failure is logged once.
+func (w *Writer) writeWithRetries(ctx context.Context) {
 	for pauses, failed := retries, false; ; failed = true {
 		err := w.write(ctx)
 		if ctx.Err() != nil {
@@ -97,7 +97,7 @@ func (w *Writer) untilWritten(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.again:
+		case <-w.recheck:
 			pauses = retries
 		case <-time.After(pauses.Step()):
 		}
@@ -110,7 +110,7 @@ func (w *Writer) write(ctx context.Context) error {
 	if state == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	node, err := w.read(ctx)
 	if err != nil || node == nil {

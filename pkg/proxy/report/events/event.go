@@ -27,7 +27,7 @@ type dedupKey struct {
 	reason, topic string
 }
 
-func (e Event) sentence() dedupKey { return dedupKey{e.Regarding, e.Reason, cmp.Or(e.Topic, e.Note)} }
+func (e Event) dedupKey() dedupKey { return dedupKey{e.Regarding, e.Reason, cmp.Or(e.Topic, e.Note)} }
 
 // Reference identifies the object of an Event.
 type Reference struct {

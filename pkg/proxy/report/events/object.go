@@ -42,7 +42,7 @@ func objectOf(event Event, node string, at time.Time) *eventsv1.Event {
 		},
 		EventTime:           metav1.NewMicroTime(at),
 		ReportingController: controller,
-		ReportingInstance:   bounded(node, maxInstance),
+		ReportingInstance:   truncate(node, maxInstance),
 		Action:              event.Action,
 		Reason:              event.Reason,
 		Regarding: corev1.ObjectReference{
@@ -82,11 +82,11 @@ const (
 // truncateNote returns a text that the API server accepts. It is cut first, because it may have many megabytes, and
 // again after quoting, because a quoted unprintable character takes more bytes.
 func truncateNote(text string) string {
-	return bounded(sanitize.Text(bounded(text, maxNote)), maxNote)
+	return truncate(sanitize.Text(truncate(text, maxNote)), maxNote)
 }
 
-// bounded truncates a text to limit bytes, between two characters, and marks that with three dots.
-func bounded(text string, limit int) string {
+// truncate truncates a text to limit bytes, between two characters, and marks that with three dots.
+func truncate(text string, limit int) string {
 	const dots = "..."
 	if len(text) <= limit {
 		return text

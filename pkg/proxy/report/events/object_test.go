@@ -69,8 +69,8 @@ func TestNames(t *testing.T) {
 	recreated, moved := web, web
 	recreated.UID = "7-8-9"
 	moved.Namespace, moved.Name = "sho", "pweb"
-	otherwise := rejected(web, "why")
-	otherwise.Reason = "Otherwise"
+	otherReason := rejected(web, "why")
+	otherReason.Reason = "Otherwise"
 	local := rejected(web, "why")
 	local.Local = true
 	for title, test := range map[string]struct {
@@ -79,7 +79,7 @@ func TestNames(t *testing.T) {
 	}{
 		"another node and time: same":                      {base, nameOf(rejected(web, "why"), "node-2", noon.Add(time.Hour)), true},
 		"another sentence: different":                      {base, nameOf(rejected(web, "because"), "node-1", noon), false},
-		"another reason with the same sentence: different": {base, nameOf(otherwise, "node-1", noon), false},
+		"another reason with the same sentence: different": {base, nameOf(otherReason, "node-1", noon), false},
 		"another object of the same name: different":       {base, nameOf(rejected(recreated, "why"), "node-1", noon), false},
 		"another split of the same letters: different":     {base, nameOf(rejected(moved, "why"), "node-1", noon), false},
 		"about a node, reported by another one: different": {nameOf(local, "node-1", noon), nameOf(local, "node-2", noon), false},

@@ -16,8 +16,8 @@ type queuedEvent struct {
 	at    time.Time
 }
 
-func (w queuedEvent) share() fair.Share {
-	return fair.Share{Namespace: w.event.Regarding.Namespace, Weight: 1}
+func (e queuedEvent) share() fair.Share {
+	return fair.Share{Namespace: e.event.Regarding.Namespace, Weight: 1}
 }
 
 // queue holds the waiting events. It is fair to namespaces. Events about the node itself belong to the empty namespace.
@@ -34,12 +34,12 @@ func (q *queue) push(entry queuedEvent) (dropped queuedEvent, isDropped bool) {
 		return queuedEvent{}, false
 	}
 	order := fair.Order(q.entries, queuedEvent.share)
-	return q.take(order[len(order)-1]), true
+	return q.remove(order[len(order)-1]), true
 }
 
 // pop removes the next entry in fair order. The queue must not be empty.
 func (q *queue) pop() queuedEvent {
-	taken := q.take(fair.Schedule(&q.fairness, q.entries, queuedEvent.share)[0])
+	taken := q.remove(fair.Schedule(&q.fairness, q.entries, queuedEvent.share)[0])
 	q.fairness.OnServed(taken.share())
 	if len(q.entries) == 0 {
 		q.fairness = fair.Queue{}
@@ -47,7 +47,7 @@ func (q *queue) pop() queuedEvent {
 	return taken
 }
 
-func (q *queue) take(entry queuedEvent) queuedEvent {
+func (q *queue) remove(entry queuedEvent) queuedEvent {
 	i := slices.Index(q.entries, entry)
 	q.entries = slices.Delete(q.entries, i, i+1)
 	return entry

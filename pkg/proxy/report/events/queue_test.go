@@ -42,7 +42,7 @@ func TestNamespacesAreServedFairly(t *testing.T) {
 	}
 }
 
-func TestAFullQueueDropsWhatItsGreatestUserReportedLast(t *testing.T) {
+func TestAFullQueueDropsTheNewestOfTheLargestNamespace(t *testing.T) {
 	var q queue
 	push := func(text, wantDropped string) {
 		t.Helper()
@@ -76,7 +76,7 @@ func TestAFullQueueDropsWhatItsGreatestUserReportedLast(t *testing.T) {
 	}
 }
 
-func TestAFullQueueOfManyNamespacesKeepsWhatItHas(t *testing.T) {
+func TestAFullQueueOfManyNamespacesKeepsItsEntries(t *testing.T) {
 	var q queue
 	var want []string
 	for i := range maxWaiting {

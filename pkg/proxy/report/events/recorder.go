@@ -92,7 +92,7 @@ func (r *Recorder) Report(event Event) {
 	defer r.mutex.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(r.reported, func(_ dedupKey, at time.Time) bool { return !at.IsZero() && now.Sub(at) >= dedupInterval })
-	if _, isReported := r.reported[event.sentence()]; isReported {
+	if _, isReported := r.reported[event.dedupKey()]; isReported {
 		return
 	}
 	r.push(queuedEvent{event, now}, errQueueFull)
@@ -142,7 +142,7 @@ func (r *Recorder) isWaiting() bool {
 // createNext takes the next event out of the queue, which must not be empty, and tries to create it. It reports whether
 // the response is final. If it is not, because the API server is unavailable or busy, the event is queued again, behind
 // those of all namespaces: a namespace whose Events are rejected, for example by its ResourceQuota, delays no other.
-func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
+func (r *Recorder) createNext(ctx context.Context) (isFinal bool) {
 	r.mutex.Lock()
 	next := r.queue.pop()
 	r.mutex.Unlock()
@@ -151,7 +151,7 @@ func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	defer r.mutex.Unlock()
 	switch {
 	case err == nil:
-		r.reported[next.event.sentence()] = time.Now()
+		r.reported[next.event.dedupKey()] = time.Now()
 		return true
 	case isPermanent(err):
 		r.drop(next.event, err)
@@ -189,7 +189,7 @@ func isPermanent(err error) bool {
 
 // push queues an event. If the queue is full, it drops one, with that cause. The caller holds the mutex.
 func (r *Recorder) push(entry queuedEvent, cause error) {
-	r.reported[entry.event.sentence()] = time.Time{}
+	r.reported[entry.event.dedupKey()] = time.Time{}
 	if dropped, isDropped := r.queue.push(entry); isDropped {
 		r.drop(dropped.event, cause)
 	}
@@ -197,7 +197,7 @@ func (r *Recorder) push(entry queuedEvent, cause error) {
 
 // drop counts an event that will not be created. The same note may be reported again. The caller holds the mutex.
 func (r *Recorder) drop(event Event, cause error) {
-	delete(r.reported, event.sentence())
+	delete(r.reported, event.dedupKey())
 	r.dropped++
 	r.warn("dropped an Event; further ones are counted", event, cause)
 }

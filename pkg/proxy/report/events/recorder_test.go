@@ -96,8 +96,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// remembered returns the notes that a recorder would not repeat now.
-func remembered(r *Recorder) []dedupKey {
+// reportedKeys returns the notes that a recorder would not repeat now.
+func reportedKeys(r *Recorder) []dedupKey {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return slices.Collect(maps.Keys(r.reported))
@@ -119,8 +119,8 @@ func proxy(t *testing.T, api *server, node string) (*Recorder, *output) {
 	return r, log
 }
 
-// after advances the time, and waits until every goroutine is idle.
-func after(duration time.Duration) {
+// advance advances the time, and waits until every goroutine is idle.
+func advance(duration time.Duration) {
 	time.Sleep(duration)
 	synctest.Wait()
 }
@@ -133,7 +133,7 @@ func TestAnEventIsCreatedWithinTheSpread(t *testing.T) {
 		r, log := proxy(t, api, "node-1")
 		reported := time.Now()
 		r.Report(broken(1))
-		after(jitter)
+		advance(jitter)
 		if len(api.events()) != 1 || len(api.requests()) != 1 {
 			t.Fatalf("%d created with %d requests, want one", len(api.events()), len(api.requests()))
 		}
@@ -158,7 +158,7 @@ func TestProxiesThatReportTheSameMakeOneEventAndSpread(t *testing.T) {
 			recorders = append(recorders, r)
 			r.Report(broken(1))
 		}
-		after(jitter)
+		advance(jitter)
 		if len(api.events()) != 1 || len(api.requests()) != proxies {
 			t.Errorf("%d Events with %d requests, want 1 with %d", len(api.events()), len(api.requests()), proxies)
 		}
@@ -186,17 +186,17 @@ func TestASentenceIsReportedOnceAnHour(t *testing.T) {
 		r, _ := proxy(t, api, "node-1")
 		for pid := range uint32(179) { // for an hour less a minute
 			r.Report(broken(1))
-			r.Report(ForeignChange("node-1", "nft", pid))
-			after(20 * time.Second)
+			r.Report(ExternalChange("node-1", "nft", pid))
+			advance(20 * time.Second)
 		}
 		if len(api.requests()) != 2 {
 			t.Errorf("%d requests within an hour, want 2", len(api.requests()))
 		}
-		r.Report(ForeignChange("node-1", "iptables", 1))
-		after(2 * time.Minute)
+		r.Report(ExternalChange("node-1", "iptables", 1))
+		advance(2 * time.Minute)
 		r.Report(broken(1))
-		r.Report(ForeignChange("node-1", "nft", 7))
-		after(time.Minute)
+		r.Report(ExternalChange("node-1", "nft", 7))
+		advance(time.Minute)
 		if len(api.requests()) != 5 {
 			t.Errorf("%d requests after the hour and another process, want 5", len(api.requests()))
 		}
@@ -215,7 +215,7 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		if r.Dropped() != 10000+1-maxWaiting {
 			t.Errorf("%d dropped, want all but %d", r.Dropped(), maxWaiting)
 		}
-		after(jitter)
+		advance(jitter)
 		if len(api.requests()) < burst || len(api.requests()) > burst+1 {
 			t.Errorf("%d requests at once, want %d", len(api.requests()), burst)
 		}
@@ -226,26 +226,26 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		if !isCreated {
 			t.Error("the flood in one namespace delayed the Event about the node")
 		}
-		after(time.Minute)
+		advance(time.Minute)
 		if got := len(api.requests()); got < burst+6 || got > burst+7 {
 			t.Errorf("%d requests a minute later, want %d", got, burst+6)
 		}
-		after(time.Hour)
-		if len(api.events()) != maxWaiting || len(remembered(r)) > maxWaiting {
-			t.Errorf("%d were created and %d remembered, want %d", len(api.events()), len(remembered(r)), maxWaiting)
+		advance(time.Hour)
+		if len(api.events()) != maxWaiting || len(reportedKeys(r)) > maxWaiting {
+			t.Errorf("%d were created and %d remembered, want %d", len(api.events()), len(reportedKeys(r)), maxWaiting)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "event queue is full") {
 			t.Errorf("%d lines of log, want one: %s", lines, log)
 		}
 		r.Report(broken(9999))
-		after(jitter)
+		advance(jitter)
 		if len(api.events()) != maxWaiting+1 {
 			t.Errorf("a dropped event cannot be reported later")
 		}
 	})
 }
 
-func TestALossIsLoggedAgainAfterAWhile(t *testing.T) {
+func TestDroppedEventsAreLoggedAgainAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		api.reject = func(context.Context) error {
@@ -254,7 +254,7 @@ func TestALossIsLoggedAgainAfterAWhile(t *testing.T) {
 		r, log := proxy(t, api, "node-1")
 		for i := range 12 {
 			r.Report(broken(i))
-			after(time.Minute)
+			advance(time.Minute)
 		}
 		if got := strings.Count(log.String(), "\n"); got != 2 || r.Dropped() != 12 {
 			t.Errorf("%d lines about %d dropped events, want 2 about 12: %s", got, r.Dropped(), log)
@@ -265,8 +265,8 @@ func TestALossIsLoggedAgainAfterAWhile(t *testing.T) {
 	})
 }
 
-func TestTries(t *testing.T) {
-	away := errors.New("connect: connection refused")
+func TestAttempts(t *testing.T) {
+	unavailable := errors.New("connect: connection refused")
 	resource := schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 	forbidden := apierrors.NewForbidden(resource, "x", nil)
 	terminating := apierrors.NewForbidden(resource, "x", nil)
@@ -277,12 +277,12 @@ func TestTries(t *testing.T) {
 		dropped  int
 	}{
 		"success":                          {nil, 1, 0},
-		"unavailable for a while":          {[]error{away, away, away}, 4, 0},
+		"unavailable for a while":          {[]error{unavailable, unavailable, unavailable}, 4, 0},
 		"busy":                             {[]error{apierrors.NewTooManyRequests("later", 1)}, 2, 0},
-		"internal error":                   {[]error{apierrors.NewInternalError(away), apierrors.NewServiceUnavailable("not yet")}, 3, 0},
-		"unavailable for long":             {slices.Repeat([]error{away}, 20), 21, 0},
+		"internal error":                   {[]error{apierrors.NewInternalError(unavailable), apierrors.NewServiceUnavailable("not yet")}, 3, 0},
+		"unavailable for long":             {slices.Repeat([]error{unavailable}, 20), 21, 0},
 		"it exists":                        {[]error{apierrors.NewAlreadyExists(resource, "x")}, 1, 0},
-		"it exists, after a lost response": {[]error{away, apierrors.NewAlreadyExists(resource, "x")}, 2, 0},
+		"it exists, after a lost response": {[]error{unavailable, apierrors.NewAlreadyExists(resource, "x")}, 2, 0},
 		"RBAC is not read yet":             {[]error{apierrors.NewUnauthorized("who"), forbidden}, 3, 0},
 		"no permission for long":           {slices.Repeat([]error{forbidden}, 20), 21, 0},
 		"the namespace is terminating":     {[]error{terminating}, 1, 1},
@@ -300,7 +300,7 @@ func TestTries(t *testing.T) {
 				}
 				r, _ := proxy(t, api, "node-1")
 				r.Report(broken(1))
-				after(50 * time.Minute)
+				advance(50 * time.Minute)
 				if len(api.requests()) != test.requests || r.Dropped() != test.dropped {
 					t.Errorf("%d requests and %d dropped, want %d and %d", len(api.requests()), r.Dropped(), test.requests, test.dropped)
 				}
@@ -311,9 +311,9 @@ func TestTries(t *testing.T) {
 				}
 				before := len(api.requests())
 				r.Report(broken(1))
-				after(time.Minute)
-				if triedAgain := len(api.requests()) - before; triedAgain != test.dropped {
-					t.Errorf("the same sentence caused %d more requests, want %d", triedAgain, test.dropped)
+				advance(time.Minute)
+				if moreRequests := len(api.requests()) - before; moreRequests != test.dropped {
+					t.Errorf("the same sentence caused %d more requests, want %d", moreRequests, test.dropped)
 				}
 			})
 		})
@@ -333,7 +333,7 @@ func TestAnUnresponsiveServerIsRetried(t *testing.T) {
 		r, _ := proxy(t, api, "node-1")
 		r.Report(broken(1))
 		r.Report(broken(2))
-		after(2 * time.Minute)
+		advance(2 * time.Minute)
 		if len(api.events()) != 2 || r.Dropped() != 0 {
 			t.Errorf("%d created and %d dropped, want 2 and none", len(api.events()), r.Dropped())
 		}
@@ -342,16 +342,16 @@ func TestAnUnresponsiveServerIsRetried(t *testing.T) {
 
 // outage makes an API server reject everything until end is called.
 func outage(api *server) (end func()) {
-	set := func(refuse func(context.Context) error) {
+	set := func(reject func(context.Context) error) {
 		api.mutex.Lock()
 		defer api.mutex.Unlock()
-		api.reject = refuse
+		api.reject = reject
 	}
 	set(func(context.Context) error { return errors.New("connect: connection refused") })
 	return func() { set(nil) }
 }
 
-func TestWhatIsReportedWhileTheAPIServerIsAwayIsCreatedLater(t *testing.T) {
+func TestEventsReportedDuringAnOutageAreCreatedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hours, sentences = 3, 20
 		api := newServer()
@@ -361,7 +361,7 @@ func TestWhatIsReportedWhileTheAPIServerIsAwayIsCreatedLater(t *testing.T) {
 			for i := range sentences {
 				r.Report(broken(i))
 			}
-			after(time.Minute)
+			advance(time.Minute)
 		}
 		// At most once a minute, after the first minutes.
 		if got := len(api.requests()); got < hours*30 || got > hours*60+5 {
@@ -375,15 +375,15 @@ func TestWhatIsReportedWhileTheAPIServerIsAwayIsCreatedLater(t *testing.T) {
 			t.Errorf("the log does not name the late event: %s", line)
 		}
 		end()
-		after(2*time.Minute + sentences*interval)
-		if len(api.events()) != sentences || r.Dropped() != 0 || len(remembered(r)) != sentences {
+		advance(2*time.Minute + sentences*interval)
+		if len(api.events()) != sentences || r.Dropped() != 0 || len(reportedKeys(r)) != sentences {
 			t.Errorf("%d created, %d dropped, %d remembered, want %d, none, %d",
-				len(api.events()), r.Dropped(), len(remembered(r)), sentences, sentences)
+				len(api.events()), r.Dropped(), len(reportedKeys(r)), sentences, sentences)
 		}
 	})
 }
 
-func TestWhatIsTooMuchWhileTheAPIServerIsAwayIsDroppedAndCounted(t *testing.T) {
+func TestTooManyEventsDuringAnOutageAreDroppedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const more = 30
 		api := newServer()
@@ -391,20 +391,20 @@ func TestWhatIsTooMuchWhileTheAPIServerIsAwayIsDroppedAndCounted(t *testing.T) {
 		r, _ := proxy(t, api, "node-1")
 		for i := range maxWaiting + more {
 			r.Report(broken(i))
-			after(time.Minute)
+			advance(time.Minute)
 		}
-		if len(remembered(r)) != maxWaiting || r.Dropped() != more {
-			t.Errorf("%d are queued and %d were dropped, want %d and %d", len(remembered(r)), r.Dropped(), maxWaiting, more)
+		if len(reportedKeys(r)) != maxWaiting || r.Dropped() != more {
+			t.Errorf("%d are queued and %d were dropped, want %d and %d", len(reportedKeys(r)), r.Dropped(), maxWaiting, more)
 		}
 		end()
-		after(2*time.Minute + maxWaiting*interval)
+		advance(2*time.Minute + maxWaiting*interval)
 		if len(api.events()) != maxWaiting || r.Dropped() != more {
 			t.Errorf("%d created and %d dropped, want %d and %d", len(api.events()), r.Dropped(), maxWaiting, more)
 		}
 	})
 }
 
-func TestANamespaceThatMayHaveNoEventsHoldsUpNoOther(t *testing.T) {
+func TestANamespaceWithoutQuotaDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		api.reject = func(context.Context) error {
@@ -417,12 +417,12 @@ func TestANamespaceThatMayHaveNoEventsHoldsUpNoOther(t *testing.T) {
 		for i := range 20 {
 			r.Report(rejected(Reference{Kind: "Service", Namespace: "full", Name: "web"}, fmt.Sprintf("reason %d", i)))
 		}
-		after(time.Hour)
+		advance(time.Hour)
 		for i := range 10 {
 			r.Report(broken(i))
 		}
 		// The longest pause; from then on every other attempt is for the other namespace.
-		after(2*time.Minute + 10*2*interval)
+		advance(2*time.Minute + 10*2*interval)
 		if len(api.events()) != 10 || r.Dropped() != 0 {
 			t.Errorf("%d created and %d dropped, want 10 and none", len(api.events()), r.Dropped())
 		}
@@ -443,9 +443,9 @@ func TestForeignTextsAreTruncatedBeforeTheyAreStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r, _ := proxy(t, api, "node-1")
-		event := ForeignChange("node-1", strings.Repeat("\x1b", 1<<20), 1)
+		event := ExternalChange("node-1", strings.Repeat("\x1b", 1<<20), 1)
 		r.Report(event)
-		after(jitter)
+		advance(jitter)
 		var notes []string
 		for _, event := range api.events() {
 			notes = append(notes, event.Note)
@@ -453,7 +453,7 @@ func TestForeignTextsAreTruncatedBeforeTheyAreStored(t *testing.T) {
 		if diff := cmp.Diff([]string{truncateNote(event.Note)}, notes); diff != "" {
 			t.Errorf("notes (-want +got):\n%s", diff)
 		}
-		for _, key := range remembered(r) {
+		for _, key := range reportedKeys(r) {
 			if len(key.topic) > maxNote {
 				t.Errorf("%d bytes are remembered", len(key.topic))
 			}
@@ -474,7 +474,7 @@ func TestManyMayReportAtOnce(t *testing.T) {
 			})
 		}
 		reporters.Wait()
-		after(time.Hour)
+		advance(time.Hour)
 		if len(api.events()) != 80 || r.Dropped() != 0 {
 			t.Errorf("%d created and %d dropped, want 80 and none", len(api.events()), r.Dropped())
 		}

@@ -52,30 +52,30 @@ var texts = map[model.FindingCode]Texts{
 
 // TextsOf returns the texts for a code.
 func TextsOf(code model.FindingCode) Texts {
-	of, known := texts[code]
+	result, known := texts[code]
 	if !known && code.IsAnnotation() {
-		of = Texts{LogStart: "an annotation is ignored", Action: "Ignore", NotePrefix: "An annotation is ignored: "}
+		result = Texts{LogStart: "an annotation is ignored", Action: "Ignore", NotePrefix: "An annotation is ignored: "}
 	}
-	if of.LogEnd == "" {
-		of.LogEnd = "resolved"
+	if result.LogEnd == "" {
+		result.LogEnd = "resolved"
 	}
-	return of
+	return result
 }
 
 // Findings returns the Events for a node's findings about one object; all have the same code.
 func Findings(object Reference, node string, found []model.Finding) []Event {
-	of := TextsOf(found[0].Code)
+	codeTexts := TextsOf(found[0].Code)
 	sentences := make([]string, len(found))
 	for i := range found {
 		sentences[i] = found[i].Sentence()
 	}
-	if of.NotePrefix != "" {
-		sentences = []string{of.NotePrefix + strings.Join(sentences, "; ")}
+	if codeTexts.NotePrefix != "" {
+		sentences = []string{codeTexts.NotePrefix + strings.Join(sentences, "; ")}
 	}
 	events := make([]Event, len(sentences))
 	for i, sentence := range sentences {
 		events[i] = Event{
-			Regarding: object, Warning: true, Reason: string(found[0].Code), Action: of.Action, Local: found[0].Local, Note: sentence,
+			Regarding: object, Warning: true, Reason: string(found[0].Code), Action: codeTexts.Action, Local: found[0].Local, Note: sentence,
 		}
 		if found[0].Local {
 			events[i].Note = "On node " + node + ": " + sentence
@@ -84,9 +84,9 @@ func Findings(object Reference, node string, found []model.Finding) []Event {
 	return events
 }
 
-// ForeignChange returns the Event for an external modification of our tables on a node. A program that repeats it has
+// ExternalChange returns the Event for an external modification of our tables on a node. A program that repeats it has
 // another process ID each time, but is still reported only once an hour.
-func ForeignChange(node, process string, pid uint32) Event {
+func ExternalChange(node, process string, pid uint32) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: process,
 		Note: fmt.Sprintf("Process %q (pid %d) changed the nftables tables of the service proxy, which repairs them: "+
@@ -96,10 +96,10 @@ func ForeignChange(node, process string, pid uint32) Event {
 
 // OtherProxy returns the Event for another service proxy that translates connections on a node, and what to do about
 // it.
-func OtherProxy(node, says, do string) Event {
+func OtherProxy(node, message, remedy string) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "OtherServiceProxy", Action: "Detect", Local: true,
-		Note: says + "; " + do,
+		Note: message + "; " + remedy,
 	}
 }
 

@@ -89,7 +89,7 @@ func TestTexts(t *testing.T) {
 			},
 		},
 		"a change of our tables by another process": {
-			ForeignChange("node-1", "nft", 4711),
+			ExternalChange("node-1", "nft", 4711),
 			Event{
 				Regarding: node, Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: "nft",
 				Note: `Process "nft" (pid 4711) changed the nftables tables of the service proxy, which repairs them: ` +
@@ -133,7 +133,7 @@ func TestEveryCodeHasTexts(t *testing.T) {
 	}
 }
 
-func TestReferencesReadAsAPersonWritesThem(t *testing.T) {
+func TestReferenceString(t *testing.T) {
 	for want, reference := range map[string]Reference{
 		"Service shop/web": web,
 		"Node node-1":      Node("node-1"),

@@ -43,9 +43,9 @@ func (r *Recorder) Set(g Gauge, value int, labels ...string) {
 }
 
 // SetBool sets a gauge to 1 if isSo is true, and to 0 otherwise.
-func (r *Recorder) SetBool(g Gauge, isSo bool, labels ...string) {
+func (r *Recorder) SetBool(g Gauge, isSet bool, labels ...string) {
 	value := 0
-	if isSo {
+	if isSet {
 		value = 1
 	}
 	r.Set(g, value, labels...)
@@ -75,8 +75,8 @@ func (r *Recorder) WatchResumed(resource string) {
 
 // TopologyFrom records the resource that is the source of other nodes' labels; empty means none.
 func (r *Recorder) TopologyFrom(resource string) {
-	for _, each := range topologyResources {
-		r.SetBool(nodeTopology, each == resource, each)
+	for _, candidate := range topologyResources {
+		r.SetBool(nodeTopology, candidate == resource, candidate)
 	}
 }
 
@@ -94,11 +94,11 @@ type Add = func(value float64, labels ...string)
 
 // CollectFrom sets the function that provides the series of a row at every scrape. Values of the same series are
 // summed.
-func (r *Recorder) CollectFrom(c Collected, ask func(Add)) {
+func (r *Recorder) CollectFrom(c Collected, collect func(Add)) {
 	c.collector(r).collectWith(func() map[series]float64 {
-		all := map[series]float64{}
-		ask(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
-		return all
+		sums := map[series]float64{}
+		collect(func(value float64, labels ...string) { sums[seriesOf(labels...)] += value })
+		return sums
 	})
 }
 

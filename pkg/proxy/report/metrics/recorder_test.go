@@ -23,13 +23,13 @@ func expect(t *testing.T, r *Recorder, exposition string, names ...string) {
 	}
 }
 
-func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
+func TestCountersExistAtTheStartAndTimesDoNot(t *testing.T) {
 	expect(t, NewRecorder(), `
 # HELP kubeproxy_sync_proxy_rules_nftables_sync_failures_total Number of failed syncs.
 # TYPE kubeproxy_sync_proxy_rules_nftables_sync_failures_total counter
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 0
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 0
-# HELP vicinity_nft_external_changes_total `+foreignChanges.help+`
+# HELP vicinity_nft_external_changes_total `+externalChanges.help+`
 # TYPE vicinity_nft_external_changes_total counter
 vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 0
 vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} 0
@@ -41,7 +41,7 @@ vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 0
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="delete"} 0
 vicinity_nft_elements_written_total{ip_family="IPv6",operation="add"} 0
 vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 0
-`, lastQueued.name, lastSync.name, syncFailures.name, foreignChanges.name, ElementsWritten.name)
+`, lastQueued.name, lastSync.name, syncFailures.name, externalChanges.name, ElementsWritten.name)
 }
 
 func TestASyncIsObservedWithKubeProxysBuckets(t *testing.T) {
@@ -96,10 +96,10 @@ func TestElementsAndForeignChangesAreCountedByFamily(t *testing.T) {
 	r.Add(ElementsWritten, 3, "IPv4", OperationAdd)
 	r.Add(ElementsWritten, 4, "IPv4", OperationAdd)
 	r.Add(ElementsWritten, 1, "IPv6", OperationDelete)
-	r.ForeignChange("IPv6")
+	r.ExternalChange("IPv6")
 
 	expect(t, r, `
-# HELP vicinity_nft_external_changes_total `+foreignChanges.help+`
+# HELP vicinity_nft_external_changes_total `+externalChanges.help+`
 # TYPE vicinity_nft_external_changes_total counter
 vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 0
 vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} 0
@@ -111,7 +111,7 @@ vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="delete"} 0
 vicinity_nft_elements_written_total{ip_family="IPv6",operation="add"} 0
 vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 1
-`, ElementsWritten.name, foreignChanges.name)
+`, ElementsWritten.name, externalChanges.name)
 }
 
 func TestTheHandlerServesOnlyMetrics(t *testing.T) {
@@ -185,7 +185,7 @@ vicinity_events_dropped_total `+strconv.Itoa(want)+`
 	expectDropped(5)
 }
 
-func TestTheTimeOfDemandIsThereWhileItIsKnown(t *testing.T) {
+func TestTheTimeOfDemandExistsWhileItIsKnown(t *testing.T) {
 	r := NewRecorder()
 	expect(t, r, "", demandAge.name)
 	r.DemandRenewed(time.Unix(1700000000, 500_000_000))

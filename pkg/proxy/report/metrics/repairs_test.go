@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestAForeignChangeCountsAsRepairedAfterACompleteSyncThatBeganLater(t *testing.T) {
+func TestAnExternalChangeCountsAsRepairedAfterALaterFullSync(t *testing.T) {
 	r := NewRecorder()
 	moment := time.Unix(1700000000, 0)
 	for _, step := range []struct {
@@ -15,26 +15,26 @@ func TestAForeignChangeCountsAsRepairedAfterACompleteSyncThatBeganLater(t *testi
 		do                func()
 		noticed, repaired float64
 	}{
-		{"a change is detected", func() { r.ForeignChange("IPv4") }, 1, 0},
+		{"a change is detected", func() { r.ExternalChange("IPv4") }, 1, 0},
 		{"a partial sync", func() { r.SyncQueued(moment); r.SyncDone(moment, false) }, 1, 0},
 		{"a full sync fails", func() { r.SyncQueued(moment) }, 1, 0},
-		{"the next one begins, and the tables are changed again", func() { r.SyncQueued(moment); r.ForeignChange("IPv4") }, 2, 0},
+		{"the next one begins, and the tables are changed again", func() { r.SyncQueued(moment); r.ExternalChange("IPv4") }, 2, 0},
 		{"it succeeds", func() { r.SyncDone(moment, true) }, 2, 1},
 		{"one more", func() { r.SyncQueued(moment); r.SyncDone(moment, true) }, 2, 2},
 		{"one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true) }, 2, 2},
 	} {
 		step.do()
-		noticed := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4", stageDetected))
-		repaired := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4", stageRepaired))
+		noticed := testutil.ToFloat64(externalChanges.collector(r).WithLabelValues("IPv4", stageDetected))
+		repaired := testutil.ToFloat64(externalChanges.collector(r).WithLabelValues("IPv4", stageRepaired))
 		if noticed != step.noticed || repaired != step.repaired {
 			t.Errorf("%s: %v detected and %v repaired, want %v and %v", step.title, noticed, repaired, step.noticed, step.repaired)
 		}
 	}
 }
 
-func TestACauseInTheFutureTookNoTime(t *testing.T) {
+func TestACauseInTheFutureTakesNoTime(t *testing.T) {
 	r := NewRecorder()
-	r.Programmed("IPv4", -time.Hour)
+	r.EndpointChangeProgrammed("IPv4", -time.Hour)
 	families, err := r.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

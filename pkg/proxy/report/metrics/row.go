@@ -20,9 +20,9 @@ type row struct {
 }
 
 // rows are all rows, in the order of table.go. They are only written during package initialisation.
-var rows []declared
+var rows []declaredRow
 
-type declared interface {
+type declaredRow interface {
 	declaration() row
 	addTo(*Recorder)
 }
@@ -40,7 +40,7 @@ type Counter = *Metric[*prometheus.CounterVec]
 type Gauge = *Metric[*prometheus.GaugeVec]
 
 // Collected is a row whose values a function provides: see Recorder.CollectFrom.
-type Collected = *Metric[*counted]
+type Collected = *Metric[*funcCollector]
 
 // Histogram is a row that Recorder.Observe observes.
 type Histogram = *Metric[*prometheus.HistogramVec]
@@ -88,13 +88,13 @@ func histogram(r row) Histogram {
 }
 
 // counterFunc declares a counter whose values a function provides, and gaugeFunc such a gauge.
-func counterFunc(r row) Collected { return countedBy("counter", prometheus.CounterValue, r) }
+func counterFunc(r row) Collected { return declareFunc("counter", prometheus.CounterValue, r) }
 
-func gaugeFunc(r row) Collected { return countedBy("gauge", prometheus.GaugeValue, r) }
+func gaugeFunc(r row) Collected { return declareFunc("gauge", prometheus.GaugeValue, r) }
 
-func countedBy(kind string, valueType prometheus.ValueType, r row) Collected {
-	return declare(kind, r, func() *counted {
-		return &counted{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels), kind: valueType}
+func declareFunc(kind string, valueType prometheus.ValueType, r row) Collected {
+	return declare(kind, r, func() *funcCollector {
+		return &funcCollector{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels), kind: valueType}
 	})
 }
 
@@ -107,50 +107,50 @@ func seriesOf(values ...string) series {
 	return s
 }
 
-// counted calls a function at every scrape. Without a function the count is zero, or, if there are labels, there is no
+// funcCollector calls a function at every scrape. Without a function the count is zero, or, if there are labels, there is no
 // series.
-type counted struct {
+type funcCollector struct {
 	desc    *prometheus.Desc
 	labels  int
 	kind    prometheus.ValueType
 	collect atomic.Pointer[func() map[series]float64]
 }
 
-func (c *counted) collectWith(ask func() map[series]float64) { c.collect.Store(&ask) }
+func (c *funcCollector) collectWith(collect func() map[series]float64) { c.collect.Store(&collect) }
 
 // Describe implements prometheus.Collector.
-func (c *counted) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
+func (c *funcCollector) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
 
 // Collect implements prometheus.Collector. The registry sorts the metrics.
-func (c *counted) Collect(metrics chan<- prometheus.Metric) {
+func (c *funcCollector) Collect(metrics chan<- prometheus.Metric) {
 	counts := map[series]float64{}
-	switch ask := c.collect.Load(); {
-	case ask != nil:
-		counts = (*ask)()
+	switch collect := c.collect.Load(); {
+	case collect != nil:
+		counts = (*collect)()
 	case c.labels == 0:
 		counts[seriesOf()] = 0
 	}
-	for kind, n := range counts {
-		metrics <- prometheus.MustNewConstMetric(c.desc, c.kind, n, kind[:c.labels]...)
+	for labelValues, n := range counts {
+		metrics <- prometheus.MustNewConstMetric(c.desc, c.kind, n, labelValues[:c.labels]...)
 	}
 }
 
 // initialSeries calls a function with the label values of each series that exists from the start.
-func (r row) initialSeries(do func(values []string)) {
+func (r row) initialSeries(create func(values []string)) {
 	if len(r.start) != len(r.labels) {
 		return
 	}
 	all := [][]string{nil}
 	for _, values := range r.start {
 		var longer [][]string
-		for _, before := range all {
+		for _, prefix := range all {
 			for _, value := range values {
-				longer = append(longer, append(slices.Clone(before), value))
+				longer = append(longer, append(slices.Clone(prefix), value))
 			}
 		}
 		all = longer
 	}
 	for _, values := range all {
-		do(values)
+		create(values)
 	}
 }

@@ -39,15 +39,15 @@ type PortCounter struct {
 }
 
 // NewPortCounter returns a handler that reports the counts after each sync that changed any.
-func NewPortCounter(counted func(PortCounts)) *PortCounter {
+func NewPortCounter(onChange func(PortCounts)) *PortCounter {
 	return &PortCounter{
-		onChange: counted, byReason: map[PortReason]*int{}, byService: map[model.ObjectName][]*int{},
+		onChange: onChange, byReason: map[PortReason]*int{}, byService: map[model.ObjectName][]*int{},
 		plans: map[model.ObjectName]selection.Plans{},
 	}
 }
 
-// derived is the contribution of a Service.
-type derived struct {
+// contribution is the contribution of a Service.
+type contribution struct {
 	reasons []PortReason
 	plans   selection.Plans
 }
@@ -63,7 +63,7 @@ func (*PortCounter) Derive(decisions []selection.Decision) any {
 	if len(reasons) == 0 {
 		return nil
 	}
-	return derived{reasons, selection.PlansOf(decisions)}
+	return contribution{reasons, selection.PlansOf(decisions)}
 }
 
 // appendReasons appends the reasons of a decision: for the ClusterIP, and for the external frontends if the port has
@@ -79,49 +79,49 @@ func appendReasons(list []PortReason, decision selection.Decision) []PortReason 
 }
 
 // OnApplied updates the counts of a Service.
-func (r *PortCounter) OnApplied(service model.ObjectName, accepted any) {
-	r.changed = true
-	for _, count := range r.byService[service] {
+func (c *PortCounter) OnApplied(service model.ObjectName, value any) {
+	c.changed = true
+	for _, count := range c.byService[service] {
 		*count--
 	}
-	r.shares.Add(r.plans[service], -1)
-	delete(r.byService, service)
-	delete(r.plans, service)
-	now, counts := accepted.(derived)
-	if !counts {
+	c.shares.Add(c.plans[service], -1)
+	delete(c.byService, service)
+	delete(c.plans, service)
+	added, isCounted := value.(contribution)
+	if !isCounted {
 		return
 	}
-	list := make([]*int, 0, len(now.reasons))
-	for _, reason := range now.reasons {
-		count := r.byReason[reason]
+	list := make([]*int, 0, len(added.reasons))
+	for _, reason := range added.reasons {
+		count := c.byReason[reason]
 		if count == nil {
 			count = new(int)
-			r.byReason[reason] = count
+			c.byReason[reason] = count
 		}
 		*count++
 		list = append(list, count)
 	}
-	r.byService[service] = list
-	r.shares.Add(now.plans, 1)
-	if len(now.plans) > 0 {
-		r.plans[service] = now.plans
+	c.byService[service] = list
+	c.shares.Add(added.plans, 1)
+	if len(added.plans) > 0 {
+		c.plans[service] = added.plans
 	}
 }
 
 // OnSynced reports the counts if they changed.
-func (r *PortCounter) OnSynced(selection.SyncState) {
-	if !r.changed && r.last != nil {
+func (c *PortCounter) OnSynced(selection.SyncState) {
+	if !c.changed && c.last != nil {
 		return
 	}
-	now := PortCounts{Reasons: make(map[PortReason]int, len(r.byReason)), Shares: r.shares}
-	for reason, count := range r.byReason {
-		now.Reasons[reason] = *count
+	current := PortCounts{Reasons: make(map[PortReason]int, len(c.byReason)), Shares: c.shares}
+	for reason, count := range c.byReason {
+		current.Reasons[reason] = *count
 	}
-	if r.changed = false; r.last != nil && r.last.equal(now) {
+	if c.changed = false; c.last != nil && c.last.equal(current) {
 		return
 	}
-	r.last = &now
-	r.onChange(now)
+	c.last = &current
+	c.onChange(current)
 }
 
 func (c PortCounts) equal(other PortCounts) bool {

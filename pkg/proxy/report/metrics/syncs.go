@@ -22,9 +22,9 @@ func (r *Recorder) SyncQueued(at time.Time) {
 
 // ObserveSync records one attempt to update the kernel: whether it was a full sync, how long it took, and in err
 // whether it failed.
-func (r *Recorder) ObserveSync(complete bool, took time.Duration, err error) {
+func (r *Recorder) ObserveSync(isFull bool, took time.Duration, err error) {
 	kind := partialSyncDuration
-	if complete {
+	if isFull {
 		kind = fullSyncDuration
 	}
 	for _, family := range families {
@@ -38,17 +38,17 @@ func (r *Recorder) ObserveSync(complete bool, took time.Duration, err error) {
 
 // SyncDone records when the kernel was brought up to date, in both families. A full sync has also repaired external
 // modifications.
-func (r *Recorder) SyncDone(at time.Time, complete bool) {
+func (r *Recorder) SyncDone(at time.Time, isFull bool) {
 	for _, family := range families {
 		r.setTime(lastSync, at, family)
 	}
 	r.Set(serviceChangesPending, 0)
 	r.Set(endpointChangesPending, 0)
-	if !complete {
+	if !isFull {
 		return
 	}
 	for family, n := range r.repairs.onRepaired() {
-		r.Add(foreignChanges, n, family, stageRepaired)
+		r.Add(externalChanges, n, family, stageRepaired)
 	}
 }
 
@@ -59,16 +59,16 @@ func (r *Recorder) CleanupFailed() {
 	}
 }
 
-// Programmed records how long a change of an EndpointSlice took from its cause to the kernel. The two times are from
+// EndpointChangeProgrammed records how long a change of an EndpointSlice took from its cause to the kernel. The two times are from
 // the clocks of two machines: a negative difference counts as zero.
-func (r *Recorder) Programmed(family string, took time.Duration) {
+func (r *Recorder) EndpointChangeProgrammed(family string, took time.Duration) {
 	r.Observe(programmingDuration, max(0, took), family)
 }
 
-// ForeignChange counts an external modification of our table. It counts as repaired after the next full sync that
+// ExternalChange counts an external modification of our table. It counts as repaired after the next full sync that
 // starts later.
-func (r *Recorder) ForeignChange(family string) {
-	r.Add(foreignChanges, 1, family, stageDetected)
+func (r *Recorder) ExternalChange(family string) {
+	r.Add(externalChanges, 1, family, stageDetected)
 	r.repairs.onDrift(family)
 }
 

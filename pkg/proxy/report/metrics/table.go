@@ -132,9 +132,9 @@ var families = []string{"IPv4", "IPv6"}
 // Shared values come before the rows: a row that needs a later variable would be initialised after it, and out of
 // order.
 var (
-	perFamily     = [][]string{families}
-	connected     = [][]string{{model.TCP.String(), model.SCTP.String()}} // protocols with connections
-	responseCodes = [][]string{{"200", "503"}}
+	perFamily           = [][]string{families}
+	connectionProtocols = [][]string{{model.TCP.String(), model.SCTP.String()}} // protocols with connections
+	responseCodes       = [][]string{{"200", "503"}}
 
 	// syncBuckets are kube-proxy's: 1 ms, doubled up to 16.384 s.
 	syncBuckets = prometheus.ExponentialBuckets(0.001, 2, 15)
@@ -204,12 +204,12 @@ var (
 		help:   "Number of failed cleanups of unused chains, sets and elements; the next sync retries.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
-	FlowsDuration = histogram(row{
+	UDPReconcileDuration = histogram(row{
 		name:   "kubeproxy_conntrack_reconciler_sync_duration_seconds",
 		help:   "Time taken to reconcile the UDP conntrack entries of some frontends; only successful attempts.",
 		labels: []string{familyLabel}, start: perFamily, buckets: syncBuckets,
 	})
-	FlowsEnded = counter(row{
+	UDPEntriesDeleted = counter(row{
 		name:   "kubeproxy_conntrack_reconciler_deleted_entries_total",
 		help:   "Number of UDP conntrack entries deleted because their endpoint no longer serves the frontend.",
 		labels: []string{familyLabel}, start: perFamily,
@@ -240,7 +240,7 @@ var (
 		help:   "Number of failed attempts to listen on a node port at loopback.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
-	LocalhostLimited = counterFunc(row{
+	LocalhostRejected = counterFunc(row{
 		name:   "kubeproxy_nftables_localhost_nodeport_rejected_packets_total",
 		help:   "Number of packets to node ports on loopback that were rejected because the proxy does not serve their protocol there.",
 		labels: []string{familyLabel, protocolLabel},
@@ -292,7 +292,7 @@ var (
 			"them. Of those that syncs find, only the reported ones.",
 		labels: []string{reasonLabel}, start: [][]string{findingCodes},
 	})
-	foreignChanges = counter(row{
+	externalChanges = counter(row{
 		name:   "vicinity_nft_external_changes_total",
 		help:   "Number of changes to the proxy's nftables tables by other processes: detected, and repaired by a full sync.",
 		labels: []string{familyLabel, stageLabel}, start: [][]string{families, {stageDetected, stageRepaired}},
@@ -350,7 +350,7 @@ var (
 		name: "vicinity_conntrack_stale_entries_deleted_total",
 		help: "Number of deleted conntrack entries of removed endpoints: unreplied ones, and closed ones with a port that a client may " +
 			"reuse. The client's next packet reaches another endpoint.",
-		labels: []string{protocolLabel, stateLabel}, start: append(slices.Clip(connected), []string{FlowUnreplied, FlowClosed}),
+		labels: []string{protocolLabel, stateLabel}, start: append(slices.Clip(connectionProtocols), []string{FlowUnreplied, FlowClosed}),
 	})
 	ConntrackDumps = histogram(row{
 		name: "vicinity_conntrack_dump_duration_seconds",
@@ -413,28 +413,28 @@ var (
 	Connections = counterFunc(row{
 		name: "vicinity_connections_total",
 		help: "Number of connections that this node sent to an endpoint, by the locality of the endpoint, by the first topology key " +
-			"that it matches, and by outcome: replied, refused with a reset, or unreplied. " + late,
+			"that it matches, and by outcome: replied, refused with a reset, or unreplied. " + lagNote,
 		labels: []string{localityLabel, tierLabel, outcomeLabel},
 	})
 	Traffic = counterFunc(row{
 		name:   "vicinity_traffic_bytes_total",
-		help:   "Number of bytes of these connections, IP headers included, that clients sent and received. " + late,
+		help:   "Number of bytes of these connections, IP headers included, that clients sent and received. " + lagNote,
 		labels: []string{localityLabel, tierLabel, directionLabel},
 	})
 	ZoneTraffic = counterFunc(row{
 		name:   "vicinity_zone_traffic_bytes_total",
-		help:   "Number of bytes of these connections by this node's zone and the endpoint's; empty if unknown. " + late,
+		help:   "Number of bytes of these connections by this node's zone and the endpoint's; empty if unknown. " + lagNote,
 		labels: zoneLabels,
 	})
 	ServiceConnections = counterFunc(row{
 		name: "vicinity_service_connections_total",
 		help: "Number of connections as in vicinity_connections_total, by Service, with --traffic-accounting=services; Services " +
-			"beyond its number count without a name. " + late,
+			"beyond its number count without a name. " + lagNote,
 		labels: append(slices.Clone(serviceLabels), outcomeLabel),
 	})
 	ServiceTraffic = counterFunc(row{
 		name:   "vicinity_service_traffic_bytes_total",
-		help:   "Number of bytes as in vicinity_traffic_bytes_total, by Service. " + late,
+		help:   "Number of bytes as in vicinity_traffic_bytes_total, by Service. " + lagNote,
 		labels: append(slices.Clone(serviceLabels), directionLabel),
 	})
 	NotCounted = counterFunc(row{
@@ -447,8 +447,8 @@ var (
 	})
 )
 
-// late explains why the metrics of --traffic-accounting lag.
-const late = "They count when their conntrack entry ends, up to two minutes after the last packet; long ones each minute."
+// lagNote explains why the metrics of --traffic-accounting lag.
+const lagNote = "They count when their conntrack entry ends, up to two minutes after the last packet; long ones each minute."
 
 // programmingBuckets are kube-proxy's, which the scale tests of Kubernetes read: half a second around the first
 // second, each second of the first minute, five seconds up to two minutes, half a minute up to five.

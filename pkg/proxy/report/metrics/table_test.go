@@ -101,8 +101,8 @@ func TestTheREADMEHasTheRowsOfTheTable(t *testing.T) {
 	golden.File(t, "README.md", parts[0]+head+tables[0].String()+parts[1]+head+tables[1].String()+parts[2])
 }
 
-// kubeProxys are names that Prometheus' linter rejects. They are kube-proxy's.
-var kubeProxys = map[string]string{
+// kubeProxyNames are names that Prometheus' linter rejects. They are kube-proxy's.
+var kubeProxyNames = map[string]string{
 	NoLocalEndpoints.name: "non-counter metrics should not have \"_total\" suffix",
 }
 
@@ -111,16 +111,16 @@ func TestThePrometheusLinterAcceptsOurNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := map[string]string{}
+	got := map[string]string{}
 	for _, problem := range problems {
-		said[problem.Metric] = problem.Text
+		got[problem.Metric] = problem.Text
 	}
-	if diff := gocmp.Diff(kubeProxys, said); diff != "" {
+	if diff := gocmp.Diff(kubeProxyNames, got); diff != "" {
 		t.Errorf("problems (-known +got):\n%s", diff)
 	}
 }
 
-func TestTypesAndLabelsAreDocumentedAsTheyAre(t *testing.T) {
+func TestTypesAndLabelsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

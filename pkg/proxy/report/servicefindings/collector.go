@@ -17,7 +17,7 @@ type ServiceFindings struct {
 
 // The limits of a report after one sync: Services with findings, and findings of each.
 const (
-	MaxFound    = 100
+	MaxServices = 100
 	maxFindings = 2 * selection.MaxFindings
 )
 
@@ -33,8 +33,8 @@ type Collector struct {
 
 // NewCollector returns a handler. After each sync it reports, by name, which of the decided Services have findings, at
 // most MaxServices of them, and which no longer do. If there are more, they are selected fairly by namespace.
-func NewCollector(found func([]ServiceFindings)) *Collector {
-	return &Collector{report: found, changed: map[model.ObjectName][]model.Finding{}, reported: map[model.ObjectName]bool{}}
+func NewCollector(report func([]ServiceFindings)) *Collector {
+	return &Collector{report: report, changed: map[model.ObjectName][]model.Finding{}, reported: map[model.ObjectName]bool{}}
 }
 
 // Derive returns the findings about a Service. Usually all its ports have the same endpoints.
@@ -55,39 +55,39 @@ func (*Collector) Derive(decisions []selection.Decision) any {
 }
 
 // OnApplied records the findings about an applied Service.
-func (r *Collector) OnApplied(service model.ObjectName, digest any) {
-	list, _ := digest.([]model.Finding)
-	if len(list) == 0 && !r.reported[service] {
-		delete(r.changed, service)
+func (c *Collector) OnApplied(service model.ObjectName, derived any) {
+	list, _ := derived.([]model.Finding)
+	if len(list) == 0 && !c.reported[service] {
+		delete(c.changed, service)
 		return
 	}
-	r.changed[service] = list
+	c.changed[service] = list
 }
 
 // OnSynced reports the changes.
-func (r *Collector) OnSynced(selection.SyncState) {
-	if len(r.changed) == 0 {
+func (c *Collector) OnSynced(selection.SyncState) {
+	if len(c.changed) == 0 {
 		return
 	}
 	var all []ServiceFindings
-	room := MaxFound
-	names := slices.SortedFunc(maps.Keys(r.changed), model.ObjectName.Compare)
+	remaining := MaxServices
+	names := slices.SortedFunc(maps.Keys(c.changed), model.ObjectName.Compare)
 	for _, name := range fair.Order(names, func(name model.ObjectName) fair.Share {
-		return fair.Share{Namespace: name.Namespace, Weight: min(1, len(r.changed[name]))}
+		return fair.Share{Namespace: name.Namespace, Weight: min(1, len(c.changed[name]))}
 	}) {
-		list := r.changed[name]
+		list := c.changed[name]
 		switch {
 		case len(list) == 0:
-			delete(r.reported, name)
-		case room == 0:
+			delete(c.reported, name)
+		case remaining == 0:
 			continue
 		default:
-			r.reported[name] = true
-			room--
+			c.reported[name] = true
+			remaining--
 		}
 		all = append(all, ServiceFindings{name, list})
 	}
 	slices.SortFunc(all, func(a, b ServiceFindings) int { return a.Service.Compare(b.Service) })
-	r.changed = map[model.ObjectName][]model.Finding{}
-	r.report(all)
+	c.changed = map[model.ObjectName][]model.Finding{}
+	c.report(all)
 }

@@ -30,11 +30,11 @@ import (
 )
 
 const (
-	// deniedFor is how long a denial is cached.
-	deniedFor = 10 * time.Second
-	// allowedWithout is how long an expired permission stays valid while the API server does not respond: metrics
+	// denialTTL is how long a denial is cached.
+	denialTTL = 10 * time.Second
+	// permissionGracePeriod is how long an expired permission stays valid while the API server does not respond: metrics
 	// are needed most while it is down.
-	allowedWithout = time.Hour
+	permissionGracePeriod = time.Hour
 	// reviewTimeout is the timeout of one review.
 	reviewTimeout = 5 * time.Second
 	// maxCachedDecisions limits the cache. At the rate of reviews for unknown tokens, that many are never valid at once.
@@ -76,13 +76,13 @@ func NewReviewer(config *rest.Config) Reviewer {
 
 // Handler serves GET requests that the API server allows.
 type Handler struct {
-	reviewer     Reviewer
-	next         http.Handler
-	log          *slog.Logger
-	now          func() time.Time
-	goodFor      time.Duration // how long a permission is valid
-	reviewBudget *budget.Budget
-	reviews      singleflight.Group
+	reviewer      Reviewer
+	next          http.Handler
+	log           *slog.Logger
+	now           func() time.Time
+	permissionTTL time.Duration // how long a permission is valid
+	reviewBudget  *budget.Budget
+	reviews       singleflight.Group
 
 	mutex        sync.Mutex
 	decisions    map[key]decision
@@ -101,9 +101,9 @@ type decision struct {
 }
 
 // New returns a handler in front of another one. A permission from the API server is valid for permissionTTL.
-func New(ask Reviewer, next http.Handler, log *slog.Logger, now func() time.Time, goodFor time.Duration) *Handler {
+func New(reviewer Reviewer, next http.Handler, log *slog.Logger, now func() time.Time, permissionTTL time.Duration) *Handler {
 	return &Handler{
-		reviewer: ask, next: next, log: log, now: now, goodFor: goodFor,
+		reviewer: reviewer, next: next, log: log, now: now, permissionTTL: permissionTTL,
 		reviewBudget: newBudget(), decisions: map[key]decision{},
 	}
 }
@@ -158,7 +158,7 @@ func (h *Handler) status(ctx context.Context, client netip.Addr, token, path str
 	switch {
 	case err == nil:
 		return status.(int)
-	case wasAllowed && h.now().Sub(old.at) < allowedWithout:
+	case wasAllowed && h.now().Sub(old.at) < permissionGracePeriod:
 		return http.StatusOK
 	default:
 		return http.StatusServiceUnavailable
@@ -167,8 +167,8 @@ func (h *Handler) status(ctx context.Context, client netip.Addr, token, path str
 
 // review queries the API server and caches the result.
 func (h *Handler) review(ctx context.Context, key key, token, path string) (int, error) {
-	if v, known := h.cached(key); known && h.isFresh(v) { // another request was faster
-		return v.status, nil
+	if d, known := h.cached(key); known && h.isFresh(d) { // another request was faster
+		return d.status, nil
 	}
 	// Other requests may wait for the same result, so it must not depend on this client's context.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
@@ -181,33 +181,33 @@ func (h *Handler) review(ctx context.Context, key key, token, path string) (int,
 	return status, err
 }
 
-func (h *Handler) isFresh(v decision) bool {
-	age := h.now().Sub(v.at)
-	if v.status == http.StatusOK {
-		return age < h.goodFor
+func (h *Handler) isFresh(d decision) bool {
+	age := h.now().Sub(d.at)
+	if d.status == http.StatusOK {
+		return age < h.permissionTTL
 	}
-	return age < deniedFor
+	return age < denialTTL
 }
 
 func (h *Handler) cached(key key) (decision, bool) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	v, known := h.decisions[key]
-	return v, known
+	d, known := h.decisions[key]
+	return d, known
 }
 
-func (h *Handler) store(key key, v decision) {
+func (h *Handler) store(key key, d decision) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if len(h.decisions) >= maxCachedDecisions {
-		for other, v := range h.decisions {
-			if !h.isFresh(v) && (v.status != http.StatusOK || h.now().Sub(v.at) >= allowedWithout) {
+		for other, d := range h.decisions {
+			if !h.isFresh(d) && (d.status != http.StatusOK || h.now().Sub(d.at) >= permissionGracePeriod) {
 				delete(h.decisions, other)
 			}
 		}
 	}
 	if _, known := h.decisions[key]; known || len(h.decisions) < maxCachedDecisions {
-		h.decisions[key] = v
+		h.decisions[key] = d
 	}
 }
 

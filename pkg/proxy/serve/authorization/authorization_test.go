@@ -23,8 +23,8 @@ const allowedFor = 2 * time.Minute
 // server.
 type apiServer struct {
 	reviews atomic.Int32
-	away    atomic.Bool
-	may     atomic.Bool // whether "reader..." may read
+	isDown  atomic.Bool
+	allows  atomic.Bool // whether "reader..." may read
 	gate    chan struct{}
 }
 
@@ -35,11 +35,11 @@ func (a *apiServer) review(_ context.Context, token, path string) (int, error) {
 	}
 	reader := strings.HasPrefix(token, "reader")
 	switch {
-	case a.away.Load():
+	case a.isDown.Load():
 		return 0, errors.New("connection refused")
 	case !reader && token != "nobody":
 		return http.StatusUnauthorized, nil
-	case reader && path == "/metrics" && a.may.Load():
+	case reader && path == "/metrics" && a.allows.Load():
 		return http.StatusOK, nil
 	default:
 		return http.StatusForbidden, nil
@@ -52,8 +52,8 @@ type clock struct{ at atomic.Int64 }
 func (c *clock) now() time.Time           { return time.Unix(0, c.at.Load()) }
 func (c *clock) advance(by time.Duration) { c.at.Add(int64(by)) }
 func newClock() *clock                    { c := &clock{}; c.advance(time.Hour); return c }
-func newAPIServer() *apiServer            { a := &apiServer{}; a.may.Store(true); return a }
-func guarded(a *apiServer, c *clock, log *strings.Builder) *Handler {
+func newAPIServer() *apiServer            { a := &apiServer{}; a.allows.Store(true); return a }
+func newHandler(a *apiServer, c *clock, log *strings.Builder) *Handler {
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })
 	return New(a.review, next, slog.New(slog.NewTextHandler(log, nil)), c.now, allowedFor)
 }
@@ -73,7 +73,7 @@ func getFrom(h http.Handler, client, method, path, authorization string) *httpte
 	return response
 }
 
-func TestOnlyWhomTheAPIServerAllowsReads(t *testing.T) {
+func TestAccess(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path, authorization string
 		want                        int
@@ -90,7 +90,7 @@ func TestOnlyWhomTheAPIServerAllowsReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newAPIServer()
-			response := get(guarded(api, newClock(), &strings.Builder{}), c.method, c.path, c.authorization)
+			response := get(newHandler(api, newClock(), &strings.Builder{}), c.method, c.path, c.authorization)
 			if response.Code != c.want || (c.want == 200) != (response.Body.String() == "metrics") {
 				t.Errorf("got %d %q, want %d", response.Code, response.Body, c.want)
 			}
@@ -103,34 +103,34 @@ func TestOnlyWhomTheAPIServerAllowsReads(t *testing.T) {
 
 func TestReviewsAreCachedForAWhile(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
-	h := guarded(api, clock, &strings.Builder{})
-	ask := func(token string, want int, asked int32) {
+	h := newHandler(api, clock, &strings.Builder{})
+	check := func(token string, want int, reviews int32) {
 		t.Helper()
 		before := api.reviews.Load()
-		if got := get(h, "GET", "/metrics", "Bearer "+token).Code; got != want || api.reviews.Load()-before != asked {
-			t.Errorf("%s: status %d after %d reviews; want %d after %d", token, got, api.reviews.Load()-before, want, asked)
+		if got := get(h, "GET", "/metrics", "Bearer "+token).Code; got != want || api.reviews.Load()-before != reviews {
+			t.Errorf("%s: status %d after %d reviews; want %d after %d", token, got, api.reviews.Load()-before, want, reviews)
 		}
 	}
-	ask("reader", 200, 1)
-	ask("nobody", 403, 1)
-	clock.advance(deniedFor - time.Second)
-	ask("reader", 200, 0)
-	ask("nobody", 403, 0)
+	check("reader", 200, 1)
+	check("nobody", 403, 1)
+	clock.advance(denialTTL - time.Second)
+	check("reader", 200, 0)
+	check("nobody", 403, 0)
 	clock.advance(time.Second)
-	ask("nobody", 403, 1)
-	api.may.Store(false)
-	ask("reader", 200, 0)
+	check("nobody", 403, 1)
+	api.allows.Store(false)
+	check("reader", 200, 0)
 	clock.advance(allowedFor)
-	ask("reader", 403, 1)
+	check("reader", 403, 1)
 }
 
-func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
+func TestPermissionOutlivesTheAPIServerForAnHour(t *testing.T) {
 	api, clock, log := newAPIServer(), newClock(), &strings.Builder{}
-	h := guarded(api, clock, log)
+	h := newHandler(api, clock, log)
 	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
 		t.Fatalf("got %d", got)
 	}
-	api.away.Store(true)
+	api.isDown.Store(true)
 	for range 5 {
 		clock.advance(allowedFor)
 		if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
@@ -140,11 +140,11 @@ func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
 			t.Errorf("a token that was never reviewed: %d", got)
 		}
 	}
-	clock.advance(allowedWithout)
+	clock.advance(permissionGracePeriod)
 	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 503 {
 		t.Errorf("after an hour: %d", got)
 	}
-	api.away.Store(false)
+	api.isDown.Store(false)
 	clock.advance(time.Second)
 	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
 		t.Errorf("after the outage: %d", got)
@@ -154,24 +154,24 @@ func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
 	}
 }
 
-// TestAStrangerKeepsOutItself: an unknown client tries 50 tokens a second. A scraper at another address can
+// TestUnknownClientDoesNotBlockOthers: an unknown client tries 50 tokens a second. A scraper at another address can
 // read, with a new token each second; one at the same address continues with its allowed token; and the API server gets
 // few reviews.
-func TestAStrangerKeepsOutItself(t *testing.T) {
-	for name, stranger := range map[string]string{"IPv4": "192.0.2.66", "IPv6": "2001:db8::66"} {
+func TestUnknownClientDoesNotBlockOthers(t *testing.T) {
+	for name, unknownClient := range map[string]string{"IPv4": "192.0.2.66", "IPv6": "2001:db8::66"} {
 		t.Run(name, func(t *testing.T) {
 			api, clock := newAPIServer(), newClock()
-			h := guarded(api, clock, &strings.Builder{})
+			h := newHandler(api, clock, &strings.Builder{})
 			const seconds = 200
-			getFrom(h, stranger, "GET", "/metrics", "Bearer reader")
-			refused := 0
+			getFrom(h, unknownClient, "GET", "/metrics", "Bearer reader")
+			rejected := 0
 			for second := range seconds {
 				for i := range 50 {
-					if getFrom(h, stranger, "GET", "/metrics", fmt.Sprintf("Bearer stranger-%d-%d", second, i)).Code == 429 {
-						refused++
+					if getFrom(h, unknownClient, "GET", "/metrics", fmt.Sprintf("Bearer stranger-%d-%d", second, i)).Code == 429 {
+						rejected++
 					}
 				}
-				if got := getFrom(h, stranger, "GET", "/metrics", "Bearer reader").Code; got != 200 {
+				if got := getFrom(h, unknownClient, "GET", "/metrics", "Bearer reader").Code; got != 200 {
 					t.Fatalf("after %d s a reader at the unknown client's address gets %d", second, got)
 				}
 				if got := getFrom(h, "192.0.2.7", "GET", "/metrics", fmt.Sprintf("Bearer reader-%d", second)).Code; got != 200 {
@@ -179,8 +179,8 @@ func TestAStrangerKeepsOutItself(t *testing.T) {
 				}
 				clock.advance(time.Second)
 			}
-			if limit := clientBurst + seconds*clientReviews; refused < seconds*50-limit {
-				t.Errorf("%d of %d tokens were rejected without a review, want all but %d", refused, seconds*50, limit)
+			if limit := clientBurst + seconds*clientReviews; rejected < seconds*50-limit {
+				t.Errorf("%d of %d tokens were rejected without a review, want all but %d", rejected, seconds*50, limit)
 			}
 			readers := seconds + seconds/int(allowedFor.Seconds()) + 1
 			if got, limit := int(api.reviews.Load()), clientBurst+seconds*clientReviews+readers; got > limit {
@@ -193,7 +193,7 @@ func TestAStrangerKeepsOutItself(t *testing.T) {
 // TestReviewsOfUnknownTokensAreRateLimited from more addresses than a budget tracks.
 func TestReviewsOfUnknownTokensAreRateLimited(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
-	h := guarded(api, clock, &strings.Builder{})
+	h := newHandler(api, clock, &strings.Builder{})
 	for second := range 20 {
 		for i := range 2048 {
 			from := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
@@ -212,9 +212,9 @@ func TestReviewsOfUnknownTokensAreRateLimited(t *testing.T) {
 // TestARevokedTokenEndsWhileUnknownTokensAreTried: requests over our own limit do not extend an expired permission.
 func TestARevokedTokenEndsWhileUnknownTokensAreTried(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
-	h := guarded(api, clock, &strings.Builder{})
+	h := newHandler(api, clock, &strings.Builder{})
 	get(h, "GET", "/metrics", "Bearer reader")
-	api.may.Store(false)
+	api.allows.Store(false)
 	clock.advance(allowedFor)
 	for second := range 30 {
 		for i := range 2 * allBurst {
@@ -230,7 +230,7 @@ func TestARevokedTokenEndsWhileUnknownTokensAreTried(t *testing.T) {
 func TestConcurrentReviewsOfAKeyAreOne(t *testing.T) {
 	api := newAPIServer()
 	api.gate = make(chan struct{})
-	h := guarded(api, newClock(), &strings.Builder{})
+	h := newHandler(api, newClock(), &strings.Builder{})
 	var requests sync.WaitGroup
 	for range 8 {
 		requests.Go(func() {

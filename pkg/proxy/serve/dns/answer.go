@@ -21,12 +21,12 @@ type Zone struct {
 	TTL time.Duration
 }
 
-// services returns the suffix of all served names: "svc.cluster.local." in lower case.
-func (z Zone) services() string { return "svc." + z.name() }
+// serviceSuffix returns the suffix of all served names: "svc.cluster.local." in lower case.
+func (z Zone) serviceSuffix() string { return "svc." + z.name() }
 
-// below returns the suffix of the names of a Service's endpoints: ".web.shop.svc.cluster.local.".
-func (z Zone) below(service model.ObjectName) string {
-	return "." + service.Name + "." + service.Namespace + "." + z.services()
+// endpointSuffix returns the suffix of the names of a Service's endpoints: ".web.shop.svc.cluster.local.".
+func (z Zone) endpointSuffix(service model.ObjectName) string {
+	return "." + service.Name + "." + service.Namespace + "." + z.serviceSuffix()
 }
 
 func (z Zone) name() string { return lower(strings.TrimSuffix(z.Domain, ".")) + "." }
@@ -79,15 +79,15 @@ type responseBuilder struct {
 	edns    bool
 	badEDNS bool // an unknown EDNS version
 	limit   int
-	// alike maps the names that several SRV targets share to all their addresses.
-	alike map[string][]netip.Addr
+	// sharedNames maps the names that several SRV targets share to all their addresses.
+	sharedNames map[string][]netip.Addr
 }
 
 // Answer returns the response to a query. lookup returns the Records of a Service; nil means that the Service is not
 // served here. randN returns a random number below its argument. Answer returns nil for a message that is too short for
 // a header, and for one that is itself a response: otherwise two servers would exchange messages forever.
 func (z Zone) Answer(
-	query []byte, transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32,
+	query []byte, transport Transport, lookup func(model.ObjectName) *Records, randN func(uint32) uint32,
 ) (answer []byte, result Result) {
 	result = Result{Type: "other", Outcome: Malformed}
 	var parser dnsmessage.Parser
@@ -95,39 +95,39 @@ func (z Zone) Answer(
 	if err != nil || header.Response {
 		return nil, result
 	}
-	d := &responseBuilder{zone: z, header: dnsmessage.Header{
+	b := &responseBuilder{zone: z, header: dnsmessage.Header{
 		ID: header.ID, Response: true, OpCode: header.OpCode, RecursionDesired: header.RecursionDesired,
 		CheckingDisabled: header.CheckingDisabled,
 	}, limit: minUDP}
 	if header.OpCode != 0 {
-		return d.fail(dnsmessage.RCodeNotImplemented), result
+		return b.fail(dnsmessage.RCodeNotImplemented), result
 	}
-	var isOne bool
-	if d.query, isOne = parseQuery(query); !isOne || parser.SkipQuestion() != nil {
-		return d.fail(dnsmessage.RCodeFormatError), result
+	var ok bool
+	if b.query, ok = parseQuery(query); !ok || parser.SkipQuestion() != nil {
+		return b.fail(dnsmessage.RCodeFormatError), result
 	}
-	size, err := d.readEDNS(&parser)
+	size, err := b.readEDNS(&parser)
 	if err != nil {
-		return d.fail(dnsmessage.RCodeFormatError), result
+		return b.fail(dnsmessage.RCodeFormatError), result
 	}
-	d.limit = min(max(size, minUDP), maxUDP)
+	b.limit = min(max(size, minUDP), maxUDP)
 	if transport == TCP {
-		d.limit = maxTCP
+		b.limit = maxTCP
 	}
-	if d.badEDNS {
-		return d.fail(dnsmessage.RCodeSuccess), result
+	if b.badEDNS {
+		return b.fail(dnsmessage.RCodeSuccess), result
 	}
-	if name, isOurs := queryTypes[d.query.Type]; isOurs {
+	if name, isServed := queryTypes[b.query.Type]; isServed {
 		result.Type = name
 	}
-	answer, result.Outcome = d.answer(transport, lookup, draw)
+	answer, result.Outcome = b.answer(transport, lookup, randN)
 	return answer, result
 }
 
 var errTwoOPT = errors.New("more than one OPT record")
 
 // readEDNS returns the message size that a client accepts; 0 if it does not announce one (RFC 6891).
-func (d *responseBuilder) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
+func (b *responseBuilder) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
 	if err := errors.Join(parser.SkipAllQuestions(), parser.SkipAllAnswers(), parser.SkipAllAuthorities()); err != nil {
 		return 0, err
 	}
@@ -137,10 +137,10 @@ func (d *responseBuilder) readEDNS(parser *dnsmessage.Parser) (size int, err err
 			return size, nil
 		}
 		if err == nil && header.Type == dnsmessage.TypeOPT {
-			if d.edns {
+			if b.edns {
 				return 0, errTwoOPT
 			}
-			d.edns, d.badEDNS, size = true, header.TTL>>16&0xff != 0, int(header.Class)
+			b.edns, b.badEDNS, size = true, header.TTL>>16&0xff != 0, int(header.Class)
 		}
 		// A record whose header the library cannot parse may be well-formed: its name has a label with a dot.
 		if err := parser.SkipAdditional(); err != nil {
@@ -150,48 +150,48 @@ func (d *responseBuilder) readEDNS(parser *dnsmessage.Parser) (size int, err err
 }
 
 // answer returns the response to a well-formed query.
-func (d *responseBuilder) answer(transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32) ([]byte, Outcome) {
-	typ := d.query.Type
-	name, isBelow := parseName(d.query.Name.String(), d.zone.services()) // the name is empty if one of its labels contains a dot
-	if _, isOurs := queryTypes[typ]; !isOurs || !isBelow || d.query.Class != dnsmessage.ClassINET {
-		return d.fail(dnsmessage.RCodeRefused), Refused
+func (b *responseBuilder) answer(transport Transport, lookup func(model.ObjectName) *Records, randN func(uint32) uint32) ([]byte, Outcome) {
+	typ := b.query.Type
+	name, isServiceName := parseName(b.query.Name.String(), b.zone.serviceSuffix()) // the name is empty if one of its labels contains a dot
+	if _, isServed := queryTypes[typ]; !isServed || !isServiceName || b.query.Class != dnsmessage.ClassINET {
+		return b.fail(dnsmessage.RCodeRefused), Refused
 	}
 	records := lookup(name.service)
 	if records == nil {
-		return d.fail(dnsmessage.RCodeRefused), Refused
+		return b.fail(dnsmessage.RCodeRefused), Refused
 	}
 	all, isKnown := records.find(name, typ)
 	switch {
 	case !isKnown:
-		return d.fail(dnsmessage.RCodeRefused), Refused
+		return b.fail(dnsmessage.RCodeRefused), Refused
 	case all.count == 0:
-		return d.empty(), Empty
+		return b.empty(), Empty
 	}
-	d.alike = records.alike
-	return d.write(transport, name.service, all, draw), Answered
+	b.sharedNames = records.sharedNames
+	return b.write(transport, name.service, all, randN), Answered
 }
 
 // fail returns a response with a code and no record. The question is repeated as received, because the library cannot
 // write a label with a dot.
-func (d *responseBuilder) fail(code dnsmessage.RCode) []byte {
-	d.header.RCode = code
-	message := d.finish(dnsmessage.NewBuilder(make([]byte, 0, minUDP), d.header), nil)
-	if len(message) < headerSize || d.query.raw == nil {
+func (b *responseBuilder) fail(code dnsmessage.RCode) []byte {
+	b.header.RCode = code
+	message := b.finish(dnsmessage.NewBuilder(make([]byte, 0, minUDP), b.header), nil)
+	if len(message) < headerSize || b.query.raw == nil {
 		return message
 	}
 	binary.BigEndian.PutUint16(message[4:], 1)
-	return slices.Insert(message, headerSize, d.query.raw...)
+	return slices.Insert(message, headerSize, b.query.raw...)
 }
 
 // empty returns the response that the name exists but has no record of this type. The SOA record has the TTL of this
 // fact (RFC 2308). With the longest name and domain, the response has less than 512 bytes.
-func (d *responseBuilder) empty() []byte {
-	d.header.Authoritative = true
-	return d.build(d.addSOA)
+func (b *responseBuilder) empty() []byte {
+	b.header.Authoritative = true
+	return b.build(b.addSOA)
 }
 
-func (d *responseBuilder) addSOA(builder *dnsmessage.Builder) error {
-	zone := d.zone.name()
+func (b *responseBuilder) addSOA(builder *dnsmessage.Builder) error {
+	zone := b.zone.name()
 	name, err := dnsmessage.NewName(zone)
 	if err != nil {
 		return err
@@ -202,40 +202,40 @@ func (d *responseBuilder) addSOA(builder *dnsmessage.Builder) error {
 		return err
 	}
 	return builder.SOAResource(
-		dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: d.zone.seconds()},
+		dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: b.zone.seconds()},
 		// As in CoreDNS, except for the serial number: there are no zone transfers from here.
-		dnsmessage.SOAResource{NS: ns, MBox: mbox, Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: d.zone.seconds()},
+		dnsmessage.SOAResource{NS: ns, MBox: mbox, Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: b.zone.seconds()},
 	)
 }
 
 // build writes a message about a served name: the question, the records that add writes, and the OPT record.
-func (d *responseBuilder) build(add func(*dnsmessage.Builder) error) []byte {
-	builder := dnsmessage.NewBuilder(make([]byte, 0, minUDP), d.header)
+func (b *responseBuilder) build(add func(*dnsmessage.Builder) error) []byte {
+	builder := dnsmessage.NewBuilder(make([]byte, 0, minUDP), b.header)
 	builder.EnableCompression()
-	err := errors.Join(builder.StartQuestions(), builder.Question(d.query.Question))
-	return d.finish(builder, errors.Join(err, add(&builder)))
+	err := errors.Join(builder.StartQuestions(), builder.Question(b.query.Question))
+	return b.finish(builder, errors.Join(err, add(&builder)))
 }
 
 // finish completes a message, with the OPT record if the client uses EDNS.
-func (d *responseBuilder) finish(builder dnsmessage.Builder, err error) []byte {
-	if d.edns {
-		err = errors.Join(err, d.addOPT(&builder))
+func (b *responseBuilder) finish(builder dnsmessage.Builder, err error) []byte {
+	if b.edns {
+		err = errors.Join(err, b.addOPT(&builder))
 	}
-	message, finished := builder.Finish()
-	if err != nil || finished != nil {
+	message, finishErr := builder.Finish()
+	if err != nil || finishErr != nil {
 		return nil // cannot happen: names and counts were checked
 	}
 	return message
 }
 
-func (d *responseBuilder) addOPT(builder *dnsmessage.Builder) error {
+func (b *responseBuilder) addOPT(builder *dnsmessage.Builder) error {
 	// The section may have been started already.
 	if err := builder.StartAdditionals(); err != nil && !errors.Is(err, dnsmessage.ErrSectionDone) {
 		return err
 	}
 	var header dnsmessage.ResourceHeader
-	code := d.header.RCode
-	if d.badEDNS {
+	code := b.header.RCode
+	if b.badEDNS {
 		code = rcodeBadVersion
 	}
 	if err := header.SetEDNS0(maxUDP, code, false); err != nil {

@@ -18,7 +18,7 @@ const (
 	soa     = "authority: SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 5"
 )
 
-func TestAnswers(t *testing.T) {
+func TestAnswerRecords(t *testing.T) {
 	zoned := fixtures{
 		keys: []policy.Key{policy.Zone, policy.AnyNode},
 		endpoints: []string{
@@ -93,8 +93,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoPlainQuery covers all other messages.
-func TestWhatIsNoPlainQuery(t *testing.T) {
+// TestUnusualQueries covers all other messages.
+func TestUnusualQueries(t *testing.T) {
 	one := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	for title, test := range map[string]struct {
 		change func(*miekg.Msg)
@@ -138,14 +138,14 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 		t.Fatal(err)
 	}
 	for title, message := range map[string][]byte{"a response": packed, "too short": packed[:11], "nothing": nil} {
-		if answer, result := testZone.Answer(message, UDP, one, firstAlways); answer != nil || result.Outcome != Malformed {
+		if answer, result := testZone.Answer(message, UDP, one, firstTarget); answer != nil || result.Outcome != Malformed {
 			t.Errorf("%s: got response %x, %v", title, answer, result)
 		}
 	}
 }
 
-// TestOnlyWhatIsMalformedIsCalledSo: after FORMERR the node's cache does not query the cluster's DNS.
-func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
+// TestFormatErrorOnlyForMalformedQueries: after FORMERR the node's cache does not query the cluster's DNS.
+func TestFormatErrorOnlyForMalformedQueries(t *testing.T) {
 	lookup := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	label := func(size int) string { return string(rune(size)) + strings.Repeat("x", size) }
 	const typeAndClass = "\x00\x01\x00\x01"
@@ -165,7 +165,7 @@ func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
 		"a missing class":               {"\x05short\x00\x00\x01", miekg.RcodeFormatError},
 	} {
 		query := append([]byte{0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, test.question...)
-		answer, _ := testZone.Answer(query, UDP, lookup, firstAlways)
+		answer, _ := testZone.Answer(query, UDP, lookup, firstTarget)
 		if len(answer) < headerSize || int(answer[3]&0xf) != test.want {
 			t.Errorf("%s: %x, want code %d", title, answer, test.want)
 		}
@@ -175,9 +175,9 @@ func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
 	}
 }
 
-// TestOnlyLettersOfASCIIHaveACase: case folding maps some other characters to ASCII letters, but in DNS they are
+// TestOnlyASCIIIsCaseInsensitive: case folding maps some other characters to ASCII letters, but in DNS they are
 // different names.
-func TestOnlyLettersOfASCIIHaveACase(t *testing.T) {
+func TestOnlyASCIIIsCaseInsensitive(t *testing.T) {
 	records := NewRecords(fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.decisions(), testZone)
 	lookup := func(name model.ObjectName) *Records {
 		if name != (model.ObjectName{Namespace: "sick", Name: "kiosk"}) {
@@ -258,8 +258,8 @@ func TestLongAnswers(t *testing.T) {
 	}
 }
 
-// TestABoundDecidesWhichAddressComesFirst, in proportion to its slots.
-func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
+// TestLoadBoundDeterminesFirstAddress, in proportion to its slots.
+func TestLoadBoundDeterminesFirstAddress(t *testing.T) {
 	decisions := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a"}}.decisions()
 	for i := range decisions {
 		if choice := &decisions[i].Selection.Cluster; len(choice.Endpoints) == 3 {
@@ -273,12 +273,12 @@ func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	var order []string
-	for drawn := range uint32(8) {
+	for slot := range uint32(8) {
 		answer, _ := testZone.Answer(packed, UDP, lookup, func(n uint32) uint32 {
 			if n != 8 {
 				t.Errorf("random number below %d requested, want 8", n)
 			}
-			return drawn
+			return slot
 		})
 		var read miekg.Msg
 		if err := read.Unpack(answer); err != nil {
@@ -322,8 +322,8 @@ func FuzzAnswer(f *testing.F) {
 
 func checkAnswer(t *testing.T, query []byte, lookup func(model.ObjectName) *Records) {
 	t.Helper()
-	for transport, most := range map[Transport]int{UDP: maxUDP, TCP: maxTCP} {
-		answer, result := testZone.Answer(query, transport, lookup, firstAlways)
+	for transport, maxLength := range map[Transport]int{UDP: maxUDP, TCP: maxTCP} {
+		answer, result := testZone.Answer(query, transport, lookup, firstTarget)
 		if answer == nil {
 			if len(query) >= headerSize && query[2]&0x80 == 0 {
 				t.Errorf("%x: no response, %v", query, result)
@@ -331,13 +331,13 @@ func checkAnswer(t *testing.T, query []byte, lookup func(model.ObjectName) *Reco
 			continue
 		}
 		var read miekg.Msg
-		if err := read.Unpack(answer); err != nil || !read.Response || len(answer) > most {
+		if err := read.Unpack(answer); err != nil || !read.Response || len(answer) > maxLength {
 			t.Errorf("%x: response %x, %d bytes: %v", query, answer, len(answer), err)
 		}
 		if isWellFormed(query) && read.Rcode == miekg.RcodeFormatError {
 			t.Errorf("%x is well-formed, but the response is FORMERR", query)
 		}
-		if again, _ := testZone.Answer(answer, transport, lookup, firstAlways); again != nil {
+		if again, _ := testZone.Answer(answer, transport, lookup, firstTarget); again != nil {
 			t.Errorf("response %x gets a response", answer)
 		}
 	}

@@ -17,16 +17,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// TestCoreDNSsOwnQuestions uses queries that are independent of this project. Names that are served here get the
+// TestCoreDNSQueries uses queries that are independent of this project. Names that are served here get the
 // responses that CoreDNS' own tests expect; all others get REFUSED. Without topology keys no name is served.
-func TestCoreDNSsOwnQuestions(t *testing.T) {
+func TestCoreDNSQueries(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/coredns.txtar")
 	must.Succeed(t, err)
 	objects, questions := string(archive.Files[0].Data), string(archive.Files[1].Data)
 	const keys = ", annotations: {" + policy.TopologyKeysAnnotation + `: "*"}`
-	ours, none := tableOf(t, objects), tableOf(t, strings.ReplaceAll(objects, keys, ""))
-	if ours.Len() != 2 || none.Len() != 0 {
-		t.Errorf("%d Services are served with topology keys, %d without; want 2 and 0", ours.Len(), none.Len())
+	table, none := tableOf(t, objects), tableOf(t, strings.ReplaceAll(objects, keys, ""))
+	if table.Len() != 2 || none.Len() != 0 {
+		t.Errorf("%d Services are served with topology keys, %d without; want 2 and 0", table.Len(), none.Len())
 	}
 	answered := 0
 	for line := range strings.Lines(questions) {
@@ -40,7 +40,7 @@ func TestCoreDNSsOwnQuestions(t *testing.T) {
 			answered++
 		}
 		query := newQuery(t, words[0]+" "+words[1])
-		got, _, _ := exchange(t, query, TCP, ours.Lookup)
+		got, _, _ := exchange(t, query, TCP, table.Lookup)
 		if text := answerText(got); text != want {
 			t.Errorf("%s %s\ngot  %s\nwant %s", words[0], words[1], text, want)
 		}
@@ -69,8 +69,8 @@ func tableOf(t *testing.T, objects string) *Table {
 	dir := t.TempDir()
 	must.Succeed(t, os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(objects), 0o600))
 	update, err := manifests.NewManifests(dir, convert.View{Node: "n1", WithHeadless: true}, slog.New(slog.DiscardHandler)).Load()
-	if err != nil || len(update.Rejected) > 0 {
-		t.Fatalf("load the objects: %v, %v", err, update.Rejected)
+	if err != nil || len(update.NewProblems) > 0 {
+		t.Fatalf("load the objects: %v, %v", err, update.NewProblems)
 	}
 	cluster := model.NewCluster("n1")
 	cluster.Apply(update.Change)

@@ -26,10 +26,10 @@ type fixtures struct {
 	families  []model.Family // the proxy's families; both if empty
 }
 
-func (w fixtures) decisions() []selection.Decision {
+func (f fixtures) decisions() []selection.Decision {
 	name := model.ObjectName{Namespace: "shop", Name: "web"}
 	service := &model.Service{
-		Name: name, IsHeadless: true, Topology: policy.Topology{Keys: w.keys},
+		Name: name, IsHeadless: true, Topology: policy.Topology{Keys: f.keys},
 		Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}, {Protocol: model.UDP, Port: 53}},
 	}
 	change := model.Change{
@@ -37,12 +37,12 @@ func (w fixtures) decisions() []selection.Decision {
 		Slices:   map[model.ObjectName]*model.EndpointSlice{},
 		Nodes:    map[string]*model.Node{"n1": {Name: "n1", Labels: map[string]string{string(policy.Zone): "a"}}},
 	}
-	for _, text := range w.endpoints {
+	for _, text := range f.endpoints {
 		addEndpoint(change.Slices, name, text)
 	}
 	cluster := model.NewCluster("n1")
 	cluster.Apply(change)
-	families := w.families
+	families := f.families
 	if len(families) == 0 {
 		families = model.Families
 	}
@@ -79,8 +79,8 @@ func addEndpoint(all map[model.ObjectName]*model.EndpointSlice, service model.Ob
 }
 
 // lookup returns a lookup function that finds only shop/web.
-func (w fixtures) lookup() func(model.ObjectName) *Records {
-	records := NewRecords(w.decisions(), testZone)
+func (f fixtures) lookup() func(model.ObjectName) *Records {
+	records := NewRecords(f.decisions(), testZone)
 	return func(name model.ObjectName) *Records {
 		if name != (model.ObjectName{Namespace: "shop", Name: "web"}) {
 			return nil
@@ -89,8 +89,8 @@ func (w fixtures) lookup() func(model.ObjectName) *Records {
 	}
 }
 
-// firstAlways always picks the first target.
-func firstAlways(uint32) uint32 { return 0 }
+// firstTarget always picks the first target.
+func firstTarget(uint32) uint32 { return 0 }
 
 // newQuery returns the query "TYPE NAME".
 func newQuery(t *testing.T, text string) *miekg.Msg {
@@ -110,7 +110,7 @@ func exchange(t *testing.T, query *miekg.Msg, transport Transport, lookup func(m
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, result := testZone.Answer(packed, transport, lookup, firstAlways)
+	answer, result := testZone.Answer(packed, transport, lookup, firstTarget)
 	var read miekg.Msg
 	if err := read.Unpack(answer); err != nil {
 		t.Fatalf("parse response %x: %v", answer, err)

@@ -31,7 +31,7 @@ func parseQuery(query []byte) (parsedQuery, bool) {
 	if binary.BigEndian.Uint16(query[4:]) != 1 {
 		return parsedQuery{}, false
 	}
-	rest, text, read := query[headerSize:], []byte(nil), parsedQuery{}
+	rest, text, parsed := query[headerSize:], []byte(nil), parsedQuery{}
 	for {
 		if len(rest) == 0 {
 			return parsedQuery{}, false
@@ -43,20 +43,20 @@ func parseQuery(query []byte) (parsedQuery, bool) {
 		if size > maxLabelLength || size > len(rest) { // or a compression pointer, although no name precedes this one
 			return parsedQuery{}, false
 		}
-		read.hasDot = read.hasDot || bytes.IndexByte(rest[:size], '.') >= 0
+		parsed.hasDot = parsed.hasDot || bytes.IndexByte(rest[:size], '.') >= 0
 		text = append(append(text, rest[:size]...), '.')
 		rest = rest[size:]
 	}
 	if len(text) > maxNameLength || len(rest) < 4 {
 		return parsedQuery{}, false
 	}
-	read.raw = query[headerSize : len(query)-len(rest)+4]
-	read.Type = dnsmessage.Type(binary.BigEndian.Uint16(rest))
-	read.Class = dnsmessage.Class(binary.BigEndian.Uint16(rest[2:]))
-	if !read.hasDot {
-		read.Name.Length = uint8(copy(read.Name.Data[:], text))
+	parsed.raw = query[headerSize : len(query)-len(rest)+4]
+	parsed.Type = dnsmessage.Type(binary.BigEndian.Uint16(rest))
+	parsed.Class = dnsmessage.Class(binary.BigEndian.Uint16(rest[2:]))
+	if !parsed.hasDot {
+		parsed.Name.Length = uint8(copy(parsed.Name.Data[:], text))
 	}
-	return read, true
+	return parsed, true
 }
 
 // lower returns a name in lower case. DNS ignores case for ASCII only (RFC 4343): the Kelvin sign is not a k.
@@ -64,13 +64,13 @@ func lower(name string) string {
 	if !strings.ContainsFunc(name, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
 		return name
 	}
-	small := []byte(name)
-	for i, c := range small {
+	lowered := []byte(name)
+	for i, c := range lowered {
 		if 'A' <= c && c <= 'Z' {
-			small[i] = c + 'a' - 'A'
+			lowered[i] = c + 'a' - 'A'
 		}
 	}
-	return string(small)
+	return string(lowered)
 }
 
 // question is the Service name in a query.
@@ -101,19 +101,19 @@ func parseName(name, domain string) (question, bool) {
 
 // find returns the records for a question and a type. It returns false if the Service does not have the port: the
 // cluster's DNS answers that.
-func (r *Records) find(asked question, typ dnsmessage.Type) (rrset, bool) {
-	of := &r.service
-	if asked.port != (portName{}) {
-		if of = r.ports[asked.port]; of == nil {
+func (r *Records) find(q question, typ dnsmessage.Type) (rrset, bool) {
+	sets := &r.service
+	if q.port != (portName{}) {
+		if sets = r.ports[q.port]; sets == nil {
 			return rrset{}, false
 		}
 	}
 	switch typ {
 	case dnsmessage.TypeA:
-		return of.addresses[model.IPv4], true
+		return sets.addresses[model.IPv4], true
 	case dnsmessage.TypeAAAA:
-		return of.addresses[model.IPv6], true
+		return sets.addresses[model.IPv6], true
 	default:
-		return of.services, true
+		return sets.services, true
 	}
 }

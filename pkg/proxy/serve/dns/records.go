@@ -15,9 +15,9 @@ import (
 type Records struct {
 	service recordSets
 	ports   map[portName]*recordSets
-	// alike maps each name that several endpoints share to all its addresses, such as a pod with a hostname and an
+	// sharedNames maps each name that several endpoints share to all its addresses, such as a pod with a hostname and an
 	// address of each family.
-	alike map[string][]netip.Addr
+	sharedNames map[string][]netip.Addr
 }
 
 // portName is the name of a port, and its protocol in lower case.
@@ -34,17 +34,17 @@ type recordSets struct {
 type rrset struct {
 	lists []targets
 	count int // number of all targets
-	// weighed is the number of SRV records that share 100 %, as in CoreDNS: it assigns a weight to each endpoint of
+	// weightedCount is the number of SRV records that share 100 %, as in CoreDNS: it assigns a weight to each endpoint of
 	// each port, and only then merges equal records.
-	weighed int
+	weightedCount int
 }
 
 // targets are endpoints that responses contain.
 type targets struct {
 	list []target
-	// until holds cumulative weights: how often a target, or one before it, comes first in a response, out of the
+	// cumulative holds cumulative weights: how often a target, or one before it, comes first in a response, out of the
 	// last value; nil if all are equal. This is how DNS implements a load bound: most clients use the first address.
-	until []uint32
+	cumulative []uint32
 }
 
 type target struct {
@@ -59,20 +59,20 @@ func NewRecords(decisions []selection.Decision, zone Zone) *Records {
 	if len(decisions) == 0 || !decisions[0].Service.IsHeadless {
 		return nil
 	}
-	making := newRecordsBuilder(&decisions[0], zone)
+	builder := newRecordsBuilder(&decisions[0], zone)
 	isReady := false
 	for i := range decisions {
 		isReady = isReady || decisions[i].Selection.HasUsableEndpoint
-		making.add(&decisions[i])
+		builder.add(&decisions[i])
 	}
 	if !isReady {
 		return nil
 	}
-	making.mergePortsIntoName()
-	if making.hasHostnames {
-		making.records.alike = sharedHostnames(decisions)
+	builder.mergePortsIntoName()
+	if builder.hasHostnames {
+		builder.records.sharedNames = sharedHostnames(decisions)
 	}
-	return &making.records
+	return &builder.records
 }
 
 // sharedHostnames returns the addresses of each name that has several.
@@ -83,8 +83,8 @@ func sharedHostnames(decisions []selection.Decision) map[string][]netip.Addr {
 	}
 	all, seen := map[string][]netip.Addr{}, map[named]bool{}
 	for i := range decisions {
-		for _, one := range targetsOf(&decisions[i]).list {
-			record := named{one.name(), one.addr.Addr()}
+		for _, t := range targetsOf(&decisions[i]).list {
+			record := named{t.name(), t.addr.Addr()}
 			if !seen[record] {
 				seen[record] = true
 				all[record.name] = append(all[record.name], record.addr)
@@ -110,7 +110,7 @@ type recordsBuilder struct {
 
 // serviceRecord is the content of an SRV record of one name.
 type serviceRecord struct {
-	of *recordSets
+	sets *recordSets
 	// hostname is the endpoint's name, if some endpoints have hostnames. Otherwise the address identifies the endpoint.
 	hostname string
 	addr     netip.AddrPort
@@ -119,73 +119,73 @@ type serviceRecord struct {
 func newRecordsBuilder(decision *selection.Decision, zone Zone) *recordsBuilder {
 	return &recordsBuilder{
 		records:         Records{ports: map[portName]*recordSets{}},
-		maxTargetLength: maxNameLength - len(zone.below(decision.Service.Name)),
+		maxTargetLength: maxNameLength - len(zone.endpointSuffix(decision.Service.Name)),
 		seen:            map[serviceRecord]bool{}, hasHostnames: len(decision.Hostnames) > 0,
 	}
 }
 
-func (m *recordsBuilder) add(decision *selection.Decision) {
+func (b *recordsBuilder) add(decision *selection.Decision) {
 	chosen := targetsOf(decision)
-	own := &m.records.service
-	if decision.IsOfAddresses {
-		own.addresses[decision.Family].add(chosen)
+	serviceSets := &b.records.service
+	if decision.ForAddresses {
+		serviceSets.addresses[decision.Family].add(chosen)
 		return
 	}
-	own.addresses[decision.Family].dedupe(chosen.list)
-	port := m.port(portName{decision.Port.Name, lower(decision.Port.Protocol.String())})
-	port.services.add(chosen.only(func(one target) bool { return m.isNew(port, one) }))
-	port.services.weighed += len(chosen.list)
+	serviceSets.addresses[decision.Family].dedupe(chosen.list)
+	port := b.port(portName{decision.Port.Name, lower(decision.Port.Protocol.String())})
+	port.services.add(chosen.filter(func(one target) bool { return b.isNew(port, one) }))
+	port.services.weightedCount += len(chosen.list)
 	var last netip.Addr
-	port.addresses[decision.Family].add(chosen.only(func(one target) bool { // endpoints are sorted by address
+	port.addresses[decision.Family].add(chosen.filter(func(one target) bool { // endpoints are sorted by address
 		before := last
 		last = one.addr.Addr()
 		return last != before
 	}))
 }
 
-func (m *recordsBuilder) port(name portName) *recordSets {
-	port := m.records.ports[name]
+func (b *recordsBuilder) port(name portName) *recordSets {
+	port := b.records.ports[name]
 	if port == nil {
 		port = &recordSets{}
-		m.records.ports[name] = port
-		m.ports = append(m.ports, port)
+		b.records.ports[name] = port
+		b.ports = append(b.ports, port)
 	}
 	return port
 }
 
 // isNew reports whether an endpoint has an SRV record that is not in the list yet.
-func (m *recordsBuilder) isNew(of *recordSets, one target) bool {
-	if m.maxTargetLength < maxLabelLength && len(one.name()) > m.maxTargetLength {
+func (b *recordsBuilder) isNew(sets *recordSets, one target) bool {
+	if b.maxTargetLength < maxLabelLength && len(one.name()) > b.maxTargetLength {
 		return false
 	}
-	record := serviceRecord{of: of, addr: one.addr}
+	record := serviceRecord{sets: sets, addr: one.addr}
 	switch {
-	case m.hasHostnames:
+	case b.hasHostnames:
 		record.hostname, record.addr = one.name(), netip.AddrPortFrom(netip.Addr{}, one.addr.Port())
-	case of != &m.records.service:
+	case sets != &b.records.service:
 		return true // each endpoint of a port has its own address and port number
 	}
-	isNew := !m.seen[record]
-	m.seen[record] = true
+	isNew := !b.seen[record]
+	b.seen[record] = true
 	return isNew
 }
 
 // mergePortsIntoName adds the SRV records of all ports to the Service's own name, without duplicates: several ports may
 // have the same number.
-func (m *recordsBuilder) mergePortsIntoName() {
-	if len(m.ports) == 1 {
-		m.records.service.services = m.ports[0].services
+func (b *recordsBuilder) mergePortsIntoName() {
+	if len(b.ports) == 1 {
+		b.records.service.services = b.ports[0].services
 		return
 	}
-	own, all := &m.records.service, 0
-	for _, port := range m.ports {
+	serviceSets, all := &b.records.service, 0
+	for _, port := range b.ports {
 		all += port.services.count
 	}
-	m.seen = make(map[serviceRecord]bool, all)
-	for _, port := range m.ports {
-		own.services.weighed += port.services.weighed
+	b.seen = make(map[serviceRecord]bool, all)
+	for _, port := range b.ports {
+		serviceSets.services.weightedCount += port.services.weightedCount
 		for _, list := range port.services.lists {
-			own.services.add(list.only(func(one target) bool { return m.isNew(own, one) }))
+			serviceSets.services.add(list.filter(func(one target) bool { return b.isNew(serviceSets, one) }))
 		}
 	}
 }
@@ -198,11 +198,11 @@ func targetsOf(decision *selection.Decision) targets {
 		all.list[i] = target{addr: addr, hostname: decision.Hostnames[addr.Addr()]}
 	}
 	if choice.Slots != nil {
-		all.until = make([]uint32, len(choice.Slots))
+		all.cumulative = make([]uint32, len(choice.Slots))
 		sum := uint32(0)
 		for i, slots := range choice.Slots {
 			sum += uint32(slots)
-			all.until[i] = sum
+			all.cumulative[i] = sum
 		}
 	}
 	return all
@@ -225,80 +225,80 @@ func (t target) name() string {
 	return name
 }
 
-func (m *rrset) add(list targets) {
+func (r *rrset) add(list targets) {
 	if len(list.list) > 0 {
-		m.lists, m.count = append(m.lists, list), m.count+len(list.list)
+		r.lists, r.count = append(r.lists, list), r.count+len(list.list)
 	}
 }
 
 // dedupe replaces a list by another one with the same addresses: most Services have one port, and then only one list of
 // its endpoints is retained.
-func (m *rrset) dedupe(list []target) {
-	if len(m.lists) == 1 && slices.EqualFunc(m.lists[0].list, list, target.sameAddr) {
-		m.lists[0].list = list
+func (r *rrset) dedupe(list []target) {
+	if len(r.lists) == 1 && slices.EqualFunc(r.lists[0].list, list, target.sameAddr) {
+		r.lists[0].list = list
 	}
 }
 
 func (t target) sameAddr(other target) bool { return t.addr.Addr() == other.addr.Addr() }
 
-// only returns the targets for which isWanted returns true. It returns the same list if that is all of them.
-func (t targets) only(isWanted func(target) bool) targets {
-	left, isWhole := targets{}, true
+// filter returns the targets for which isWanted returns true. It returns the same list if that is all of them.
+func (t targets) filter(keep func(target) bool) targets {
+	kept, isUnchanged := targets{}, true
 	for i, one := range t.list {
-		switch wanted := isWanted(one); {
-		case wanted && !isWhole:
-			left.append(one, t, i)
-		case !wanted && isWhole:
-			isWhole = false
+		switch isKept := keep(one); {
+		case isKept && !isUnchanged:
+			kept.append(one, t, i)
+		case !isKept && isUnchanged:
+			isUnchanged = false
 			for k := range i {
-				left.append(t.list[k], t, k)
+				kept.append(t.list[k], t, k)
 			}
 		}
 	}
-	if isWhole {
+	if isUnchanged {
 		return t
 	}
-	return left
+	return kept
 }
 
 // append appends target i of another list.
-func (t *targets) append(one target, of targets, i int) {
+func (t *targets) append(one target, from targets, i int) {
 	t.list = append(t.list, one)
-	if of.until != nil {
+	if from.cumulative != nil {
 		before := uint32(0)
-		if len(t.until) > 0 {
-			before = t.until[len(t.until)-1]
+		if len(t.cumulative) > 0 {
+			before = t.cumulative[len(t.cumulative)-1]
 		}
-		t.until = append(t.until, before+of.slots(i))
+		t.cumulative = append(t.cumulative, before+from.slots(i))
 	}
 }
 
 // pickFirst returns the index of the target that comes first in a response; the others follow in order. randN returns
 // a random number below its argument.
-func (t targets) pickFirst(draw func(uint32) uint32) int {
+func (t targets) pickFirst(randN func(uint32) uint32) int {
 	if len(t.list) < 2 {
 		return 0
 	}
-	if t.until == nil {
-		return int(draw(uint32(len(t.list))))
+	if t.cumulative == nil {
+		return int(randN(uint32(len(t.list))))
 	}
-	drawn := draw(t.until[len(t.until)-1])
-	at, _ := slices.BinarySearch(t.until, drawn+1)
-	return at
+	slot := randN(t.cumulative[len(t.cumulative)-1])
+	i, _ := slices.BinarySearch(t.cumulative, slot+1)
+	return i
 }
 
 // slots returns how often a target comes first, under a load bound.
 func (t targets) slots(i int) uint32 {
 	if i == 0 {
-		return t.until[0]
+		return t.cumulative[0]
 	}
-	return t.until[i] - t.until[i-1]
+	return t.cumulative[i] - t.cumulative[i-1]
 }
 
 // weight returns the weight of an SRV record: CoreDNS' value for one of all records, or the target's slots under a load
 // bound.
 func (t targets) weight(i, all int) uint16 {
-	if t.until == nil {
+	if t.cumulative == nil {
 		return uint16(max(1, 100/all))
 	}
 	return uint16(min(t.slots(i), 1<<16-1))

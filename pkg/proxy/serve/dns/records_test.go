@@ -70,12 +70,12 @@ func TestTheSizeEstimateOfAnAnswerIsExact(t *testing.T) {
 			}
 			cost := func(decisions []selection.Decision) (records int, allocations float64) {
 				lookup := lookupOf(NewRecords(decisions, testZone))
-				answer, _ := testZone.Answer(packed, test.transport, lookup, firstAlways)
+				answer, _ := testZone.Answer(packed, test.transport, lookup, firstTarget)
 				var read miekg.Msg
 				if err := read.Unpack(answer); err != nil {
 					t.Fatal(err)
 				}
-				return len(read.Answer), testing.AllocsPerRun(3, func() { testZone.Answer(packed, test.transport, lookup, firstAlways) })
+				return len(read.Answer), testing.AllocsPerRun(3, func() { testZone.Answer(packed, test.transport, lookup, firstTarget) })
 			}
 			largeRecords, large := cost(test.large)
 			smallRecords, small := cost(test.small)
@@ -86,8 +86,8 @@ func TestTheSizeEstimateOfAnAnswerIsExact(t *testing.T) {
 	}
 }
 
-// TestNoRecordIsMadeTwice: even if endpoints and ports are alike, each retained target has a different record.
-func TestNoRecordIsMadeTwice(t *testing.T) {
+// TestRecordsAreUnique: even if endpoints and ports are alike, each retained target has a different record.
+func TestRecordsAreUnique(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		name := model.ObjectName{Namespace: "shop", Name: "web"}
@@ -121,27 +121,27 @@ func TestNoRecordIsMadeTwice(t *testing.T) {
 		if records == nil {
 			continue // no endpoint is ready
 		}
-		for asked, of := range map[string]*recordSets{webName: &records.service, "_p0._tcp." + webName: records.ports[portName{"p0", "tcp"}]} {
+		for query, sets := range map[string]*recordSets{webName: &records.service, "_p0._tcp." + webName: records.ports[portName{"p0", "tcp"}]} {
 			for typ, all := range map[string]rrset{
-				"A": of.addresses[model.IPv4], "AAAA": of.addresses[model.IPv6], "SRV": of.services,
+				"A": sets.addresses[model.IPv4], "AAAA": sets.addresses[model.IPv6], "SRV": sets.services,
 			} {
-				got, _, _ := exchange(t, newQuery(t, typ+" "+asked), TCP, lookupOf(records))
-				want := expected(decisions, typ, asked != webName)
-				var said []string
+				got, _, _ := exchange(t, newQuery(t, typ+" "+query), TCP, lookupOf(records))
+				want := expected(decisions, typ, query != webName)
+				var contents []string
 				for _, record := range got.Answer {
-					said = append(said, fact(record))
+					contents = append(contents, contentOf(record))
 				}
-				slices.Sort(said)
-				if !slices.Equal(said, want) || all.count != len(want) {
-					t.Fatalf("seed %d: %s %s: %d targets, records %q, want %q", seed, typ, asked, all.count, said, want)
+				slices.Sort(contents)
+				if !slices.Equal(contents, want) || all.count != len(want) {
+					t.Fatalf("seed %d: %s %s: %d targets, records %q, want %q", seed, typ, query, all.count, contents, want)
 				}
 			}
 		}
 	}
 }
 
-// fact returns the content of a record without its weight.
-func fact(record miekg.RR) string {
+// contentOf returns the content of a record without its weight.
+func contentOf(record miekg.RR) string {
 	switch record := record.(type) {
 	case *miekg.A:
 		return record.A.String()
@@ -186,9 +186,9 @@ func expected(decisions []selection.Decision, typ string, ofPort bool) []string 
 	return all
 }
 
-// TestATargetWithoutANameIsNone: an endpoint whose name would be too long for DNS has address records and no
+// TestTargetWithTooLongNameHasNoSRVRecord: an endpoint whose name would be too long for DNS has address records and no
 // SRV record.
-func TestATargetWithoutANameIsNone(t *testing.T) {
+func TestTargetWithTooLongNameHasNoSRVRecord(t *testing.T) {
 	long := Zone{Domain: strings.Repeat(strings.Repeat("d", 63)+".", 3) + "example", TTL: 5 * time.Second}
 	w := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a name=" + strings.Repeat("h", 63), "10.0.0.2 a"}}
 	records := NewRecords(w.decisions(), long)
@@ -198,7 +198,7 @@ func TestATargetWithoutANameIsNone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, result := long.Answer(packed, TCP, lookupOf(records), firstAlways)
+		answer, result := long.Answer(packed, TCP, lookupOf(records), firstTarget)
 		var read miekg.Msg
 		if err := read.Unpack(answer); err != nil || len(read.Answer) != want || result.Outcome != Answered {
 			t.Errorf("%.20s: %d records, want %d, %v, %v", query, len(read.Answer), want, result, err)

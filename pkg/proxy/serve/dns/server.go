@@ -27,7 +27,7 @@ const udpReaders = 2
 // Run serves an address until ctx ends. If the address is not available, it retries: connections to Services must not
 // depend on it.
 func (s *Server) Run(ctx context.Context, address netip.AddrPort) error {
-	httpserve.Again(ctx, s.Log, "failed to listen for DNS", func() error { return s.serve(ctx, address) })
+	httpserve.Retry(ctx, s.Log, "failed to listen for DNS", func() error { return s.serve(ctx, address) })
 	return nil
 }
 
@@ -48,7 +48,7 @@ func (s *Server) serve(ctx context.Context, address netip.AddrPort) error {
 	for range udpReaders {
 		serving.Go(func() { s.serveUDP(udp) })
 	}
-	serving.Go(func() { s.serveTCP(ctx, httpserve.Bounded(tcp, maxConnections)) })
+	serving.Go(func() { s.serveTCP(ctx, httpserve.LimitListener(tcp, maxConnections)) })
 	serving.Wait()
 	if ctx.Err() != nil {
 		return nil

@@ -22,17 +22,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// served is a server on loopback that serves shop/web.
-type served struct {
+// testServer is a server on loopback that serves shop/web.
+type testServer struct {
 	t       *testing.T
 	address string
 	table   *Table
 	counted atomic.Int64
 }
 
-func newServed(t *testing.T) *served {
+func newTestServer(t *testing.T) *testServer {
 	t.Helper()
-	s := &served{t: t, table: &Table{Zone: testZone}}
+	s := &testServer{t: t, table: &Table{Zone: testZone}}
 	w := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
 	s.table.OnApplied(model.ObjectName{Namespace: "shop", Name: "web"}, s.table.Derive(w.decisions()))
 	address := reserve.OnLoopback(t)
@@ -59,7 +59,7 @@ func newServed(t *testing.T) *served {
 	return s
 }
 
-func (s *served) dial(network string) net.Conn {
+func (s *testServer) dial(network string) net.Conn {
 	s.t.Helper()
 	conn, err := net.Dial(network, s.address)
 	must.Succeed(s.t, err)
@@ -68,7 +68,7 @@ func (s *served) dial(network string) net.Conn {
 	return conn
 }
 
-func (s *served) query(conn net.Conn) string {
+func (s *testServer) query(conn net.Conn) string {
 	s.t.Helper()
 	client := &miekg.Conn{Conn: conn}
 	must.Succeed(s.t, client.WriteMsg(newQuery(s.t, "A "+webName)))
@@ -77,10 +77,10 @@ func (s *served) query(conn net.Conn) string {
 	return answerText(answer)
 }
 
-const theAddress = "NOERROR; A 10.0.0.1"
+const wantAddress = "NOERROR; A 10.0.0.1"
 
-func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
-	s := newServed(t)
+func TestServerWaitsForACompleteTable(t *testing.T) {
+	s := newTestServer(t)
 	for _, network := range []string{"udp", "tcp"} {
 		if got := s.query(s.dial(network)); got != "REFUSED" {
 			t.Errorf("over %s, before the table is complete: %s", network, got)
@@ -88,7 +88,7 @@ func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 	}
 	s.table.OnSynced(selection.SyncState{})
 	for _, network := range []string{"udp", "tcp"} {
-		if got := s.query(s.dial(network)); got != theAddress {
+		if got := s.query(s.dial(network)); got != wantAddress {
 			t.Errorf("over %s: %s", network, got)
 		}
 	}
@@ -103,7 +103,7 @@ func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 
 // TestAConnectionCarriesManyQueries, several of them concurrently.
 func TestAConnectionCarriesManyQueries(t *testing.T) {
-	s := newServed(t)
+	s := newTestServer(t)
 	s.table.OnSynced(selection.SyncState{})
 	client := &miekg.Conn{Conn: s.dial("tcp")}
 	const count = 100
@@ -115,7 +115,7 @@ func TestAConnectionCarriesManyQueries(t *testing.T) {
 	for i := range count {
 		answer, err := client.ReadMsg()
 		must.Succeed(t, err)
-		if answer.Id != uint16(i) || answerText(answer) != theAddress {
+		if answer.Id != uint16(i) || answerText(answer) != wantAddress {
 			t.Fatalf("response %d has ID %d: %s", i, answer.Id, answerText(answer))
 		}
 	}
@@ -124,7 +124,7 @@ func TestAConnectionCarriesManyQueries(t *testing.T) {
 // TestBadConnectionsEnd, and others continue: one that announces a longer query than allowed, and one that sends no
 // query.
 func TestBadConnectionsEnd(t *testing.T) {
-	s := newServed(t)
+	s := newTestServer(t)
 	s.table.OnSynced(selection.SyncState{})
 	good := s.dial("tcp")
 	for title, sent := range map[string][]byte{
@@ -138,7 +138,7 @@ func TestBadConnectionsEnd(t *testing.T) {
 			t.Errorf("%s: got %d bytes, %v, want a closed connection", title, n, err)
 		}
 	}
-	if got := s.query(good); got != theAddress {
+	if got := s.query(good); got != wantAddress {
 		t.Errorf("the valid connection gets %s", got)
 	}
 	socket := s.dial("udp")
@@ -147,15 +147,15 @@ func TestBadConnectionsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := s.query(s.dial("udp")); got != theAddress {
+	if got := s.query(s.dial("udp")); got != wantAddress {
 		t.Errorf("after datagrams that are not queries: %s", got)
 	}
 }
 
-// TestIdleConnectionsMakeRoom: a client that opens thousands of connections and sends nothing blocks no other
+// TestIdleConnectionsDoNotBlockOthers: a client that opens thousands of connections and sends nothing blocks no other
 // client, and no other client loses a connection.
-func TestIdleConnectionsMakeRoom(t *testing.T) {
-	s := newServed(t)
+func TestIdleConnectionsDoNotBlockOthers(t *testing.T) {
+	s := newTestServer(t)
 	s.table.OnSynced(selection.SyncState{})
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	used, err := dialer.Dial("tcp", s.address)
@@ -166,12 +166,12 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	for range maxConnections + 100 {
 		idle = append(idle, s.dial("tcp"))
 		if len(idle)%100 == 0 {
-			if got := s.query(used); got != theAddress {
+			if got := s.query(used); got != wantAddress {
 				t.Fatalf("with %d idle connections: %s", len(idle), got)
 			}
 		}
 	}
-	if got := s.query(s.dial("tcp")); got != theAddress {
+	if got := s.query(s.dial("tcp")); got != wantAddress {
 		t.Errorf("a new connection gets %s", got)
 	}
 	must.Succeed(t, idle[0].SetReadDeadline(time.Now().Add(30*time.Second)))
@@ -184,9 +184,9 @@ func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET)
 }
 
-// TestASlowSenderKeepsNobodyWaiting while its query arrives byte by byte.
-func TestASlowSenderKeepsNobodyWaiting(t *testing.T) {
-	s := newServed(t)
+// TestSlowSenderDoesNotBlockOthers while its query arrives byte by byte.
+func TestSlowSenderDoesNotBlockOthers(t *testing.T) {
+	s := newTestServer(t)
 	s.table.OnSynced(selection.SyncState{})
 	packed, err := newQuery(t, "A "+webName).Pack()
 	must.Succeed(t, err)
@@ -196,12 +196,12 @@ func TestASlowSenderKeepsNobodyWaiting(t *testing.T) {
 		if _, err := slow.Write([]byte{sent}); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.query(s.dial("tcp")); got != theAddress {
+		if got := s.query(s.dial("tcp")); got != wantAddress {
 			t.Fatalf("with a slow sender: %s", got)
 		}
 	}
 	answer, err := (&miekg.Conn{Conn: slow}).ReadMsg()
-	if err != nil || answerText(answer) != theAddress {
+	if err != nil || answerText(answer) != wantAddress {
 		t.Errorf("the slow sender gets %v, %v", answer, err)
 	}
 }

@@ -30,50 +30,50 @@ type resourceRecord struct {
 
 // write builds a response with as many records as fit, starting at a random one. If not all fit over UDP, the client
 // retries over TCP; if not all fit there, the response is partial.
-func (d *responseBuilder) write(transport Transport, service model.ObjectName, all rrset, draw func(uint32) uint32) []byte {
-	d.header.Authoritative = true
-	room := d.limit - headerSize - len(d.query.raw)
-	if d.edns {
-		room -= sizeOfOPT
+func (b *responseBuilder) write(transport Transport, service model.ObjectName, all rrset, randN func(uint32) uint32) []byte {
+	b.header.Authoritative = true
+	remaining := b.limit - headerSize - len(b.query.raw)
+	if b.edns {
+		remaining -= sizeOfOPT
 	}
 	var records []resourceRecord
-	isWhole, below := true, d.zone.below(service)
-	for entry := range all.rotated(draw) {
-		made := d.newRecord(entry, all.weighed, below)
-		if room -= made.size; room < 0 {
-			isWhole = false
+	isComplete, suffix := true, b.zone.endpointSuffix(service)
+	for entry := range all.rotated(randN) {
+		record := b.newRecord(entry, all.weightedCount, suffix)
+		if remaining -= record.size; remaining < 0 {
+			isComplete = false
 			break
 		}
-		records = append(records, made)
+		records = append(records, record)
 	}
-	d.header.Truncated = !isWhole && transport == UDP
-	return d.build(func(builder *dnsmessage.Builder) error {
-		if err := d.addAnswers(builder, records); err != nil || !isWhole || d.query.Type != dnsmessage.TypeSRV {
+	b.header.Truncated = !isComplete && transport == UDP
+	return b.build(func(builder *dnsmessage.Builder) error {
+		if err := b.addAnswers(builder, records); err != nil || !isComplete || b.query.Type != dnsmessage.TypeSRV {
 			return err
 		}
-		return d.addAddresses(builder, records, room)
+		return b.addAddresses(builder, records, remaining)
 	})
 }
 
 // rrsetEntry is one target of a list.
 type rrsetEntry struct {
 	targets
-	at int
+	index int
 }
 
 // rotated yields all targets, starting at a random one.
-func (m rrset) rotated(draw func(uint32) uint32) func(yield func(rrsetEntry) bool) {
+func (r rrset) rotated(randN func(uint32) uint32) func(yield func(rrsetEntry) bool) {
 	return func(yield func(rrsetEntry) bool) {
 		firstList := 0
-		if len(m.lists) > 1 {
-			firstList = int(draw(uint32(len(m.lists))))
+		if len(r.lists) > 1 {
+			firstList = int(randN(uint32(len(r.lists))))
 		}
-		for i := range m.lists {
-			list := m.lists[(firstList+i)%len(m.lists)]
-			first := list.pickFirst(draw)
+		for i := range r.lists {
+			list := r.lists[(firstList+i)%len(r.lists)]
+			first := list.pickFirst(randN)
 			for k := range list.list {
-				at := (first + k) % len(list.list)
-				if !yield(rrsetEntry{list, at}) {
+				index := (first + k) % len(list.list)
+				if !yield(rrsetEntry{list, index}) {
 					return
 				}
 			}
@@ -82,29 +82,29 @@ func (m rrset) rotated(draw func(uint32) uint32) func(yield func(rrsetEntry) boo
 }
 
 // newRecord returns the record of an entry. weightedCount is the number of SRV records that share the total weight.
-func (d *responseBuilder) newRecord(e rrsetEntry, weighed int, below string) resourceRecord {
-	made := resourceRecord{target: e.list[e.at]}
-	switch d.query.Type {
+func (b *responseBuilder) newRecord(e rrsetEntry, weightedCount int, suffix string) resourceRecord {
+	record := resourceRecord{target: e.list[e.index]}
+	switch b.query.Type {
 	case dnsmessage.TypeA:
-		made.size = sizeOfA
+		record.size = sizeOfA
 	case dnsmessage.TypeAAAA:
-		made.size = sizeOfAAAA
+		record.size = sizeOfAAAA
 	default:
-		made.weight = e.weight(e.at, weighed)
-		made.owner = made.name() + below
-		made.size = sizeOfSRV + len(made.owner) + ownNameBytes - 1
+		record.weight = e.weight(e.index, weightedCount)
+		record.owner = record.name() + suffix
+		record.size = sizeOfSRV + len(record.owner) + ownNameBytes - 1
 	}
-	return made
+	return record
 }
 
-func (d *responseBuilder) addAnswers(builder *dnsmessage.Builder, records []resourceRecord) error {
-	header := dnsmessage.ResourceHeader{Name: d.query.Name, Class: dnsmessage.ClassINET, TTL: d.zone.seconds()}
+func (b *responseBuilder) addAnswers(builder *dnsmessage.Builder, records []resourceRecord) error {
+	header := dnsmessage.ResourceHeader{Name: b.query.Name, Class: dnsmessage.ClassINET, TTL: b.zone.seconds()}
 	err := builder.StartAnswers()
 	for i := range records {
 		if err != nil {
 			return err
 		}
-		if d.query.Type == dnsmessage.TypeSRV {
+		if b.query.Type == dnsmessage.TypeSRV {
 			err = builder.SRVResource(header, dnsmessage.SRVResource{
 				Weight: records[i].weight, Port: records[i].addr.Port(), Target: nameOf(records[i].owner),
 			})
@@ -116,14 +116,14 @@ func (d *responseBuilder) addAnswers(builder *dnsmessage.Builder, records []reso
 }
 
 // addAddresses adds the addresses of SRV records' targets, if all of them fit.
-func (d *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []resourceRecord, room int) error {
+func (b *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []resourceRecord, remaining int) error {
 	for i := range records {
-		for _, addr := range d.addressesOf(&records[i]) {
+		for _, addr := range b.addressesOf(&records[i]) {
 			size := sizeOfAAAA
 			if addr.Is4() {
 				size = sizeOfA
 			}
-			if room -= size + records[i].size; room < 0 { // plus at most this much for the name, if it is written uncompressed
+			if remaining -= size + records[i].size; remaining < 0 { // plus at most this much for the name, if it is written uncompressed
 				return nil
 			}
 		}
@@ -135,8 +135,8 @@ func (d *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []re
 			continue // the same endpoint, at another port
 		}
 		seen[records[i].owner] = true
-		header := dnsmessage.ResourceHeader{Name: nameOf(records[i].owner), Class: dnsmessage.ClassINET, TTL: d.zone.seconds()}
-		for _, addr := range d.addressesOf(&records[i]) {
+		header := dnsmessage.ResourceHeader{Name: nameOf(records[i].owner), Class: dnsmessage.ClassINET, TTL: b.zone.seconds()}
+		for _, addr := range b.addressesOf(&records[i]) {
 			err = errors.Join(err, addAddress(builder, header, addr))
 		}
 	}
@@ -144,8 +144,8 @@ func (d *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []re
 }
 
 // addressesOf returns all addresses of an SRV record's target: a record set must not be partial (RFC 2181, 5).
-func (d *responseBuilder) addressesOf(r *resourceRecord) []netip.Addr {
-	if addrs := d.alike[r.name()]; addrs != nil {
+func (b *responseBuilder) addressesOf(r *resourceRecord) []netip.Addr {
+	if addrs := b.sharedNames[r.name()]; addrs != nil {
 		return addrs
 	}
 	return []netip.Addr{r.addr.Addr()}

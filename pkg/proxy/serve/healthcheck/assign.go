@@ -12,9 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// listenOn returns the addresses of a family to bind: those on which the node serves node ports. It omits IPv6
+// listenAddrs returns the addresses of a family to bind: those on which the node serves node ports. It omits IPv6
 // link-local addresses: they are meaningless without their interface, and a load balancer could not reach them.
-func listenOn(scope *selection.Scope, family model.Family) []netip.Addr {
+func listenAddrs(scope *selection.Scope, family model.Family) []netip.Addr {
 	if slices.Contains(scope.OnAll, family) {
 		if family == model.IPv4 {
 			return []netip.Addr{netip.IPv4Unspecified()}
@@ -26,10 +26,10 @@ func listenOn(scope *selection.Scope, family model.Family) []netip.Addr {
 	})
 }
 
-// notServed returns the finding that a Service's health check is not served at an address or in a family.
-func notServed(service model.ObjectName, why error) model.Finding {
+// notServedFinding returns the finding that a Service's health check is not served at an address or in a family.
+func notServedFinding(service model.ObjectName, err error) model.Finding {
 	reason := fmt.Sprintf("Load balancers treat this node as one without endpoints of this Service; retrying: "+
-		"serve health checks of Service %s: %v", service, why)
+		"serve health checks of Service %s: %v", service, err)
 	return model.Finding{Code: model.HealthCheckListenFailed, Reason: reason, Local: true}.WithObject("Service", service)
 }
 
@@ -43,7 +43,7 @@ func claimPorts(
 	var rejected []model.Finding
 	names := slices.SortedFunc(maps.Keys(checks), model.ObjectName.Compare)
 	for _, family := range model.Families {
-		addrs := listenOn(scope, family)
+		addrs := listenAddrs(scope, family)
 		if len(addrs) == 0 {
 			continue
 		}
@@ -55,8 +55,8 @@ func claimPorts(
 				continue
 			}
 			if owner, taken := owners[port]; taken {
-				why := fmt.Errorf("over %s: port %d is the healthCheckNodePort of Service %s", family, port, owner)
-				rejected = append(rejected, notServed(name, why))
+				err := fmt.Errorf("over %s: port %d is the healthCheckNodePort of Service %s", family, port, owner)
+				rejected = append(rejected, notServedFinding(name, err))
 				continue
 			}
 			owners[port] = name

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-func TestAConnectionStaysOpenThroughChangesThatDoNotConcernItsAddress(t *testing.T) {
+func TestConnectionSurvivesUnrelatedChanges(t *testing.T) {
 	n := newNode(t)
 	n.sync(checks{name("shop/web"): check(30000, 0)}, on("127.0.0.1"))
 	c := n.mustDial("127.0.0.1:30000")
@@ -64,7 +64,7 @@ func TestAConnectionIsClosedWithItsServer(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatComesLaterIsServedWithoutAnotherSync(t *testing.T) {
+func TestLaterAddressIsServedWithoutAnotherSync(t *testing.T) {
 	n := newNode(t)
 	n.sync(checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1, model.IPv6: 2}}}, on("192.0.2.1", "2001:db8::1"))
 	n.addAddresses("192.0.2.1/32", "2001:db8::1/128")

@@ -36,28 +36,28 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 	n.expectServing("127.0.0.1:30000", "b/web", 2)
 }
 
-func TestAPortThatAStrangerHasIsTakenWhenItIsFree(t *testing.T) {
+func TestOccupiedPortIsServedOnceFree(t *testing.T) {
 	n := newNode(t)
-	wanted := checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)}
+	desired := checks{name("shop/web"): check(30000, 1), name("shop/api"): check(30001, 2)}
 	addresses := on("127.0.0.1", "127.0.0.2")
-	leave := n.stranger("127.0.0.1:30000")
+	leave := n.occupy("127.0.0.1:30000")
 	want := "serve health checks of Service shop/web: listen tcp4 127.0.0.1:30000: bind: address already in use"
 	for range 2 {
-		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(wanted, addresses))); diff != "" {
+		if diff := cmp.Diff(want, fmt.Sprint(n.trySync(desired, addresses))); diff != "" {
 			t.Errorf("error (-want +got):\n%s", diff)
 		}
 		n.expectServing("127.0.0.2:30000", "shop/web", 1)
 		n.expectServing("127.0.0.1:30001", "shop/api", 2)
 	}
 	leave()
-	n.sync(wanted, addresses)
+	n.sync(desired, addresses)
 	n.expectServing("127.0.0.1:30000", "shop/web", 1)
 }
 
 func TestEveryFailureIsNamed(t *testing.T) {
 	n := newNode(t)
-	n.stranger("127.0.0.2:30000")
-	n.stranger("127.0.0.2:30001")
+	n.occupy("127.0.0.2:30000")
+	n.occupy("127.0.0.2:30001")
 	err := n.trySync(checks{
 		name("shop/web"): check(30000, 1), name("shop/api"): check(30000, 1), name("shop/db"): check(30001, 1),
 	}, on("127.0.0.1", "127.0.0.2"))
@@ -75,14 +75,14 @@ func TestEveryFailureIsNamed(t *testing.T) {
 
 func TestAServerThatDiedIsStartedAgain(t *testing.T) {
 	n := newNode(t)
-	wanted, addresses := checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1")
-	n.sync(wanted, addresses)
+	desired, addresses := checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1")
+	n.sync(desired, addresses)
 	died := n.servers.servers[netip.MustParseAddrPort("127.0.0.1:30000")]
 	if err := died.listener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	n.expectClosed("127.0.0.1:30000")
-	n.sync(wanted, addresses)
+	n.sync(desired, addresses)
 	n.expectServing("127.0.0.1:30000", "shop/web", 1)
 }
 
@@ -96,13 +96,13 @@ func TestAfterCloseNothingIsServed(t *testing.T) {
 
 func TestTwoHundredServices(t *testing.T) {
 	n := newNode(t)
-	wanted := checks{}
+	desired := checks{}
 	for i := range 200 {
-		wanted[name(fmt.Sprintf("shop/web-%d", i))] = selection.HealthCheck{
+		desired[name(fmt.Sprintf("shop/web-%d", i))] = selection.HealthCheck{
 			Port: uint16(30000 + i), Endpoints: counts{model.IPv4: i, model.IPv6: i + 1},
 		}
 	}
-	n.sync(wanted, on("127.0.0.1", "127.0.0.2", "::1"))
+	n.sync(desired, on("127.0.0.1", "127.0.0.2", "::1"))
 	for i := range 200 {
 		service := fmt.Sprintf("shop/web-%d", i)
 		n.expectServing(fmt.Sprintf("127.0.0.2:%d", 30000+i), service, i)

@@ -22,10 +22,10 @@ const retryAfter = 5 * time.Second
 type Handler struct {
 	changed notify.Signal // signals that checks or addresses changed
 
-	mutex  sync.Mutex
-	checks map[model.ObjectName]selection.HealthCheck // the applied checks
-	scope  *selection.Scope                           // has the addresses of node ports; nil before the first OnSynced
-	isNew  bool                                       // a check changed since the last OnSynced
+	mutex      sync.Mutex
+	checks     map[model.ObjectName]selection.HealthCheck // the applied checks
+	scope      *selection.Scope                           // has the addresses of node ports; nil before the first OnSynced
+	hasChanged bool                                       // a check changed since the last OnSynced
 }
 
 // NewHandler returns a Handler without Services.
@@ -35,58 +35,58 @@ func NewHandler() *Handler {
 
 // Derive returns the health check of a Service; nil if it has none.
 func (*Handler) Derive(decisions []selection.Decision) any {
-	if check, isAsked := selection.HealthCheckOf(decisions); isAsked {
+	if check, hasCheck := selection.HealthCheckOf(decisions); hasCheck {
 		return check
 	}
 	return nil
 }
 
 // OnApplied replaces the health check of a Service.
-func (r *Handler) OnApplied(service model.ObjectName, digest any) {
-	now, _ := digest.(selection.HealthCheck)
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if old := r.checks[service]; old.Port == now.Port && maps.Equal(old.Endpoints, now.Endpoints) {
+func (h *Handler) OnApplied(service model.ObjectName, digest any) {
+	check, _ := digest.(selection.HealthCheck)
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if old := h.checks[service]; old.Port == check.Port && maps.Equal(old.Endpoints, check.Endpoints) {
 		return
 	}
-	if r.checks[service] = now; now.Port == 0 {
-		delete(r.checks, service)
+	if h.checks[service] = check; check.Port == 0 {
+		delete(h.checks, service)
 	}
-	r.isNew = true
+	h.hasChanged = true
 }
 
 // OnSynced makes Run update the servers if any check or the addresses changed. Most syncs change neither.
-func (r *Handler) OnSynced(sync selection.SyncState) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if r.scope == nil || !slices.Equal(r.scope.NodePorts, sync.Scope.NodePorts) || !slices.Equal(r.scope.OnAll, sync.Scope.OnAll) {
-		r.scope, r.isNew = &sync.Scope, true
+func (h *Handler) OnSynced(sync selection.SyncState) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.scope == nil || !slices.Equal(h.scope.NodePorts, sync.Scope.NodePorts) || !slices.Equal(h.scope.OnAll, sync.Scope.OnAll) {
+		h.scope, h.hasChanged = &sync.Scope, true
 	}
-	if r.isNew {
-		r.isNew = false
-		r.changed.Notify()
+	if h.hasChanged {
+		h.hasChanged = false
+		h.changed.Notify()
 	}
 }
 
 // Run serves the checks until ctx ends, and then closes the servers. After each update it reports the checks that are
 // not served.
-func (r *Handler) Run(ctx context.Context, servers *Servers, report func([]model.Finding)) {
+func (h *Handler) Run(ctx context.Context, servers *Servers, report func([]model.Finding)) {
 	defer servers.Close()
-	var again <-chan time.Time
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.changed:
-		case <-again:
+		case <-h.changed:
+		case <-retry:
 		}
-		r.mutex.Lock()
-		checks, scope := maps.Clone(r.checks), r.scope
-		r.mutex.Unlock()
+		h.mutex.Lock()
+		checks, scope := maps.Clone(h.checks), h.scope
+		h.mutex.Unlock()
 		failed := servers.Sync(ctx, checks, scope)
 		report(failed)
-		if again = nil; len(failed) > 0 {
-			again = time.After(retryAfter)
+		if retry = nil; len(failed) > 0 {
+			retry = time.After(retryAfter)
 		}
 	}
 }

@@ -26,14 +26,14 @@ func synced(addrs ...string) selection.SyncState {
 	return now
 }
 
-// TestAReaderHasHealthChecksServed: checks that a sync does not change stay as they were, and the addresses are those
+// TestHandlerServesHealthChecks: checks that a sync does not change stay as they were, and the addresses are those
 // of node ports.
-func TestAReaderHasHealthChecksServed(t *testing.T) {
-	reader, ended := NewHandler(), make(chan struct{})
+func TestHandlerServesHealthChecks(t *testing.T) {
+	handler, ended := NewHandler(), make(chan struct{})
 	servers := New(slog.New(slog.DiscardHandler), func() bool { return true })
 	go func() {
 		defer close(ended)
-		reader.Run(t.Context(), servers, func(failed []model.Finding) {
+		handler.Run(t.Context(), servers, func(failed []model.Finding) {
 			if len(failed) > 0 {
 				t.Error(failed)
 			}
@@ -56,9 +56,9 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 		{"the Service is gone", nil, true, synced("127.0.0.1"), 0},
 	} {
 		if step.is {
-			reader.OnApplied(name("shop/web"), step.accept)
+			handler.OnApplied(name("shop/web"), step.accept)
 		}
-		reader.OnSynced(step.synced)
+		handler.OnSynced(step.synced)
 		got := -1
 		for deadline := time.Now().Add(10 * time.Second); got != step.want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			got = statusOf(fmt.Sprintf("http://127.0.0.1:%d/", port))
@@ -69,8 +69,8 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 	}
 }
 
-func TestAnUnchangedDecisionUpdatesNoServer(t *testing.T) {
-	reader := NewHandler()
+func TestUnchangedDecisionUpdatesNoServer(t *testing.T) {
+	handler := NewHandler()
 	type digests = map[string]any
 	for _, step := range []struct {
 		says   string
@@ -89,16 +89,16 @@ func TestAnUnchangedDecisionUpdatesNoServer(t *testing.T) {
 		{"the check is removed", digests{"b": nil}, synced("172.16.0.2"), true, checks{}},
 	} {
 		for service, digest := range step.accept {
-			reader.OnApplied(name(service), digest)
+			handler.OnApplied(name(service), digest)
 		}
-		reader.OnSynced(step.synced)
+		handler.OnSynced(step.synced)
 		isNew := false
 		select {
-		case <-reader.changed:
+		case <-handler.changed:
 			isNew = true
 		default:
 		}
-		if diff := cmp.Diff(step.want, reader.checks); diff != "" || isNew != step.isNew {
+		if diff := cmp.Diff(step.want, handler.checks); diff != "" || isNew != step.isNew {
 			t.Errorf("%s: notified: %v, checks (-want +got):\n%s", step.says, isNew, diff)
 		}
 	}

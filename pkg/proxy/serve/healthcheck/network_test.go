@@ -58,15 +58,15 @@ var everywhere, nowhere = selection.Scope{OnAll: model.Families}, selection.Scop
 // node is a network namespace with servers and clients. Every address of 127.0.0.0/8 and ::1 is local to it.
 type node struct {
 	*netns.Namespace
-	t       *testing.T
-	servers *Servers
-	sick    atomic.Bool
+	t           *testing.T
+	servers     *Servers
+	isUnhealthy atomic.Bool
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{Namespace: netns.New(t), t: t}
-	n.servers = New(slog.New(slog.DiscardHandler), func() bool { return !n.sick.Load() })
+	n.servers = New(slog.New(slog.DiscardHandler), func() bool { return !n.isUnhealthy.Load() })
 	t.Cleanup(n.servers.Close)
 	return n
 }
@@ -111,8 +111,8 @@ func (n *node) addAddresses(texts ...string) {
 	})
 }
 
-// stranger occupies an address until the test ends or leave is called.
-func (n *node) stranger(address string) (leave func()) {
+// occupy occupies an address until the test ends or leave is called.
+func (n *node) occupy(address string) (leave func()) {
 	n.t.Helper()
 	var listener net.Listener
 	var err error

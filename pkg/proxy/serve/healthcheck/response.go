@@ -28,10 +28,10 @@ type responseBody struct {
 }
 
 // write writes the response. The write fails only if the client has disconnected; then no client reads an error.
-func (a response) write(w http.ResponseWriter, isHealthy bool) {
-	said := responseBody{LocalEndpoints: a.endpoints, ServiceProxyHealthy: isHealthy}
-	said.Service.Namespace, said.Service.Name = a.service.Namespace, a.service.Name
-	body, err := json.MarshalIndent(said, "", "\t")
+func (r response) write(w http.ResponseWriter, isHealthy bool) {
+	content := responseBody{LocalEndpoints: r.endpoints, ServiceProxyHealthy: isHealthy}
+	content.Service.Namespace, content.Service.Name = r.service.Namespace, r.service.Name
+	body, err := json.MarshalIndent(content, "", "\t")
 	if err != nil {
 		http.Error(w, "encode the response: "+err.Error(), http.StatusInternalServerError)
 		return
@@ -39,8 +39,8 @@ func (a response) write(w http.ResponseWriter, isHealthy bool) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(a.endpoints))
-	if a.endpoints == 0 || !isHealthy {
+	header.Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(r.endpoints))
+	if r.endpoints == 0 || !isHealthy {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_, _ = w.Write(body)

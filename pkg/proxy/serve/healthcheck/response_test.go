@@ -35,7 +35,7 @@ func TestTheResponse(t *testing.T) {
 		"503 if both are true": {endpoints: 0, sick: true, status: http.StatusServiceUnavailable, weight: "0"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			n.sick.Store(test.sick)
+			n.isUnhealthy.Store(test.sick)
 			n.sync(checks{name("shop/web"): check(30000, test.endpoints)}, on("127.0.0.1"))
 			got, err := n.requestOnce(t.Context(), "127.0.0.1:30000")
 			if err != nil {
@@ -81,7 +81,7 @@ func TestTheResponseIsTheSameForEveryPathAndMethod(t *testing.T) {
 	}
 }
 
-func TestABodyThatTheClientSendsIsNotMinded(t *testing.T) {
+func TestRequestBodyIsIgnored(t *testing.T) {
 	n := newNode(t)
 	n.sync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1"))
 	c := n.mustDial("127.0.0.1:30000")

@@ -94,7 +94,7 @@ func freebind(network, _ string, raw syscall.RawConn) error {
 	if network == "tcp6" {
 		level, option = unix.SOL_IPV6, unix.IPV6_FREEBIND
 	}
-	var refused error
-	err := raw.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), level, option, 1) })
-	return errors.Join(err, refused)
+	var sockoptErr error
+	err := raw.Control(func(fd uintptr) { sockoptErr = unix.SetsockoptInt(int(fd), level, option, 1) })
+	return errors.Join(err, sockoptErr)
 }

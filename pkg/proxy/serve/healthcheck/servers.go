@@ -47,15 +47,15 @@ func (s *Servers) Sync(
 		return !stays
 	})
 	for _, addr := range slices.SortedFunc(maps.Keys(assigned), netip.AddrPort.Compare) {
-		wanted := assigned[addr]
+		desired := assigned[addr]
 		if running := s.servers[addr]; running != nil && !running.isStopped() {
-			running.response.Store(&wanted)
+			running.response.Store(&desired)
 			continue
 		}
-		started, err := s.start(ctx, addr, wanted)
+		started, err := s.start(ctx, addr, desired)
 		if err != nil {
 			delete(s.servers, addr)
-			failed = append(failed, notServed(wanted.service, err))
+			failed = append(failed, notServedFinding(desired.service, err))
 			continue
 		}
 		s.servers[addr] = started
@@ -80,7 +80,7 @@ func (s *Servers) stopAll(chosen func(netip.AddrPort) bool) {
 			delete(s.servers, addr)
 		}
 	}
-	for _, one := range ending {
-		<-one.listener.closed
+	for _, stopped := range ending {
+		<-stopped.listener.closed
 	}
 }

@@ -63,7 +63,7 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 	}
 }
 
-func TestServersFollow(t *testing.T) {
+func TestServersAreUpdated(t *testing.T) {
 	for title, test := range map[string]struct {
 		before, after     checks
 		onBefore, onAfter selection.Scope

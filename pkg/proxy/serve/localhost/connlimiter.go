@@ -43,28 +43,28 @@ type connLimiter struct {
 	inUse map[model.ObjectName]int
 }
 
-func newConnLimiter(all int) *connLimiter {
-	return &connLimiter{limit: all, free: all, inUse: map[model.ObjectName]int{}}
+func newConnLimiter(limit int) *connLimiter {
+	return &connLimiter{limit: limit, free: limit, inUse: map[model.ObjectName]int{}}
 }
 
 // acquire takes a slot for a connection of a Service. It reports whether there was one.
-func (p *connLimiter) acquire(service model.ObjectName) bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if p.inUse[service] >= p.free {
+func (l *connLimiter) acquire(service model.ObjectName) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.inUse[service] >= l.free {
 		return false
 	}
-	p.inUse[service]++
-	p.free--
+	l.inUse[service]++
+	l.free--
 	return true
 }
 
 // release returns a slot.
-func (p *connLimiter) release(service model.ObjectName) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	p.free++
-	if p.inUse[service]--; p.inUse[service] == 0 {
-		delete(p.inUse, service)
+func (l *connLimiter) release(service model.ObjectName) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.free++
+	if l.inUse[service]--; l.inUse[service] == 0 {
+		delete(l.inUse, service)
 	}
 }

@@ -15,27 +15,27 @@ func TestLimitsOfServicesThatUseAll(t *testing.T) {
 		t.Run(fmt.Sprint(services), func(t *testing.T) {
 			p := newConnLimiter(MaxConnections)
 			held := map[model.ObjectName]int{}
-			for again := true; again; { // in turn, until no Service gets another slot
-				again = false
+			for progress := true; progress; { // in turn, until no Service gets another slot
+				progress = false
 				for i := range services {
 					name := model.ObjectName{Namespace: "shop", Name: fmt.Sprint(i)}
 					if p.acquire(name) {
 						held[name]++
-						again = true
+						progress = true
 					}
 				}
 			}
 			sum := 0
-			for name, places := range held {
-				if sum += places; places < each || places > each+1 {
-					t.Errorf("%s has %d slots, want %d or one more", name, places, each)
+			for name, slots := range held {
+				if sum += slots; slots < each || slots > each+1 {
+					t.Errorf("%s has %d slots, want %d or one more", name, slots, each)
 				}
 			}
 			if len(held) != services || sum > MaxConnections || !p.acquire(model.ObjectName{Namespace: "shop", Name: "late"}) {
 				t.Errorf("%d Services have %d slots, and none is free for another", len(held), sum)
 			}
-			for name, places := range held {
-				for range places {
+			for name, slots := range held {
+				for range slots {
 					p.release(name)
 				}
 			}
@@ -47,7 +47,7 @@ func TestLimitsOfServicesThatUseAll(t *testing.T) {
 	}
 }
 
-func TestFewDescriptorsAreFewConnections(t *testing.T) {
+func TestLimitFor(t *testing.T) {
 	for descriptors, want := range map[uint64]int{
 		0: 1, 1024: 85, 20000: 1666, 12*MaxConnections - 1: MaxConnections - 1, 12 * MaxConnections: MaxConnections, 1 << 30: MaxConnections,
 		^uint64(0): MaxConnections, // unlimited

@@ -44,31 +44,31 @@ type recordedEvents struct {
 	findings  []model.Finding
 }
 
-func (o *recordedEvents) Listening(family model.Family, ports int) {
-	o.do(func() { o.listening[family] = ports })
+func (r *recordedEvents) Listening(family model.Family, ports int) {
+	r.do(func() { r.listening[family] = ports })
 }
-func (o *recordedEvents) ListenFailed(family model.Family) { o.do(func() { o.failed[family]++ }) }
-func (o *recordedEvents) Connection(_ model.Family, outcome Outcome) {
-	o.do(func() { o.outcomes[outcome]++ })
+func (r *recordedEvents) ListenFailed(family model.Family) { r.do(func() { r.failed[family]++ }) }
+func (r *recordedEvents) Connection(_ model.Family, outcome Outcome) {
+	r.do(func() { r.outcomes[outcome]++ })
 }
-func (o *recordedEvents) Found(findings []model.Finding) { o.do(func() { o.findings = findings }) }
-func (o *recordedEvents) count(outcome Outcome) (n int) {
-	o.do(func() { n = o.outcomes[outcome] })
+func (r *recordedEvents) Found(findings []model.Finding) { r.do(func() { r.findings = findings }) }
+func (r *recordedEvents) count(outcome Outcome) (n int) {
+	r.do(func() { n = r.outcomes[outcome] })
 	return n
 }
-func (o *recordedEvents) listens(family model.Family) (n int) {
-	o.do(func() { n = o.listening[family] })
+func (r *recordedEvents) listens(family model.Family) (n int) {
+	r.do(func() { n = r.listening[family] })
 	return n
 }
-func (o *recordedEvents) failures(family model.Family) (n int) {
-	o.do(func() { n = o.failed[family] })
+func (r *recordedEvents) failures(family model.Family) (n int) {
+	r.do(func() { n = r.failed[family] })
 	return n
 }
-func (o *recordedEvents) problems() (all []model.Finding) {
-	o.do(func() { all = o.findings })
+func (r *recordedEvents) problems() (all []model.Finding) {
+	r.do(func() { all = r.findings })
 	return all
 }
-func (o *recordedEvents) do(f func()) { o.mutex.Lock(); defer o.mutex.Unlock(); f() }
+func (r *recordedEvents) do(f func()) { r.mutex.Lock(); defer r.mutex.Unlock(); f() }
 
 var (
 	loopback4 = netip.MustParseAddr("127.0.0.1")
@@ -95,18 +95,18 @@ func (f family) web() string               { return f.port(30080) }
 func (f family) other() string             { return f.port(30081) }
 
 // newNode starts a server with the given maximum number of connections.
-func newNode(t *testing.T, most int) *node {
+func newNode(t *testing.T, maxConnections int) *node {
 	n := &node{t: t, namespace: netns.New(t)}
 	n.cluster = model.NewCluster("node-a")
 	n.decide = selection.NewPlanner(n.cluster)
-	n.start(most)
+	n.start(maxConnections)
 	return n
 }
 
-func (n *node) start(most int) {
+func (n *node) start(maxConnections int) {
 	n.events = &recordedEvents{listening: map[model.Family]int{}, failed: map[model.Family]int{}, outcomes: map[Outcome]int{}}
 	n.server = NewServer(map[model.Family]netip.Addr{model.IPv4: loopback4, model.IPv6: loopback6}, n.events)
-	n.server.limiter = newConnLimiter(most)
+	n.server.limiter = newConnLimiter(maxConnections)
 	n.server.listen = func(ctx context.Context, addr netip.AddrPort) (listener net.Listener, err error) {
 		n.namespace.Do(func() { listener, err = listen(ctx, addr) })
 		return listener, err
@@ -279,13 +279,13 @@ func (n *node) expectRefused(address string) {
 	}
 }
 
-// sayer is a backend that sends its name and closes the connection.
-func sayer(name string) func(*net.TCPConn) {
+// nameBackend is a backend that sends its name and closes the connection.
+func nameBackend(name string) func(*net.TCPConn) {
 	return func(c *net.TCPConn) { _, _ = io.WriteString(c, name) }
 }
 
-// holder is a backend that keeps each connection until the other side ends it, and counts the open ones.
-func holder(open *atomic.Int64) func(*net.TCPConn) {
+// echoBackend is a backend that keeps each connection until the other side ends it, and counts the open ones.
+func echoBackend(open *atomic.Int64) func(*net.TCPConn) {
 	return func(c *net.TCPConn) {
 		open.Add(1)
 		defer open.Add(-1)
@@ -293,8 +293,8 @@ func holder(open *atomic.Int64) func(*net.TCPConn) {
 	}
 }
 
-// ends fails the test unless a connection ends, with or without a reset.
-func (n *node) ends(connection *net.TCPConn) {
+// expectClosed fails the test unless a connection ends, with or without a reset.
+func (n *node) expectClosed(connection *net.TCPConn) {
 	n.t.Helper()
 	var timeout net.Error
 	if _, err := io.Copy(io.Discard, connection); errors.As(err, &timeout) && timeout.Timeout() {
@@ -302,8 +302,8 @@ func (n *node) ends(connection *net.TCPConn) {
 	}
 }
 
-// echoes fails the test unless a connection returns the data that is sent.
-func (n *node) echoes(connection *net.TCPConn) {
+// expectEcho fails the test unless a connection returns the data that is sent.
+func (n *node) expectEcho(connection *net.TCPConn) {
 	n.t.Helper()
 	got := make([]byte, 4)
 	if _, err := io.WriteString(connection, "ping"); err != nil {

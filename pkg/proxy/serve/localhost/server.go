@@ -63,7 +63,7 @@ type Server struct {
 type port struct {
 	nodePort
 	service   model.ObjectName
-	draw      picker
+	picker    picker
 	isDesired bool         // the port has endpoints, so the server should listen on it
 	listener  net.Listener // nil while the server does not listen on the port
 	// end ends the connections.
@@ -88,9 +88,9 @@ func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 		network = "tcp6"
 	}
 	config := net.ListenConfig{Control: func(_, _ string, connection syscall.RawConn) error {
-		var failed error
-		err := connection.Control(func(socket uintptr) { failed = unix.BindToDevice(int(socket), "lo") })
-		return errors.Join(err, failed)
+		var bindErr error
+		err := connection.Control(func(socket uintptr) { bindErr = unix.BindToDevice(int(socket), "lo") })
+		return errors.Join(err, bindErr)
 	}}
 	return config.Listen(ctx, network, addr.String())
 }
@@ -108,42 +108,42 @@ func (s *Server) Derive(decisions []selection.Decision) any {
 
 // OnApplied replaces the node ports of a Service. Run applies the change; OnApplied does not wait for it.
 func (s *Server) OnApplied(service model.ObjectName, digest any) {
-	now, _ := digest.(map[nodePort]target)
+	desired, _ := digest.(map[nodePort]target)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if sameTargets(s.desired[service], now) {
+	if sameTargets(s.desired[service], desired) {
 		return
 	}
-	if s.desired[service] = now; now == nil {
+	if s.desired[service] = desired; desired == nil {
 		delete(s.desired, service)
 	}
-	s.changes(service)
+	s.markDirty(service)
 }
 
 // OnFrontendsLost stops serving some node ports of a Service.
 func (s *Server) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	left := maps.Clone(s.desired[service])
+	remaining := maps.Clone(s.desired[service])
 	for _, frontend := range frontends {
 		if frontend.IsNodePort() && frontend.Protocol == model.TCP {
-			delete(left, nodePort{model.FamilyOf(frontend.Addr), frontend.Port})
+			delete(remaining, nodePort{model.FamilyOf(frontend.Addr), frontend.Port})
 		}
 	}
-	if len(left) == len(s.desired[service]) {
+	if len(remaining) == len(s.desired[service]) {
 		return
 	}
-	if s.desired[service] = left; len(left) == 0 {
+	if s.desired[service] = remaining; len(remaining) == 0 {
 		delete(s.desired, service)
 	}
-	s.changes(service)
+	s.markDirty(service)
 }
 
 // OnSynced does nothing: each Service is handled independently.
 func (*Server) OnSynced(selection.SyncState) {}
 
-// changes makes Run apply the changes of a Service. The caller must hold the mutex.
-func (s *Server) changes(service model.ObjectName) {
+// markDirty makes Run apply the changes of a Service. The caller must hold the mutex.
+func (s *Server) markDirty(service model.ObjectName) {
 	s.dirty[service] = true
 	s.changed.Notify()
 }
@@ -152,26 +152,26 @@ func (s *Server) changes(service model.ObjectName) {
 func (s *Server) Run(ctx context.Context) error {
 	defer s.running.Wait()
 	defer s.close()
-	var again <-chan time.Time
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.changed:
 			s.applyChanges(ctx)
-		case <-again:
+		case <-retry:
 		}
-		again = nil
+		retry = nil
 		if s.listenAll(ctx) {
-			again = time.After(retryAfter)
+			retry = time.After(retryAfter)
 		}
 	}
 }
 
 // close ends all ports and their connections.
 func (s *Server) close() {
-	for _, one := range s.ports {
-		s.remove(one)
+	for _, p := range s.ports {
+		s.remove(p)
 	}
 }
 
@@ -184,41 +184,41 @@ func (s *Server) applyChanges(ctx context.Context) {
 	}
 	s.dirty = map[model.ObjectName]bool{}
 	s.mutex.Unlock()
-	for key, one := range s.ports {
-		targets, isChanged := changed[one.service]
+	for key, p := range s.ports {
+		targets, isChanged := changed[p.service]
 		if _, stays := targets[key]; isChanged && !stays {
-			s.remove(one)
+			s.remove(p)
 		}
 	}
 	for service, targets := range changed {
-		for key, leads := range targets {
-			s.updateTargets(ctx, service, key, leads)
+		for key, dest := range targets {
+			s.updateTargets(ctx, service, key, dest)
 		}
 	}
 }
 
 // updateTargets sets the target of a Service's node port.
-func (s *Server) updateTargets(ctx context.Context, service model.ObjectName, key nodePort, leads target) {
-	one := s.ports[key]
-	if one != nil && one.service != service {
-		s.remove(one)
-		one = nil
+func (s *Server) updateTargets(ctx context.Context, service model.ObjectName, key nodePort, dest target) {
+	p := s.ports[key]
+	if p != nil && p.service != service {
+		s.remove(p)
+		p = nil
 	}
-	if one == nil {
-		one = &port{nodePort: key, service: service}
-		one.ctx, one.end = context.WithCancel(context.WithoutCancel(ctx))
-		s.ports[key] = one
+	if p == nil {
+		p = &port{nodePort: key, service: service}
+		p.ctx, p.end = context.WithCancel(context.WithoutCancel(ctx))
+		s.ports[key] = p
 	}
-	one.draw.update(leads)
-	if one.isDesired = len(leads.endpoints) > 0; !one.isDesired {
-		one.stopListening()
+	p.picker.update(dest)
+	if p.isDesired = len(dest.endpoints) > 0; !p.isDesired {
+		p.stopListening()
 	}
 }
 
-func (s *Server) remove(one *port) {
-	one.stopListening()
-	one.end()
-	delete(s.ports, one.nodePort)
+func (s *Server) remove(p *port) {
+	p.stopListening()
+	p.end()
+	delete(s.ports, p.nodePort)
 }
 
 // stopListening makes the kernel refuse new connections. Established ones continue.
@@ -233,15 +233,15 @@ func (p *port) stopListening() {
 func (s *Server) listenAll(ctx context.Context) (failed bool) {
 	var findings []model.Finding
 	listening := map[model.Family]int{}
-	for _, one := range s.ports {
-		if one.isDesired && one.listener == nil {
-			if err := s.start(ctx, one); err != nil {
-				s.observer.ListenFailed(one.family)
-				findings = append(findings, one.finding(err))
+	for _, p := range s.ports {
+		if p.isDesired && p.listener == nil {
+			if err := s.start(ctx, p); err != nil {
+				s.observer.ListenFailed(p.family)
+				findings = append(findings, p.finding(err))
 			}
 		}
-		if one.listener != nil {
-			listening[one.family]++
+		if p.listener != nil {
+			listening[p.family]++
 		}
 	}
 	for family := range s.addrs {
@@ -252,13 +252,13 @@ func (s *Server) listenAll(ctx context.Context) (failed bool) {
 	return len(findings) > 0
 }
 
-func (s *Server) start(ctx context.Context, one *port) error {
-	listener, err := s.listen(ctx, netip.AddrPortFrom(s.addrs[one.family], one.port))
+func (s *Server) start(ctx context.Context, p *port) error {
+	listener, err := s.listen(ctx, netip.AddrPortFrom(s.addrs[p.family], p.port))
 	if err != nil {
 		return err
 	}
-	one.listener = listener
-	s.running.Go(func() { s.accept(one, listener) })
+	p.listener = listener
+	s.running.Go(func() { s.accept(p, listener) })
 	return nil
 }
 
@@ -271,7 +271,7 @@ func (p *port) finding(err error) model.Finding {
 
 // accept accepts connections until the listener is closed. It resets connections beyond the limit at once: they would
 // have to wait for others that may never end.
-func (s *Server) accept(one *port, listener net.Listener) {
+func (s *Server) accept(p *port, listener net.Listener) {
 	for {
 		accepted, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -282,17 +282,17 @@ func (s *Server) accept(one *port, listener net.Listener) {
 			continue
 		}
 		client := accepted.(*net.TCPConn) //nolint:forcetypeassert // the listener is one of TCP
-		endpoint, isThere := one.draw.pick(time.Now())
+		endpoint, ok := p.picker.pick(time.Now())
 		switch {
-		case !isThere: // the last endpoint was just removed
+		case !ok: // the last endpoint was just removed
 			reset(client)
-		case !s.limiter.acquire(one.service):
-			s.observer.Connection(one.family, LimitExceeded)
+		case !s.limiter.acquire(p.service):
+			s.observer.Connection(p.family, LimitExceeded)
 			reset(client)
 		default:
 			s.running.Go(func() {
-				defer s.limiter.release(one.service)
-				s.forward(one.ctx, one.nodePort, client, endpoint)
+				defer s.limiter.release(p.service)
+				s.forward(p.ctx, p.nodePort, client, endpoint)
 			})
 		}
 	}

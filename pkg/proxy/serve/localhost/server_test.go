@@ -28,7 +28,7 @@ const (
 func TestANodePortIsServedInBothFamilies(t *testing.T) {
 	n := newNode(t, 100)
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{
-		n.backend(loopback4, sayer("four")), n.backend(loopback6, sayer("six")),
+		n.backend(loopback4, nameBackend("four")), n.backend(loopback6, nameBackend("six")),
 	}})
 	n.listensOn(1, 1)
 	n.expectReply(web4, "four")
@@ -40,7 +40,7 @@ func TestANodePortIsServedInBothFamilies(t *testing.T) {
 	n.expectRefused(web6)
 }
 
-func TestWhatIsNotListenedFor(t *testing.T) {
+func TestPortsThatAreNotServed(t *testing.T) {
 	for title, change := range map[string]func(*model.Service){
 		"no node port":                           func(s *model.Service) { s.Ports[0].NodePort = 0 },
 		"UDP":                                    func(s *model.Service) { s.Ports[0].Protocol = model.UDP },
@@ -49,7 +49,7 @@ func TestWhatIsNotListenedFor(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			n := newNode(t, 100)
-			backend := []netip.AddrPort{n.backend(loopback4, sayer("four"))}
+			backend := []netip.AddrPort{n.backend(loopback4, nameBackend("four"))}
 			n.apply(service{name: "web", nodePort: 30080, endpoints: backend, change: change},
 				service{name: "other", nodePort: 30081, endpoints: backend})
 			n.listensOn(1, 0)
@@ -62,10 +62,10 @@ func TestWhatIsNotListenedFor(t *testing.T) {
 func TestAServiceWithoutEndpointsRefuses(t *testing.T) {
 	n := newNode(t, 100)
 	web := service{name: "web", nodePort: 30080}
-	n.apply(web, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("four"))}})
+	n.apply(web, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, nameBackend("four"))}})
 	n.listensOn(1, 0)
 	n.expectRefused(web4)
-	web.endpoints = []netip.AddrPort{n.backend(loopback4, sayer("here"))}
+	web.endpoints = []netip.AddrPort{n.backend(loopback4, nameBackend("here"))}
 	n.apply(web)
 	n.listensOn(2, 0)
 	n.expectReply(web4, "here")
@@ -74,7 +74,7 @@ func TestAServiceWithoutEndpointsRefuses(t *testing.T) {
 func TestLocalKeepsConnectionsOnTheNode(t *testing.T) {
 	n := newNode(t, 100)
 	n.apply(service{
-		name: "web", nodePort: 30080, on: "node-a", endpoints: []netip.AddrPort{n.backend(loopback4, sayer("here"))},
+		name: "web", nodePort: 30080, on: "node-a", endpoints: []netip.AddrPort{n.backend(loopback4, nameBackend("here"))},
 		change: func(s *model.Service) { s.ExternalTrafficLocal = true },
 	})
 	n.listensOn(1, 0)
@@ -83,7 +83,7 @@ func TestLocalKeepsConnectionsOnTheNode(t *testing.T) {
 
 func TestEndpointsArePickedAndUpdated(t *testing.T) {
 	n := newNode(t, 100)
-	one, two, three := n.backend(loopback4, sayer("one")), n.backend(loopback4, sayer("two")), n.backend(loopback4, sayer("three"))
+	one, two, three := n.backend(loopback4, nameBackend("one")), n.backend(loopback4, nameBackend("two")), n.backend(loopback4, nameBackend("three"))
 	web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{one, two}}
 	n.apply(web)
 	n.listensOn(1, 0)
@@ -108,11 +108,11 @@ func TestEndpointsArePickedAndUpdated(t *testing.T) {
 	}
 }
 
-func TestClientsAreRememberedTogether(t *testing.T) {
+func TestAffinityTreatsLoopbackClientsAsOne(t *testing.T) {
 	n := newNode(t, 100)
 	web := service{name: "web", nodePort: 30080, change: func(s *model.Service) { s.AffinityTimeout = time.Hour }}
 	for _, name := range []string{"one", "two", "three", "four"} {
-		web.endpoints = append(web.endpoints, n.backend(loopback4, sayer(name)))
+		web.endpoints = append(web.endpoints, n.backend(loopback4, nameBackend(name)))
 	}
 	n.apply(web)
 	n.listensOn(1, 0)
@@ -125,7 +125,7 @@ func TestClientsAreRememberedTogether(t *testing.T) {
 	}
 }
 
-func TestRememberedClients(t *testing.T) {
+func TestPickerAffinity(t *testing.T) {
 	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
 	a, b := at("10.0.0.1:80"), at("10.0.0.2:80")
 	onB := []netip.AddrPort{b}
@@ -204,7 +204,7 @@ func (n *node) freeConnections() int {
 	return n.server.limiter.free
 }
 
-func TestAReaderThatIsSlowGetsEverythingAndHoldsUpNobody(t *testing.T) { inBothFamilies(t, slowReader) }
+func TestSlowReaderGetsEverythingAndBlocksNobody(t *testing.T) { inBothFamilies(t, slowReader) }
 
 func slowReader(t *testing.T, at family) {
 	t.Helper()
@@ -221,7 +221,7 @@ func slowReader(t *testing.T, at family) {
 			}
 			rest = rest[1<<20:]
 		}
-	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, sayer("other"))}})
+	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, nameBackend("other"))}})
 	n.listensAt(at, 2)
 	slow := n.dial(at.web())
 	if err := slow.SetReadBuffer(1 << 20); err != nil { // otherwise it could grow to 32 MiB
@@ -247,9 +247,9 @@ func slowReader(t *testing.T, at family) {
 	}
 }
 
-func TestABackendThatIsAwayIsAReset(t *testing.T) { inBothFamilies(t, backendAway) }
+func TestUnavailableBackendCausesReset(t *testing.T) { inBothFamilies(t, unavailableBackend) }
 
-func backendAway(t *testing.T, at family) {
+func unavailableBackend(t *testing.T, at family) {
 	t.Helper()
 	n := newNode(t, 100)
 	refusing := n.listener(at.port(0))
@@ -266,19 +266,19 @@ func backendAway(t *testing.T, at family) {
 	wait.Until(n.t, "all slots free again", func() bool { return n.freeConnections() == 100 })
 }
 
-// TestAnUnresponsiveBackendIsAResetAfterAWhile, long before the kernel gives up, and delays no other connection.
-func TestAnUnresponsiveBackendIsAResetAfterAWhile(t *testing.T) {
+// TestUnresponsiveBackendCausesResetAfterTimeout, long before the kernel gives up, and delays no other connection.
+func TestUnresponsiveBackendCausesResetAfterTimeout(t *testing.T) {
 	inBothFamilies(t, unresponsiveBackend)
 }
 
 func unresponsiveBackend(t *testing.T, at family) {
 	t.Helper()
 	n := newNode(t, 100)
-	silent := n.backend(at.loopback, sayer("silent"))
+	silent := n.backend(at.loopback, nameBackend("silent"))
 	n.namespace.Load("table " + at.table + " silent {\n chain in {\n type filter hook input priority 0;\n" +
 		fmt.Sprintf("tcp dport %d drop\n}\n}\n", silent.Port()))
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{silent}},
-		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, sayer("other"))}})
+		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, nameBackend("other"))}})
 	n.listensAt(at, 2)
 	waiting := n.dial(at.web())
 	n.expectReply(at.other(), "other")
@@ -294,9 +294,9 @@ func unresponsiveBackend(t *testing.T, at family) {
 	wait.Until(n.t, "all slots free again", func() bool { return n.freeConnections() == 100 })
 }
 
-func TestABackendThatBreaksIsAReset(t *testing.T) { inBothFamilies(t, backendBreaks) }
+func TestBackendResetIsForwarded(t *testing.T) { inBothFamilies(t, backendReset) }
 
-func backendBreaks(t *testing.T, at family) {
+func backendReset(t *testing.T, at family) {
 	t.Helper()
 	n := newNode(t, 100)
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
@@ -314,44 +314,46 @@ func backendBreaks(t *testing.T, at family) {
 }
 
 func TestAServiceHasNoMoreConnectionsThanItsLimit(t *testing.T) {
-	inBothFamilies(t, connectionsLeft)
+	inBothFamilies(t, connectionLimit)
 }
 
-func connectionsLeft(t *testing.T, at family) {
+func connectionLimit(t *testing.T, at family) {
 	t.Helper()
 	n := newNode(t, 10)
 	var open atomic.Int64
-	hold := []netip.AddrPort{n.backend(at.loopback, holder(&open))}
+	hold := []netip.AddrPort{n.backend(at.loopback, echoBackend(&open))}
 	n.apply(service{name: "flooded", nodePort: 30080, endpoints: hold}, service{name: "other", nodePort: 30081, endpoints: hold})
 	n.listensAt(at, 2)
 	var first *net.TCPConn
 	for i := range 5 {
 		one := n.dial(at.web())
-		n.echoes(one)
+		n.expectEcho(one)
 		if i == 0 {
 			first = one
 		}
 	}
 	for range 20 {
 		if one, err := n.tryDial(at.web()); err == nil { // it may be reset before the dial returns
-			n.ends(one)
+			n.expectClosed(one)
 		}
 	}
 	if got := [2]int{n.events.count(Forwarded), n.events.count(LimitExceeded)}; got != [2]int{5, 20} {
 		t.Errorf("%d connections were forwarded, %d exceeded the limit, want 5 and 20", got[0], got[1])
 	}
-	n.echoes(n.dial(at.other()))
+	n.expectEcho(n.dial(at.other()))
 	_ = first.Close() // frees a slot
 	wait.Until(n.t, "four connections of one and one of the other", func() bool { return open.Load() == 5 && n.freeConnections() == 5 })
-	n.echoes(n.dial(at.web()))
+	n.expectEcho(n.dial(at.web()))
 	if open.Load() != 6 {
 		t.Errorf("%d connections are open, want 6", open.Load())
 	}
 }
 
-func TestConnectionsGoOnUntilTheServiceGoes(t *testing.T) { inBothFamilies(t, connectionsGoOn) }
+func TestConnectionsLastUntilTheServiceIsDeleted(t *testing.T) {
+	inBothFamilies(t, establishedConnections)
+}
 
-func connectionsGoOn(t *testing.T, at family) {
+func establishedConnections(t *testing.T, at family) {
 	t.Helper()
 	var open atomic.Int64
 	for title, end := range map[string]func(*node, []netip.AddrPort){
@@ -364,30 +366,30 @@ func connectionsGoOn(t *testing.T, at family) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			n := newNode(t, 100)
-			web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, holder(&open))}}
+			web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, echoBackend(&open))}}
 			n.apply(web)
 			n.listensAt(at, 1)
 			client := n.dial(at.web())
-			n.echoes(client)
+			n.expectEcho(client)
 			on := web.endpoints
-			web.endpoints = []netip.AddrPort{n.backend(at.loopback, sayer("new"))} // established connections stay where they are
+			web.endpoints = []netip.AddrPort{n.backend(at.loopback, nameBackend("new"))} // established connections stay where they are
 			n.apply(web)
 			wait.Until(n.t, "a response of the new endpoint", func() bool { got, _ := n.request(at.web()); return got == "new" })
-			n.echoes(client)
+			n.expectEcho(client)
 			web.endpoints = nil
 			n.apply(web)
 			n.listensAt(at, 0)
-			n.echoes(client)
+			n.expectEcho(client)
 			end(n, on)
-			n.ends(client)
+			n.expectClosed(client)
 			wait.Until(n.t, "no connection at the backend", func() bool { return open.Load() == 0 })
 		})
 	}
 }
 
-func TestAnotherServerTakesOver(t *testing.T) {
+func TestServerRestart(t *testing.T) {
 	n := newNode(t, 100)
-	web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("four"))}}
+	web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, nameBackend("four"))}}
 	n.apply(web)
 	n.listensOn(1, 0)
 	for range 3 {
@@ -404,11 +406,11 @@ func TestAnotherServerTakesOver(t *testing.T) {
 	}
 }
 
-func TestAPortInUseIsReportedAndTakenWhenItIsFree(t *testing.T) {
+func TestPortInUseIsReportedAndServedOnceFree(t *testing.T) {
 	n := newNode(t, 100)
 	stranger := n.listener(web4)
-	four := n.backend(loopback4, sayer("four"))
-	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{four, n.backend(loopback6, sayer("six"))}},
+	four := n.backend(loopback4, nameBackend("four"))
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{four, n.backend(loopback6, nameBackend("six"))}},
 		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{four}})
 	n.listensOn(1, 1)
 	n.expectReply(web6, "six")
@@ -450,7 +452,7 @@ func TestNeighboursDoNotReachLoopback(t *testing.T) {
 	n.namespace.Load("table ip forwarding {\n chain in {\n type nat hook prerouting priority dstnat;\n" +
 		"tcp dport { 30080, 30081 } dnat to 127.0.0.1\n}\n}\n")
 
-	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("web"))}})
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, nameBackend("web"))}})
 	n.listensOn(1, 0)
 	n.expectReply("127.0.0.1:30080", "web")
 	other := n.listener("127.0.0.1:30081")

@@ -44,25 +44,25 @@ func targetsOf(decisions []selection.Decision, addrs map[model.Family]netip.Addr
 		if !isServed || decision.Port.Protocol != model.TCP || decision.Service.IsHeadless {
 			continue
 		}
-		at := slices.IndexFunc(decision.Frontends, func(owned model.PortFrontend) bool { return owned.Kind == model.NodePort })
-		if at < 0 {
+		i := slices.IndexFunc(decision.Frontends, func(owned model.PortFrontend) bool { return owned.Kind == model.NodePort })
+		if i < 0 {
 			continue
 		}
 		port := ruleset.NewPort(decision)
-		leads := target{endpoints: port.Cluster, standby: port.StickyOnly, affinity: port.Affinity}
+		dest := target{endpoints: port.Cluster, standby: port.StickyOnly, affinity: port.Affinity}
 		if decision.Service.ExternalTrafficLocal {
-			leads.endpoints, leads.standby = port.Local, nil
+			dest.endpoints, dest.standby = port.Local, nil
 		}
 		if found == nil {
 			found = map[nodePort]target{}
 		}
-		found[nodePort{decision.Family, decision.Frontends[at].Port}] = leads
+		found[nodePort{decision.Family, decision.Frontends[i].Port}] = dest
 	}
 	return found
 }
 
-func sameTargets(some, others map[nodePort]target) bool {
-	return maps.EqualFunc(some, others, target.equal)
+func sameTargets(a, b map[nodePort]target) bool {
+	return maps.EqualFunc(a, b, target.equal)
 }
 
 // picker picks an endpoint for each connection. All clients have the same address, so session affinity treats them as
@@ -74,25 +74,25 @@ type picker struct {
 	lastAt time.Time
 }
 
-func (d *picker) update(now target) {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	d.target = now
+func (p *picker) update(now target) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.target = now
 }
 
 // pick returns an endpoint for a new connection; false if there is none.
-func (d *picker) pick(now time.Time) (netip.AddrPort, bool) {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	t := d.target
+func (p *picker) pick(now time.Time) (netip.AddrPort, bool) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	t := p.target
 	if len(t.endpoints) == 0 {
 		return netip.AddrPort{}, false
 	}
-	remembered := t.affinity > 0 && d.last.IsValid() && now.Sub(d.lastAt) < t.affinity &&
-		(slices.Contains(t.endpoints, d.last) || slices.Contains(t.standby, d.last))
-	if !remembered {
-		d.last = t.endpoints[rand.IntN(len(t.endpoints))]
+	hasAffinity := t.affinity > 0 && p.last.IsValid() && now.Sub(p.lastAt) < t.affinity &&
+		(slices.Contains(t.endpoints, p.last) || slices.Contains(t.standby, p.last))
+	if !hasAffinity {
+		p.last = t.endpoints[rand.IntN(len(t.endpoints))]
 	}
-	d.lastAt = now
-	return d.last, true
+	p.lastAt = now
+	return p.last, true
 }

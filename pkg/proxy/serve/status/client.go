@@ -23,9 +23,9 @@ const (
 // program responded.
 var ErrNoPage = errors.New("no such page")
 
-// FetchSummary reads a page of the proxy on this machine. There may be no proxy, or another program at its address. An
+// FetchPage reads a page of the proxy on this machine. There may be no proxy, or another program at its address. An
 // address without a host, or with the unspecified one, stands for both loopback addresses.
-func FetchSummary(ctx context.Context, address, page string) ([]byte, error) {
+func FetchPage(ctx context.Context, address, page string) ([]byte, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func get(ctx context.Context, address, page string) ([]byte, error) {
 
 // Fetch reads a page of JSON.
 func Fetch[T any](ctx context.Context, address, page string) (*T, error) {
-	text, err := FetchSummary(ctx, address, page)
+	text, err := FetchPage(ctx, address, page)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (s *Status) Handler(now func() time.Time) http.Handler {
 
 // respond writes a page and returns its HTTP status. The write fails only if the client has disconnected; then no
 // client reads an error.
-func respond(w http.ResponseWriter, well bool, page any) int {
+func respond(w http.ResponseWriter, ok bool, page any) int {
 	body, err := json.MarshalIndent(page, "", "  ")
 	if err != nil {
 		http.Error(w, "encode the page: "+err.Error(), http.StatusInternalServerError)
@@ -40,7 +40,7 @@ func respond(w http.ResponseWriter, well bool, page any) int {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	code := http.StatusOK
-	if !well {
+	if !ok {
 		code = http.StatusServiceUnavailable
 	}
 	w.WriteHeader(code)

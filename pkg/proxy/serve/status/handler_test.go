@@ -41,28 +41,28 @@ func request(t *testing.T, status *Status, now time.Time, method, path string) r
 	return reply{response.StatusCode, response.Header, string(body)}
 }
 
-func synced() *Status {
+func syncedStatus() *Status {
 	var status Status
-	status.NodeEligibility(true, "")
+	status.SetNodeEligibility(true, "")
 	status.SyncQueued(second(0))
 	status.SyncSucceeded(second(1))
 	return &status
 }
 
 func notEligibleStatus() *Status {
-	status := synced()
-	status.NodeEligibility(false, "the Node is being deleted")
+	status := syncedStatus()
+	status.SetNodeEligibility(false, "the Node is being deleted")
 	return status
 }
 
-func deaf() *Status {
-	status := synced()
+func interruptedStatus() *Status {
+	status := syncedStatus()
 	status.WatchInterrupted("services", second(5), "connection refused")
 	return status
 }
 
-func stuck() *Status {
-	status := synced()
+func stuckStatus() *Status {
+	status := syncedStatus()
 	status.SyncQueued(second(10))
 	status.SyncFailed(second(40), errBusy)
 	return status
@@ -90,8 +90,8 @@ MORE  "refusedTotal": 0
 }
 
 var (
-	aliveBody = livezBody("02:00", "true", "")
-	deafBody  = livezBody("02:00", "true", `  "interruptions": [
+	aliveBody       = livezBody("02:00", "true", "")
+	interruptedBody = livezBody("02:00", "true", `  "interruptions": [
     {
       "resource": "services",
       "since": "2026-03-01T12:00:05Z",
@@ -132,22 +132,22 @@ func TestHandler(t *testing.T) {
 		code         int
 		body         string
 	}{
-		"a healthy proxy, to a load balancer": {synced(), http.MethodGet, "/healthz", http.StatusOK, eligible(aliveBody, "true")},
-		"a healthy proxy, to a kubelet":       {synced(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
+		"a healthy proxy, to a load balancer": {syncedStatus(), http.MethodGet, "/healthz", http.StatusOK, eligible(aliveBody, "true")},
+		"a healthy proxy, to a kubelet":       {syncedStatus(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
 		"a node that is being deleted, to a load balancer": {notEligibleStatus(), http.MethodGet, "/healthz",
 			http.StatusServiceUnavailable, notEligibleBody},
 		"a node that is being deleted, to a kubelet": {notEligibleStatus(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
 		"a node that is being deleted stays ready":   {notEligibleStatus(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
-		"an interrupted watch, to a kubelet":         {deaf(), http.MethodGet, "/livez", http.StatusOK, deafBody},
+		"an interrupted watch, to a kubelet":         {interruptedStatus(), http.MethodGet, "/livez", http.StatusOK, interruptedBody},
 		"a stuck proxy, to a load balancer": {
-			stuck(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, eligible(stuckBody, "true"),
+			stuckStatus(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, eligible(stuckBody, "true"),
 		},
-		"a stuck proxy, to a kubelet":              {stuck(), http.MethodGet, "/livez", http.StatusServiceUnavailable, stuckBody},
-		"a stuck proxy stays ready":                {stuck(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
-		"a proxy that has synced is ready":         {synced(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"a stuck proxy, to a kubelet":              {stuckStatus(), http.MethodGet, "/livez", http.StatusServiceUnavailable, stuckBody},
+		"a stuck proxy stays ready":                {stuckStatus(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"a proxy that has synced is ready":         {syncedStatus(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
 		"a proxy that has not synced is not ready": {&Status{}, http.MethodGet, "/readyz", http.StatusServiceUnavailable, notReadyBody},
-		"HEAD has the status and no body":          {synced(), http.MethodHead, "/healthz", http.StatusOK, ""},
-		"HEAD of a stuck proxy":                    {stuck(), http.MethodHead, "/livez", http.StatusServiceUnavailable, ""},
+		"HEAD has the status and no body":          {syncedStatus(), http.MethodHead, "/healthz", http.StatusOK, ""},
+		"HEAD of a stuck proxy":                    {stuckStatus(), http.MethodHead, "/livez", http.StatusServiceUnavailable, ""},
 		"HEAD of a proxy that is not ready":        {&Status{}, http.MethodHead, "/readyz", http.StatusServiceUnavailable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,12 +162,12 @@ func TestHandler(t *testing.T) {
 
 func TestEachResponseIsReportedWithItsPathAndStatus(t *testing.T) {
 	status := notEligibleStatus()
-	var answered []string
-	status.OnResponse = func(path string, code int) { answered = append(answered, fmt.Sprintf("%s %d", path, code)) }
+	var responses []string
+	status.OnResponse = func(path string, code int) { responses = append(responses, fmt.Sprintf("%s %d", path, code)) }
 	for _, path := range []string{"/healthz", "/livez", "/readyz", "/elsewhere"} {
 		request(t, status, second(2), http.MethodGet, path)
 	}
-	if diff := cmp.Diff([]string{"/healthz 503", "/livez 200", "/readyz 200"}, answered); diff != "" {
+	if diff := cmp.Diff([]string{"/healthz 503", "/livez 200", "/readyz 200"}, responses); diff != "" {
 		t.Errorf("responses (-want +got):\n%s", diff)
 	}
 }
@@ -184,7 +184,7 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 		"a trailing slash is not found": {http.MethodGet, "/readyz/", http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := request(t, synced(), second(2), c.method, c.path); got.code != c.code {
+			if got := request(t, syncedStatus(), second(2), c.method, c.path); got.code != c.code {
 				t.Errorf("status %d, want %d", got.code, c.code)
 			}
 		})
@@ -193,7 +193,7 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 
 // TestAPageReportsHowManyObjectsAreInvalid but not which: the health address is accessible to anyone.
 func TestAPageReportsHowManyObjectsAreInvalid(t *testing.T) {
-	status := synced()
+	status := syncedStatus()
 	status.SetRejected(1000)
 	got := request(t, status, second(2), http.MethodGet, "/healthz")
 	if got.code != http.StatusOK {

@@ -26,7 +26,7 @@ type Health struct {
 	// Interruptions are the resources whose watches are interrupted, by name. They never make the proxy unhealthy: its
 	// state stays applied, and a restart would not reach the API server either.
 	Interruptions []Interruption
-	// OtherProxies are the other service proxies on this node, one sentence each. They never make the proxy unhealthy: a
+	// SetOtherProxies are the other service proxies on this node, one sentence each. They never make the proxy unhealthy: a
 	// restart would not remove them.
 	OtherProxies []string
 	// InvalidObjects counts the invalid objects. They never make the proxy unhealthy: it would be restarted, and a restart
@@ -42,14 +42,14 @@ type Interruption struct {
 }
 
 // ReadySentence returns a sentence on whether the proxy is ready, and if not, why.
-func (v Health) ReadySentence() string {
+func (h Health) ReadySentence() string {
 	switch {
-	case v.Ready:
+	case h.Ready:
 		return "The first sync is in the kernel."
-	case v.LastError != "":
-		return fmt.Sprintf("The first sync has not reached the kernel yet; the last attempt failed: %s", v.LastError)
-	case len(v.Interruptions) > 0:
-		first := v.Interruptions[0]
+	case h.LastError != "":
+		return fmt.Sprintf("The first sync has not reached the kernel yet; the last attempt failed: %s", h.LastError)
+	case len(h.Interruptions) > 0:
+		first := h.Interruptions[0]
 		return fmt.Sprintf("The first sync has not reached the kernel yet; the watch of %s is interrupted: %s",
 			first.Resource, first.Reason)
 	}

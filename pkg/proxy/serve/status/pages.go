@@ -38,8 +38,8 @@ func (p Pages) Handler() http.Handler {
 	mux := http.NewServeMux()
 	pages := map[string]http.HandlerFunc{
 		"/metrics":      p.Metrics.ServeHTTP,
-		"/healthz":      alive,
-		"/healthz/ping": alive,
+		"/healthz":      pingHandler,
+		"/healthz/ping": pingHandler,
 		"/proxyMode":    func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.Mode) },
 		"/configz":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/configz", p.Config()) },
 		"/findings": func(w http.ResponseWriter, r *http.Request) {
@@ -66,8 +66,8 @@ func (p Pages) Handler() http.Handler {
 	return mux
 }
 
-// alive only shows that the server listens. The health address has the proxy's health.
-func alive(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok") }
+// pingHandler only shows that the server listens. The health address has the proxy's health.
+func pingHandler(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok") }
 
 // writeText writes a page. The write fails only if the client has disconnected; then no client reads an error.
 func writeText(w http.ResponseWriter, text string) {

@@ -138,9 +138,9 @@ func (d *deadlined) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// TestAProfileMayTakeLongerThanAnyOtherResponse: the server limits the time of writing; a profile's own duration is
+// TestProfileExtendsWriteDeadline: the server limits the time of writing; a profile's own duration is
 // added to the limit.
-func TestAProfileMayTakeLongerThanAnyOtherResponse(t *testing.T) {
+func TestProfileExtendsWriteDeadline(t *testing.T) {
 	server := &http.Server{WriteTimeout: time.Hour}
 	asked := time.Now()
 	response := &deadlined{ResponseRecorder: httptest.NewRecorder()}
@@ -155,7 +155,7 @@ func TestAProfileMayTakeLongerThanAnyOtherResponse(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatCannotBeEncodedIsLoggedAndNotShown(t *testing.T) {
+func TestEncodingErrorIsLoggedAndNotShown(t *testing.T) {
 	var logged error
 	pages := example(false, func(err error) { logged = err })
 	pages.Config = func() map[string]any { return map[string]any{"secret": math.Inf(1)} }

@@ -29,10 +29,10 @@ type Status struct {
 	health        Health
 	newestPending time.Time
 
-	newest      *Sync
-	numbers     Numbers
-	agreesSince time.Time // zero while the kernel is not in sync
-	nodesFrom   string    // the resource that provides the topology of nodes
+	newest         *Sync
+	numbers        Numbers
+	inSyncSince    time.Time // zero while the kernel is not in sync
+	topologySource string    // the resource that provides the topology of nodes
 }
 
 // SyncQueued records that a change was queued for a sync.
@@ -47,14 +47,14 @@ func (s *Status) SyncQueued(at time.Time) {
 func (s *Status) SyncSucceeded(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := &s.health
-	v.LastSuccess = until
-	v.LastFailure, v.LastError = time.Time{}, ""
+	h := &s.health
+	h.LastSuccess = until
+	h.LastFailure, h.LastError = time.Time{}, ""
 	switch {
 	case !s.newestPending.After(until):
-		v.PendingSince, s.newestPending = time.Time{}, time.Time{}
-	case v.PendingSince.Before(until):
-		v.PendingSince = until // the earliest possible time
+		h.PendingSince, s.newestPending = time.Time{}, time.Time{}
+	case h.PendingSince.Before(until):
+		h.PendingSince = until // the earliest possible time
 	}
 }
 
@@ -65,7 +65,7 @@ func (s *Status) SyncFailed(at time.Time, err error) {
 	defer s.mu.Unlock()
 	s.queue(at)
 	s.health.LastFailure, s.health.LastError = at, err.Error()
-	s.agreesSince = time.Time{}
+	s.inSyncSince = time.Time{}
 }
 
 // SetRejected sets the current number of invalid objects.
@@ -75,28 +75,28 @@ func (s *Status) SetRejected(objects int) {
 	s.health.InvalidObjects = objects
 }
 
-// OtherProxies sets the other service proxies on this node, one sentence each.
-func (s *Status) OtherProxies(sentences []string) {
+// SetOtherProxies sets the other service proxies on this node, one sentence each.
+func (s *Status) SetOtherProxies(sentences []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.health.OtherProxies = sentences
 }
 
-// NodeEligibility sets whether load balancers may send new connections through this node, and if not, why. This
+// SetNodeEligibility sets whether load balancers may send new connections through this node, and if not, why. This
 // concerns the node, not the proxy's health. Until the first call the node is not eligible.
-func (s *Status) NodeEligibility(eligible bool, why string) {
+func (s *Status) SetNodeEligibility(eligible bool, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.health.NodeEligible, s.health.NotEligible = eligible, why
+	s.health.NodeEligible, s.health.NotEligible = eligible, reason
 }
 
 // WatchInterrupted records since when the watch of a resource is interrupted, and why. The kernel's rules still match
 // the last known state, so this is only shown.
-func (s *Status) WatchInterrupted(resource string, since time.Time, why string) {
+func (s *Status) WatchInterrupted(resource string, since time.Time, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	others := s.otherInterruptions(resource)
-	s.health.Interruptions = append(others, Interruption{Resource: resource, Since: since, Reason: why})
+	s.health.Interruptions = append(others, Interruption{Resource: resource, Since: since, Reason: reason})
 	slices.SortFunc(s.health.Interruptions, func(a, b Interruption) int { return strings.Compare(a.Resource, b.Resource) })
 }
 
@@ -115,15 +115,15 @@ const nodeUnknown = "the Node object is not known yet"
 // recent failure alone makes the proxy unhealthy.
 func (s *Status) Health(now time.Time) Health {
 	s.mu.Lock()
-	v := s.health // its slices are never changed, only replaced
+	h := s.health // its slices are never changed, only replaced
 	s.mu.Unlock()
-	v.At = now
-	v.Healthy = v.PendingSince.IsZero() || now.Sub(v.PendingSince) < cmp.Or(s.PendingTimeout, DefaultPendingTimeout)
-	v.Ready = !v.LastSuccess.IsZero()
-	if !v.NodeEligible && v.NotEligible == "" {
-		v.NotEligible = nodeUnknown
+	h.At = now
+	h.Healthy = h.PendingSince.IsZero() || now.Sub(h.PendingSince) < cmp.Or(s.PendingTimeout, DefaultPendingTimeout)
+	h.Ready = !h.LastSuccess.IsZero()
+	if !h.NodeEligible && h.NotEligible == "" {
+		h.NotEligible = nodeUnknown
 	}
-	return v
+	return h
 }
 
 // otherInterruptions returns a copy of the interruptions without that of a resource.

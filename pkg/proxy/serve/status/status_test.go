@@ -110,7 +110,7 @@ func TestHealth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var status Status
-			status.NodeEligibility(true, "")
+			status.SetNodeEligibility(true, "")
 			c.want.NodeEligible = true
 			c.report(&status)
 			if diff := cmp.Diff(c.want, status.Health(c.now)); diff != "" {
@@ -120,7 +120,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestHowLongAChangeMayWaitIsASetting(t *testing.T) {
+func TestPendingTimeout(t *testing.T) {
 	status := Status{PendingTimeout: 10 * time.Second}
 	status.SyncQueued(second(0))
 	for now, want := range map[int]bool{9: true, 10: false} {
@@ -130,7 +130,7 @@ func TestHowLongAChangeMayWaitIsASetting(t *testing.T) {
 	}
 }
 
-func TestANodeIsNotEligibleBeforeItIsLoadedNorWhileItIsRemoved(t *testing.T) {
+func TestNodeEligibility(t *testing.T) {
 	var status Status
 	for _, step := range []struct {
 		report   func()
@@ -138,9 +138,9 @@ func TestANodeIsNotEligibleBeforeItIsLoadedNorWhileItIsRemoved(t *testing.T) {
 		why      string
 	}{
 		{func() {}, false, nodeUnknown},
-		{func() { status.NodeEligibility(true, "") }, true, ""},
-		{func() { status.NodeEligibility(false, "the Node is being deleted") }, false, "the Node is being deleted"},
-		{func() { status.NodeEligibility(true, "") }, true, ""},
+		{func() { status.SetNodeEligibility(true, "") }, true, ""},
+		{func() { status.SetNodeEligibility(false, "the Node is being deleted") }, false, "the Node is being deleted"},
+		{func() { status.SetNodeEligibility(true, "") }, true, ""},
 	} {
 		step.report()
 		health := status.Health(start)
@@ -150,7 +150,7 @@ func TestANodeIsNotEligibleBeforeItIsLoadedNorWhileItIsRemoved(t *testing.T) {
 	}
 }
 
-func TestReadinessIsReportedInASentence(t *testing.T) {
+func TestReadySentence(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict Health
 		want    string
@@ -182,7 +182,7 @@ func TestStatusMayBeWrittenAndReadAtTheSameTime(t *testing.T) {
 			status.SyncQueued(second(n))
 			status.SyncFailed(second(n), errBusy)
 			status.SetRejected(1)
-			status.NodeEligibility(true, "")
+			status.SetNodeEligibility(true, "")
 			status.WatchInterrupted("services", start, "refused")
 			status.Health(second(n))
 		})

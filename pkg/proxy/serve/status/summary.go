@@ -75,12 +75,12 @@ type FamilyReachability struct {
 	HasNoControl bool `json:"hasNoControl"`
 }
 
-// HasDemoted returns the demotions of the nodes that do not reply to the proxy. No Kubernetes object contains them.
-func (s *Summary) HasDemoted() model.Change {
+// DemotionChange returns the demotions of the nodes that do not reply to the proxy. No Kubernetes object contains them.
+func (s *Summary) DemotionChange() model.Change {
 	if s == nil || s.Reachability == nil || !s.Reachability.Demotes {
 		return model.Change{}
 	}
-	demotion := map[model.DemotionKey]*model.Demotion{}
+	demotions := map[model.DemotionKey]*model.Demotion{}
 	for _, node := range s.Reachability.Unreachable {
 		why := &model.Demotion{Reason: model.Unreachable, Since: node.Since}
 		for _, family := range model.Families {
@@ -88,29 +88,29 @@ func (s *Summary) HasDemoted() model.Change {
 				why.Families = append(why.Families, family)
 			}
 		}
-		demotion[model.DemotionKey{Node: node.Node, Reason: model.Unreachable}] = why
+		demotions[model.DemotionKey{Node: node.Node, Reason: model.Unreachable}] = why
 	}
-	return model.Change{Demotions: demotion}
+	return model.Change{Demotions: demotions}
 }
 
-// Unreachable returns a sentence for each node that does not reply to the proxy's own. All commands print it,
+// UnreachableSentences returns a sentence for each node that does not reply to the proxy's own. All commands print it,
 // with the time since which decisions treat the node as unreachable.
-func (s *Summary) Unreachable() []string {
+func (s *Summary) UnreachableSentences() []string {
 	if s.Reachability == nil {
 		return nil
 	}
-	becomes := "its endpoints are tried last here"
+	effect := "its endpoints are tried last here"
 	if !s.Reachability.Demotes {
-		becomes = "it is only observed (--unreachable-node-mode), and its endpoints are used like those of any node"
+		effect = "it is only observed (--unreachable-node-mode), and its endpoints are used like those of any node"
 	}
 	var sentences []string
 	for _, node := range s.Reachability.Unreachable {
-		in := ""
+		suffix := ""
 		if len(node.Families) == 1 {
-			in = " over " + node.Families[0]
+			suffix = " over " + node.Families[0]
 		}
 		sentences = append(sentences, fmt.Sprintf("node %s has not answered %s%s since %s: %s",
-			node.Node, s.Node, in, node.Since.UTC().Format("2006-01-02 15:04:05 UTC"), becomes))
+			node.Node, s.Node, suffix, node.Since.UTC().Format("2006-01-02 15:04:05 UTC"), effect))
 	}
 	return sentences
 }
@@ -130,8 +130,8 @@ type KernelSetting struct {
 	Name    string `json:"name"`
 	Value   int64  `json:"value"` // at the last check, before the proxy wrote it
 	Desired int64  `json:"wanted"`
-	Without string `json:"without"` // what does not work until then; empty if the name is enough
-	Do      string `json:"do"`
+	Impact  string `json:"without"` // what does not work until then; empty if the name is enough
+	Remedy  string `json:"do"`
 	// UnmetSince is the time since which the kernel has another value that the proxy may not change; null if it does not.
 	UnmetSince *time.Time `json:"unmetSince"`
 	// Restored is the number of times that another program changed the setting and the proxy set it again. RestoredAt is
@@ -188,17 +188,17 @@ func (s *Status) SyncDone(sync Sync, numbers Numbers) {
 	s.newest, s.numbers = &sync, numbers
 	switch {
 	case numbers.Waiting > 0:
-		s.agreesSince = time.Time{}
-	case s.agreesSince.IsZero():
-		s.agreesSince = sync.At
+		s.inSyncSince = time.Time{}
+	case s.inSyncSince.IsZero():
+		s.inSyncSince = sync.At
 	}
 }
 
-// TopologyFrom sets the resource that provides the topology of other nodes.
-func (s *Status) TopologyFrom(resource string) {
+// SetTopologySource sets the resource that provides the topology of other nodes.
+func (s *Status) SetTopologySource(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.nodesFrom = resource
+	s.topologySource = resource
 }
 
 // Summary returns a summary of the state reported so far.
@@ -209,11 +209,11 @@ func (s *Status) Summary(node, version string, began, now time.Time) Summary {
 	summary := Summary{
 		Node: node, Version: version, Began: began, Newest: s.newest,
 		Services: s.numbers.Services, Waiting: s.numbers.Waiting, RejectedByKernel: s.numbers.RejectedByKernel,
-		Contested: s.numbers.Contested, NodeTopology: s.nodesFrom, InvalidObjects: health.InvalidObjects, LastError: health.LastError,
+		Contested: s.numbers.Contested, NodeTopology: s.topologySource, InvalidObjects: health.InvalidObjects, LastError: health.LastError,
 		NotEligible:   health.NotEligible,
 		Interruptions: append([]Interruption{}, health.Interruptions...),
 	}
-	if since := s.agreesSince; !since.IsZero() {
+	if since := s.inSyncSince; !since.IsZero() {
 		summary.InSyncSince = &since
 	}
 	if !health.PendingSince.IsZero() {

@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheSummaryReportsSinceWhenTheKernelIsInSync(t *testing.T) {
+func TestSummary(t *testing.T) {
 	var status Status
 	summary := func(at int) Summary { return status.Summary("node-a", "v1", second(0), second(at)) }
-	agrees := func(at int) (since int) {
+	inSyncSince := func(at int) (since int) {
 		t.Helper()
 		if got := summary(at).InSyncSince; got != nil {
 			return int(got.Sub(second(0)) / time.Second)
@@ -38,13 +38,13 @@ func TestTheSummaryReportsSinceWhenTheKernelIsInSync(t *testing.T) {
 		{"after the next success", func() { done(9, 0) }, 9},
 	} {
 		step.do()
-		if got := agrees(20); got != step.want {
+		if got := inSyncSince(20); got != step.want {
 			t.Errorf("%s: since second %d, want %d", step.what, got, step.want)
 		}
 	}
 	status.SetRejected(4)
-	status.NodeEligibility(false, "it is being evacuated until the label vicinity.dev/evacuate is removed")
-	status.TopologyFrom("topologyslices")
+	status.SetNodeEligibility(false, "it is being evacuated until the label vicinity.dev/evacuate is removed")
+	status.SetTopologySource("topologyslices")
 	status.WatchInterrupted("services", second(10), "connection refused")
 	want := Summary{
 		Node: "node-a", Version: "v1", Began: second(0), InSyncSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},

@@ -22,32 +22,32 @@ import (
 func TestAFloodOfStreams(t *testing.T) { atEachAddress(t, testStreams) }
 
 func testStreams(t *testing.T, address string) {
-	s := serveTown(t, address, everybody)
-	most := maxPerClient
+	s := startServer(t, address, allowAll)
+	limit := maxPerClient
 	if strings.HasPrefix(address, SocketPrefix) {
-		most = maxPerSocket
+		limit = maxPerSocket
 	}
 	conn := s.socket(t)
 	other := s.socket(t) // on one connection gRPC itself would delay further streams
 	served := open(t, conn)
 	must.Succeed(t, served.SendMsg(requestOf(assignments, "", web)))
-	take(t, served)
-	for range most - 1 {
+	receiveAndAck(t, served)
+	for range limit - 1 {
 		open(t, conn)
 	}
-	wait.Equal(t, "streams and names", fmt.Sprint(most, " 1"), s.clients)
+	wait.Equal(t, "streams and names", fmt.Sprint(limit, " 1"), s.clients)
 	const more = 20
 	for range more {
 		var response []byte
 		if err := open(t, other).RecvMsg(&response); status.Code(err) != codes.ResourceExhausted {
-			t.Fatalf("stream beyond the limit of %d: %v", most, err)
+			t.Fatalf("stream beyond the limit of %d: %v", limit, err)
 		}
 	}
 	if got := s.count(string(TooManyStreams)); got != more {
 		t.Errorf("%d streams are counted as rejected, want %d", got, more)
 	}
-	s.serve("web", "", []uint16{80}, "9@node-1/a")
-	if got := take(t, served); got.tiers != "9 (a, 1)" {
+	s.addService("web", "", []uint16{80}, "9@node-1/a")
+	if got := receiveAndAck(t, served); got.tiers != "9 (a, 1)" {
 		t.Errorf("got %+v", got)
 	}
 	must.Succeed(t, conn.Close())
@@ -57,15 +57,15 @@ func testStreams(t *testing.T, address string) {
 	receive(t, again)
 }
 
-// TestRequestsWithoutEndCostTheirSize: a client starts a request on each of its streams, each as large as allowed, and
+// TestIncompleteRequestsCostTheirSize: a client starts a request on each of its streams, each as large as allowed, and
 // completes none.
-func TestRequestsWithoutEndCostTheirSize(t *testing.T) { atEachAddress(t, testRequestsWithoutEnd) }
+func TestIncompleteRequestsCostTheirSize(t *testing.T) { atEachAddress(t, testIncompleteRequests) }
 
-func testRequestsWithoutEnd(t *testing.T, address string) {
-	s := serveTown(t, address, everybody)
+func testIncompleteRequests(t *testing.T, address string) {
+	s := startServer(t, address, allowAll)
 	reader := open(t, s.socket(t))
 	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
-	take(t, reader)
+	receiveAndAck(t, reader)
 	before := heap()
 	const streams = maxPerClient - 1
 	for range streams {
@@ -79,14 +79,14 @@ func testRequestsWithoutEnd(t *testing.T, address string) {
 	} else {
 		t.Logf("a stream with an incomplete request takes %d kB, including its connection", grown>>10/streams)
 	}
-	s.serve("web", "", []uint16{80}, "9@node-1/a")
+	s.addService("web", "", []uint16{80}, "9@node-1/a")
 	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// raw is a client that speaks HTTP/2 by hand, with a flow-control window of its choice for responses.
-type raw struct {
+// rawClient is a client that speaks HTTP/2 by hand, with a flow-control window of its choice for responses.
+type rawClient struct {
 	t      *testing.T
 	conn   net.Conn
 	framer *http2.Framer
@@ -94,9 +94,9 @@ type raw struct {
 	hpack  *hpack.Encoder
 }
 
-func dialRaw(t *testing.T, address string, settings ...http2.Setting) *raw {
+func dialRaw(t *testing.T, address string, settings ...http2.Setting) *rawClient {
 	t.Helper()
-	r := &raw{t: t, conn: dial(t, address)}
+	r := &rawClient{t: t, conn: dial(t, address)}
 	t.Cleanup(func() { _ = r.conn.Close() })
 	go func() { _, _ = io.Copy(io.Discard, r.conn) }() // until the connection is closed
 	_, err := io.WriteString(r.conn, http2.ClientPreface)
@@ -107,7 +107,7 @@ func dialRaw(t *testing.T, address string, settings ...http2.Setting) *raw {
 }
 
 // open opens a stream and subscribes to names. It reports whether the server still accepts data.
-func (r *raw) open(stream uint32, names ...string) bool {
+func (r *rawClient) open(stream uint32, names ...string) bool {
 	r.t.Helper()
 	r.fields.Reset()
 	for _, field := range [][2]string{
@@ -125,7 +125,7 @@ func (r *raw) open(stream uint32, names ...string) bool {
 }
 
 // beginRequest sends as much of a long request as the server accepts, but not its end.
-func (r *raw) beginRequest(stream uint32) {
+func (r *rawClient) beginRequest(stream uint32) {
 	r.t.Helper()
 	const long = maxRequest - 1
 	must.Succeed(r.t, r.framer.WriteData(stream, false, []byte{0, 0, byte(long >> 16), byte(long >> 8 & 0xff), byte(long & 0xff)}))
@@ -135,8 +135,8 @@ func (r *raw) beginRequest(stream uint32) {
 	must.Succeed(r.t, r.framer.WriteData(stream, false, make([]byte, 14<<10)))
 }
 
-// serveWide adds Services with 250 endpoints each, and returns their names.
-func (s *served) serveWide(services int) []string {
+// addLargeServices adds Services with 250 endpoints each, and returns their names.
+func (s *testServer) addLargeServices(services int) []string {
 	var wide strings.Builder
 	for i := range 250 {
 		fmt.Fprintf(&wide, "%d@node-1/a ", i)
@@ -144,7 +144,7 @@ func (s *served) serveWide(services int) []string {
 	var names []string
 	for i := range services {
 		name := fmt.Sprint("wide-", i)
-		s.serve(name, "", []uint16{80}, wide.String())
+		s.addService(name, "", []uint16{80}, wide.String())
 		names = append(names, name+".shop:80")
 	}
 	return names
@@ -155,11 +155,11 @@ func (s *served) serveWide(services int) []string {
 func TestStreamsThatEndUnackedLeaveNothingBehind(t *testing.T) { atEachAddress(t, testUnreadEnds) }
 
 func testUnreadEnds(t *testing.T, address string) {
-	s := serveTown(t, address, everybody)
-	names := s.serveWide(20)
+	s := startServer(t, address, allowAll)
+	names := s.addLargeServices(20)
 	before := heap()
 	const ends = 400
-	r, stream := (*raw)(nil), uint32(1)
+	r, stream := (*rawClient)(nil), uint32(1)
 	for range ends {
 		answered := s.count("answered EDS")
 		if r == nil || !r.open(stream, names...) {

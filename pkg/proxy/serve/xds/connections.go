@@ -49,8 +49,8 @@ type connCreds struct {
 }
 
 // ServerHandshake sends nothing.
-func (k connCreds) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	_, info, err := k.TransportCredentials.ServerHandshake(connection)
+func (c connCreds) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	_, info, err := c.TransportCredentials.ServerHandshake(connection)
 	return connection, authInfo{info, connection}, err
 }
 
@@ -62,8 +62,8 @@ type authInfo struct {
 
 // closeConnection closes the connection of a stream. This frees what gRPC holds for its streams: a stream that only
 // ends stays in memory until its client has read all of it.
-func closeConnection(of context.Context) {
-	if from, ok := peer.FromContext(of); ok {
+func closeConnection(ctx context.Context) {
+	if from, ok := peer.FromContext(ctx); ok {
 		if info, ok := from.AuthInfo.(authInfo); ok {
 			_ = info.connection.Close() // it may be closed already
 		}

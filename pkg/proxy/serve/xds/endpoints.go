@@ -53,7 +53,7 @@ func newService(decisions []selection.Decision) service {
 	var all service
 	for i := range decisions {
 		decision := &decisions[i]
-		if decision.IsOfAddresses || decision.Port.Protocol != model.TCP || decision.Family != firstFamily(decisions) {
+		if decision.ForAddresses || decision.Port.Protocol != model.TCP || decision.Family != firstFamily(decisions) {
 			continue
 		}
 		all = append(all, newPort(decision.Port.Port, localitiesOf(decision.Tiers())))
@@ -97,8 +97,8 @@ func localitiesOf(tiers []selection.Tier) []locality {
 				at = len(all) - first
 				all = append(all, locality{priority: priority, zone: endpoint.Zone, slots: slots})
 			}
-			in := &all[first+at]
-			in.endpoints = append(in.endpoints, endpoint.Addr)
+			match := &all[first+at]
+			match.endpoints = append(match.endpoints, endpoint.Addr)
 		}
 		slices.SortFunc(all[first:], func(a, b locality) int {
 			return cmp.Or(cmp.Compare(a.zone, b.zone), cmp.Compare(a.slots, b.slots))
@@ -122,9 +122,9 @@ func (l *locality) subZone() string {
 
 // port returns a port by its number, and whether it exists.
 func (s service) port(number uint16) (port, bool) {
-	at, is := slices.BinarySearchFunc(s, number, func(p port, number uint16) int { return cmp.Compare(p.number, number) })
-	if !is {
+	i, found := slices.BinarySearchFunc(s, number, func(p port, number uint16) int { return cmp.Compare(p.number, number) })
+	if !found {
 		return port{}, false
 	}
-	return s[at], true
+	return s[i], true
 }

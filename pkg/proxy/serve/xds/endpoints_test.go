@@ -22,9 +22,9 @@ func tierOf(slots []int, zones ...string) selection.Tier {
 	return tier
 }
 
-// TestSharesAreTheKernels: a client chooses a locality by its weight, and each of its endpoints equally often. The
+// TestSharesMatchTheKernel: a client chooses a locality by its weight, and each of its endpoints equally often. The
 // result must match the slots of the kernel's table.
-func TestSharesAreTheKernels(t *testing.T) {
+func TestSharesMatchTheKernel(t *testing.T) {
 	random := rand.New(rand.NewPCG(36, 1))
 	for range 1000 {
 		tiers := []selection.Tier{}
@@ -110,8 +110,8 @@ func TestAnAssignmentHasTheFirstFamilyAndTCP(t *testing.T) {
 
 // TestABoundedServiceHasItsSlots, followed by the endpoints without slots.
 func TestABoundedServiceHasItsSlots(t *testing.T) {
-	town := newTown()
-	town.serve("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-2/b 4@node-2/b")
+	town := newTestCluster()
+	town.addService("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-2/b 4@node-2/b")
 	service := *town.cluster.Service(nameOf("web"))
 	service.Topology = policy.Topology{Keys: keysOf("zone *"), MaxLoad: 110}
 	town.apply(model.Change{
@@ -127,7 +127,7 @@ func TestABoundedServiceHasItsSlots(t *testing.T) {
 	}
 	localities := localitiesOf(decision.Tiers())
 	checkShares(t, decision.Tiers(), localities)
-	if port, _ := town.table.find(portOf{service.Name, 80}); port != newPort(80, localities) {
+	if port, _ := town.table.find(portRef{service.Name, 80}); port != newPort(80, localities) {
 		t.Errorf("clients get %q", port.localities)
 	}
 }

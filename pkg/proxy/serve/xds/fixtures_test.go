@@ -17,17 +17,17 @@ import (
 
 const domain = "cluster.local"
 
-// town is a cluster from the point of view of node-1 in zone a, and its table.
-type town struct {
+// testCluster is a cluster from the point of view of node-1 in zone a, and its table.
+type testCluster struct {
 	cluster *model.Cluster
 	planner *selection.Planner
 	table   *Table
 	usage   usageTracker
 }
 
-func newTown() *town {
+func newTestCluster() *testCluster {
 	cluster := model.NewCluster("node-1")
-	t := &town{cluster: cluster, planner: selection.NewPlanner(cluster), table: NewTable(domain)}
+	t := &testCluster{cluster: cluster, planner: selection.NewPlanner(cluster), table: NewTable(domain)}
 	t.apply(model.Change{Nodes: map[string]*model.Node{
 		"node-1": {Name: "node-1", Labels: map[string]string{string(policy.Zone): "a"}},
 	}})
@@ -35,7 +35,7 @@ func newTown() *town {
 }
 
 // apply applies a change to the cluster, and the resulting decisions to the table.
-func (t *town) apply(change model.Change) {
+func (t *testCluster) apply(change model.Change) {
 	dirty := t.cluster.Apply(change)
 	t.planner.ApplyChange(change)
 	for _, name := range dirty {
@@ -47,8 +47,8 @@ func (t *town) apply(change model.Change) {
 	}
 }
 
-// serve adds a Service with topology keys, ports, and endpoints such as "1@node-2/b".
-func (t *town) serve(name, keys string, ports []uint16, endpoints string) {
+// addService adds a Service with topology keys, ports, and endpoints such as "1@node-2/b".
+func (t *testCluster) addService(name, keys string, ports []uint16, endpoints string) {
 	service := &model.Service{
 		Name: nameOf(name), ClusterIPs: []netip.Addr{addrOf(name)},
 		Topology: policy.Topology{Keys: keysOf(keys)},
@@ -75,7 +75,7 @@ func (t *town) serve(name, keys string, ports []uint16, endpoints string) {
 }
 
 // remove deletes a Service.
-func (t *town) remove(name string) {
+func (t *testCluster) remove(name string) {
 	t.apply(model.Change{
 		Services: map[model.ObjectName]*model.Service{nameOf(name): nil},
 		Slices:   map[model.ObjectName]*model.EndpointSlice{nameOf(name + "-1"): nil},
@@ -141,11 +141,11 @@ func read(t *testing.T, response []byte) receivedResponse {
 	return got
 }
 
-func (a *receivedResponse) readResource(t *testing.T, resource []byte) {
+func (r *receivedResponse) readResource(t *testing.T, resource []byte) {
 	t.Helper()
 	fields(t, resource, func(number int, value []byte) {
-		if number == 1 && string(value) != typeURLs[a.of] {
-			t.Errorf("a resource of type %s in a response of %s", value, a.of)
+		if number == 1 && string(value) != typeURLs[r.of] {
+			t.Errorf("a resource of type %s in a response of %s", value, r.of)
 		}
 		if number != 2 {
 			return
@@ -154,8 +154,8 @@ func (a *receivedResponse) readResource(t *testing.T, resource []byte) {
 		fields(t, value, func(number int, value []byte) {
 			switch {
 			case number == 1:
-				a.names = append(a.names, string(value))
-			case number == 2 && a.of == assignments:
+				r.names = append(r.names, string(value))
+			case number == 2 && r.of == assignments:
 				priority, locality := readLocality(t, value)
 				tiers[priority] = append(tiers[priority], locality)
 			}
@@ -164,8 +164,8 @@ func (a *receivedResponse) readResource(t *testing.T, resource []byte) {
 		for priority := range uint64(len(tiers)) {
 			parts = append(parts, strings.Join(tiers[priority], ", "))
 		}
-		if len(a.names) == 1 {
-			a.tiers = strings.Join(parts, " | ")
+		if len(r.names) == 1 {
+			r.tiers = strings.Join(parts, " | ")
 		}
 	})
 }
@@ -212,12 +212,12 @@ type client struct {
 }
 
 // session returns a session of a client of the socket.
-func (t *town) session(only string) *session {
+func (t *testCluster) session(only string) *session {
 	t.usage.admit(netip.Addr{}, usageCounts{openStreams: 1})
 	return newSession(t.table, &t.usage, netip.Addr{}, only)
 }
 
-func (t *town) client(test *testing.T) *client {
+func (t *testCluster) client(test *testing.T) *client {
 	return &client{t: test, session: t.session("")}
 }
 

@@ -14,15 +14,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestFloodsHoldNobodyUp: one address keeps opening connections, sends data that is not HTTP, opens streams, and
+// TestFloodsDoNotBlockOthers: one address keeps opening connections, sends data that is not HTTP, opens streams, and
 // keeps subscribing to other names. A client at another address still gets all changes, and afterwards no usage is
 // left.
-func TestFloodsHoldNobodyUp(t *testing.T) {
+func TestFloodsDoNotBlockOthers(t *testing.T) {
 	address := reserve.OnLoopback(t).String()
-	s := serveTown(t, address, everybody)
+	s := startServer(t, address, allowAll)
 	reader := open(t, s.socket(t))
 	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
-	take(t, reader)
+	receiveAndAck(t, reader)
 
 	stop := make(chan struct{})
 	var flooding sync.WaitGroup
@@ -73,8 +73,8 @@ func TestFloodsHoldNobodyUp(t *testing.T) {
 	}
 	for i := range 50 {
 		began := time.Now()
-		s.serve("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
-		if got := take(t, reader); got.tiers != fmt.Sprintf("%d (a, 1)", 1+i) {
+		s.addService("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
+		if got := receiveAndAck(t, reader); got.tiers != fmt.Sprintf("%d (a, 1)", 1+i) {
 			t.Errorf("got %+v", got)
 		}
 		if took := time.Since(began); took > 30*time.Second {
@@ -97,7 +97,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	defer func() { _ = listener.Close() }()
-	server := Server{IsOfNode: everybody, Log: slog.New(slog.DiscardHandler)}
+	server := Server{IsOfNode: allowAll, Log: slog.New(slog.DiscardHandler)}
 	counted := limitListener{Listener: listener, admit: server.admitConnection}
 	accepted := make(chan net.Conn, 10)
 	go func() {

@@ -19,11 +19,11 @@ import (
 func TestReconnectsLeaveNothingBehind(t *testing.T) { atEachAddress(t, testReconnects) }
 
 func testReconnects(t *testing.T, address string) {
-	s := serveTown(t, address, everybody)
+	s := startServer(t, address, allowAll)
 	conn := s.socket(t)
 	reader := open(t, conn)
 	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
-	take(t, reader)
+	receiveAndAck(t, reader)
 	files, goroutines := openFiles(t), runtime.NumGoroutine()
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for i := range 10_000 {
@@ -39,7 +39,7 @@ func testReconnects(t *testing.T, address string) {
 		}
 		return nil
 	})
-	s.serve("web", "", []uint16{80}, "9@node-1/a")
+	s.addService("web", "", []uint16{80}, "9@node-1/a")
 	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
 		t.Errorf("got %+v", got)
 	}
@@ -71,13 +71,13 @@ func openFiles(t *testing.T) int {
 
 // TestNamesWithOddBytesGetNoResource, and the stream continues.
 func TestNamesWithOddBytesGetNoResource(t *testing.T) {
-	s := serveTown(t, socketOf(t), everybody)
+	s := startServer(t, socketOf(t), allowAll)
 	stream := open(t, s.socket(t))
 	odd := []string{
 		"\x00", "web\x00.shop:80", "web.shop:80\n", "\xff\xfe.shop:80", "web.shop:-1", "web.shop:080808", "outbound|80||", "..:80",
 	}
 	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", append(odd, web)...)))
-	if got := take(t, stream); len(got.names) != 1 || got.names[0] != web {
+	if got := receiveAndAck(t, stream); len(got.names) != 1 || got.names[0] != web {
 		t.Errorf("got %+v", got)
 	}
 	wait.Equal(t, "names counted as unknown", len(odd), func() int { return s.count(string(UnknownName)) })

@@ -23,36 +23,36 @@ const (
 	logEvery, logBurst = 3 * time.Second, 500
 )
 
-// logged limits the log lines of one kind about clients, so that the log stays short whatever they send. No client
+// logLimiter limits the log lines of one kind about clients, so that the log stays short whatever they send. No client
 // can suppress another one's lines, and a line that was not logged for lack of budget can be logged later. The zero
 // value is ready to use.
-type logged struct {
+type logLimiter struct {
 	mutex  sync.Mutex
 	budget *budget.Budget
-	before *lru.Cache // time.Time by line
+	recent *lru.Cache // time.Time by line
 }
 
 // line identifies a log line about a client.
 type line struct {
 	client netip.Addr
-	what   string
+	text   string
 }
 
-// isNew reports whether a line should be logged for a client, and if so records it.
-func (l *logged) isNew(now time.Time, client netip.Addr, what string) bool {
+// allow reports whether a line should be logged for a client, and if so records it.
+func (l *logLimiter) allow(now time.Time, client netip.Addr, text string) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.budget == nil {
 		each := budget.Rate{PerSecond: rate.Every(clientLogEvery), Burst: clientLogBurst}
 		l.budget = budget.New(each, budget.Rate{PerSecond: rate.Every(logEvery), Burst: logBurst})
-		l.before = lru.New(maxLogged)
+		l.recent = lru.New(maxLogged)
 	}
-	if at, has := l.before.Get(line{client, what}); has && now.Sub(at.(time.Time)) < loggedFor {
+	if at, has := l.recent.Get(line{client, text}); has && now.Sub(at.(time.Time)) < loggedFor {
 		return false
 	}
 	if !l.budget.Spend(now, client) {
 		return false
 	}
-	l.before.Add(line{client, what}, now)
+	l.recent.Add(line{client, text}, now)
 	return true
 }

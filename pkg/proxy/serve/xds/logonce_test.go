@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// TestOneClientKeepsNobodyOutOfTheLog, however many lines it causes; and its own lines are logged again later.
-func TestOneClientKeepsNobodyOutOfTheLog(t *testing.T) {
-	var memory logged
+// TestOneClientDoesNotSuppressOthersInTheLog, however many lines it causes; and its own lines are logged again later.
+func TestOneClientDoesNotSuppressOthersInTheLog(t *testing.T) {
+	var limiter logLimiter
 	now, loud, quiet := time.Unix(1e9, 0), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	count := func(client netip.Addr, names int, prefix string) (lines int) {
 		for i := range names {
-			if memory.isNew(now, client, fmt.Sprint(prefix, i)) {
+			if limiter.allow(now, client, fmt.Sprint(prefix, i)) {
 				lines++
 			}
 		}
@@ -43,17 +43,17 @@ func TestOneClientKeepsNobodyOutOfTheLog(t *testing.T) {
 
 // TestManyAddressesDoNotFillTheLog: a client uses all addresses of a prefix.
 func TestManyAddressesDoNotFillTheLog(t *testing.T) {
-	var memory logged
+	var limiter logLimiter
 	now, lines := time.Unix(1e9, 0), 0
 	for second := range 3600 {
 		for i := range 10 {
 			client := netip.AddrFrom4([4]byte{10, byte(i), byte(second >> 8), byte(second)})
-			if memory.isNew(now.Add(time.Duration(second)*time.Second), client, "x") {
+			if limiter.allow(now.Add(time.Duration(second)*time.Second), client, "x") {
 				lines++
 			}
 		}
 	}
-	if lines > maxLogged || memory.before.Len() > maxLogged {
-		t.Errorf("%d lines in an hour, %d cached; want at most %d", lines, memory.before.Len(), maxLogged)
+	if lines > maxLogged || limiter.recent.Len() > maxLogged {
+		t.Errorf("%d lines in an hour, %d cached; want at most %d", lines, limiter.recent.Len(), maxLogged)
 	}
 }

@@ -39,11 +39,11 @@ func kindOf(typeURL string) (kind, bool) {
 	return 0, false
 }
 
-// Types are the short names of the kinds, as in the protocol's own documents.
-var Types = [kinds]string{clusters: "CDS", assignments: "EDS", listeners: "LDS"}
+// TypeNames are the short names of the kinds, as in the protocol's own documents.
+var TypeNames = [kinds]string{clusters: "CDS", assignments: "EDS", listeners: "LDS"}
 
 // String returns the short name of a kind.
-func (k kind) String() string { return Types[k] }
+func (k kind) String() string { return TypeNames[k] }
 
 // request holds the relevant fields of a DiscoveryRequest.
 type request struct {
@@ -157,14 +157,14 @@ func (m message) any(number protowire.Number, typeURL string, write func(message
 }
 
 // head writes the first fields of a DiscoveryResponse: version_info, type_url and nonce. Its resources follow.
-func (m message) head(of kind, version, nonce string) message {
-	return m.text(1, version).text(4, typeURLs[of]).text(5, nonce)
+func (m message) head(k kind, version, nonce string) message {
+	return m.text(1, version).text(4, typeURLs[k]).text(5, nonce)
 }
 
 // resource writes one of a DiscoveryResponse's resources.
-func (m message) resource(of kind, name string, localities string) message {
-	return m.any(2, typeURLs[of], func(m message) message {
-		switch of {
+func (m message) resource(k kind, name string, localities string) message {
+	return m.any(2, typeURLs[k], func(m message) message {
+		switch k {
 		case clusters:
 			return m.cluster(name)
 		case listeners:

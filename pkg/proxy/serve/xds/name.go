@@ -7,14 +7,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// portOf is a Service port in a resource's name, identified by its number. Its protocol is TCP.
-type portOf struct {
+// portRef is a Service port in a resource's name, identified by its number. Its protocol is TCP.
+type portRef struct {
 	service model.ObjectName
 	number  uint16
 }
 
 // name returns the most common form of the resource's name.
-func (p portOf) name(domain string) string {
+func (p portRef) name(domain string) string {
 	return p.service.Name + "." + p.service.Namespace + ".svc." + domain + ":" + strconv.Itoa(int(p.number))
 }
 
@@ -26,14 +26,14 @@ const maxNameLength = maxLabelLength + maxLabelLength + 253 + 32
 // SERVICE.NAMESPACE:PORT, with or without .svc and the cluster's domain after the namespace, and
 // outbound|PORT||SERVICE.NAMESPACE.svc.DOMAIN. The name of a Service alone would need the client's namespace, which
 // requests do not contain.
-func parseName(name, domain string) (portOf, bool) {
+func parseName(name, domain string) (portRef, bool) {
 	host, port, ok := cutPort(name)
 	if !ok {
-		return portOf{}, false
+		return portRef{}, false
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 || port[0] == '0' || port[0] == '+' {
-		return portOf{}, false
+		return portRef{}, false
 	}
 	host = strings.TrimSuffix(host, ".")
 	if below, isInDomain := strings.CutSuffix(host, ".svc."+domain); isInDomain {
@@ -43,9 +43,9 @@ func parseName(name, domain string) (portOf, bool) {
 	}
 	service, namespace, _ := strings.Cut(host, ".")
 	if !isLabel(service) || !isLabel(namespace) {
-		return portOf{}, false
+		return portRef{}, false
 	}
-	return portOf{model.ObjectName{Namespace: namespace, Name: service}, uint16(number)}, true
+	return portRef{model.ObjectName{Namespace: namespace, Name: service}, uint16(number)}, true
 }
 
 // maxLabelLength is the maximum length of the name of a Service or a namespace.

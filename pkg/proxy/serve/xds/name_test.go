@@ -8,8 +8,8 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	web := portOf{model.ObjectName{Namespace: "shop", Name: "web"}, 80}
-	for name, want := range map[string]portOf{
+	web := portRef{model.ObjectName{Namespace: "shop", Name: "web"}, 80}
+	for name, want := range map[string]portRef{
 		"web.shop.svc.cluster.local:80":           web,
 		"web.shop.svc.cluster.local.:80":          web,
 		"web.shop.svc:80":                         web,
@@ -38,7 +38,7 @@ func TestNames(t *testing.T) {
 		strings.Repeat("a", 10_000) + ".shop:80": {},
 	} {
 		got, ok := parseName(name, "cluster.local")
-		if got != want || ok != (want != portOf{}) {
+		if got != want || ok != (want != portRef{}) {
 			t.Errorf("%.60q is %v (%t), want %v", name, got, ok, want)
 		}
 	}

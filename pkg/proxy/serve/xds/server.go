@@ -38,7 +38,7 @@ type Server struct {
 	usage   usageTracker
 	serving sync.WaitGroup
 	// The logged lines of each kind. No kind suppresses lines of another.
-	loggedRejections, loggedNames, loggedNACKs logged
+	loggedRejections, loggedNames, loggedNACKs logLimiter
 }
 
 // The limits of a connection and of a stream.
@@ -71,10 +71,10 @@ func (s *Server) Run(ctx context.Context, addresses []string) error {
 }
 
 func (s *Server) runAt(ctx context.Context, address string) {
-	httpserve.Again(ctx, s.Log, "failed to serve xDS", func() error {
+	httpserve.Retry(ctx, s.Log, "failed to serve xDS", func() error {
 		err := s.serve(ctx, address)
 		if err != nil {
-			s.usage.onUnresponsive(address, err.Error())
+			s.usage.setAddressError(address, err.Error())
 		}
 		return err
 	})
@@ -85,7 +85,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("listen on --xds-bind-address %s: %w", address, err)
 	}
-	s.usage.onUnresponsive(address, "")
+	s.usage.setAddressError(address, "")
 	s.Log.Info("serving xDS", "address", address, "domain", s.Table.domain)
 	server := s.newServer()
 	stop := context.AfterFunc(ctx, server.Stop) // clients keep their endpoints
@@ -110,11 +110,11 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	switch left, err := os.Lstat(path); {
+	switch existing, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, err
-	case left.Mode().Type() != fs.ModeSocket:
+	case existing.Mode().Type() != fs.ModeSocket:
 		return nil, errors.New("a file that is not a socket exists there")
 	default:
 		if err := os.Remove(path); err != nil {
@@ -135,19 +135,19 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 func (s *Server) admitConnection(connection net.Conn) (leave func()) {
 	client := httpserve.ClientAddr(connection.RemoteAddr().String())
 	if connection.RemoteAddr().Network() != "unix" {
-		if is, err := s.IsOfNode(client); !is {
-			why := "the route to the client uses a gateway"
+		if isLocal, err := s.IsOfNode(client); !isLocal {
+			reason := "the route to the client uses a gateway"
 			if err != nil {
-				why = err.Error()
+				reason = err.Error()
 			}
-			_ = s.reject(RemoteClient, client, why)
+			_ = s.reject(RemoteClient, client, reason)
 			return nil
 		}
 	}
 	if !s.usage.admit(client, usageCounts{openConnections: 1}) {
-		its, all := s.usage.usage(client)
+		used, all := s.usage.usage(client)
 		_ = s.reject(TooManyConnections, client,
-			fmt.Sprintf("the client has %d, and all clients have %d", its.usageCounts[openConnections], all[openConnections]))
+			fmt.Sprintf("the client has %d, and all clients have %d", used.usageCounts[openConnections], all[openConnections]))
 		return nil
 	}
 	return func() { s.usage.release(client, usageCounts{openConnections: 1}) }
@@ -208,12 +208,12 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 			maxPerClient, maxPerSocket, maxStreams))
 	}
 	session := newSession(s.Table, &s.usage, client, only)
-	its, _ := s.usage.usage(client)
+	used, _ := s.usage.usage(client)
 	s.serving.Add(1)
 	ended := make(chan error, 1)
 	go func() {
 		defer s.serving.Done()
-		reader := requestLoop{server: s, stream: stream, session: session, limiter: its.limiter}
+		reader := requestLoop{server: s, stream: stream, session: session, limiter: used.limiter}
 		err := reader.run()
 		if isRead := session.end(); !isRead && stream.Context().Err() == nil {
 			closeConnection(stream.Context()) // the client has not cancelled it, and unread responses would stay in memory
@@ -232,7 +232,7 @@ func (s *Server) sendLoop(stream grpc.ServerStream, session *session, ended <-ch
 		case <-session.changed:
 		}
 		for {
-			of, response, hasRoom := session.next()
+			k, response, hasRoom := session.next()
 			if !hasRoom {
 				session.changed.Notify() // retry soon
 			}
@@ -242,7 +242,7 @@ func (s *Server) sendLoop(stream grpc.ServerStream, session *session, ended <-ch
 			if err := stream.SendMsg(response); err != nil {
 				return err
 			}
-			s.usage.count(func(now *Counts) { now.Sent[of]++ })
+			s.usage.count(func(now *Counts) { now.Sent[k]++ })
 		}
 		select {
 		case err := <-ended:
@@ -312,17 +312,17 @@ func (r *requestLoop) logResult(result requestResult, request request) {
 	s := r.server
 	for _, name := range result.unknownNames {
 		s.usage.count(func(now *Counts) { now.Rejected[UnknownName]++ })
-		if name = sanitize.Truncate(name); s.loggedNames.isNew(time.Now(), r.session.client, name) {
+		if name = sanitize.Truncate(name); s.loggedNames.allow(time.Now(), r.session.client, name) {
 			s.Log.Warn("an xDS client requested a name that is not a TCP port of a Service; expected SERVICE.NAMESPACE.svc.DOMAIN:PORT",
 				"name", name, "client", r.session.client, "nodeID", r.node)
 		}
 	}
 	if result.isNACK {
 		s.usage.count(func(now *Counts) { now.NACKed[result.rejectedKind]++ })
-		complaint := sanitize.Truncate(request.errorDetail)
-		if s.loggedNACKs.isNew(time.Now(), r.session.client, result.rejectedKind.String()+complaint) {
+		detail := sanitize.Truncate(request.errorDetail)
+		if s.loggedNACKs.allow(time.Now(), r.session.client, result.rejectedKind.String()+detail) {
 			s.Log.Warn("an xDS client rejected a response; it keeps its previous configuration",
-				"kind", result.rejectedKind, "error", complaint, "client", r.session.client, "nodeID", r.node)
+				"kind", result.rejectedKind, "error", detail, "client", r.session.client, "nodeID", r.node)
 		}
 	}
 }

@@ -26,18 +26,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// served is a cluster with a running server.
-type served struct {
-	*town
+// testServer is a cluster with a running server.
+type testServer struct {
+	*testCluster
 	server  *Server
 	address string
 	log     *logs.Log
 }
 
 // count returns the number of events of a kind: "answered EDS", "rejected EDS", or a reason.
-func (s *served) count(what string) int {
+func (s *testServer) count(what string) int {
 	counts := s.server.Counts()
-	for of, name := range Types {
+	for of, name := range TypeNames {
 		switch what {
 		case "answered " + name:
 			return counts.Sent[of]
@@ -49,15 +49,15 @@ func (s *served) count(what string) int {
 }
 
 // clients returns the numbers of streams and names.
-func (s *served) clients() string {
+func (s *testServer) clients() string {
 	counts := s.server.Counts()
 	return fmt.Sprint(counts.Streams, counts.Names)
 }
 
-// serveTown starts a server on a socket or an address.
-func serveTown(t *testing.T, address string, isOfNode func(netip.Addr) (bool, error)) *served {
+// startServer starts a server on a socket or an address.
+func startServer(t *testing.T, address string, isOfNode func(netip.Addr) (bool, error)) *testServer {
 	t.Helper()
-	s := &served{town: openTown(), address: address, log: logs.New(t, "the server")}
+	s := &testServer{testCluster: newSyncedCluster(), address: address, log: logs.New(t, "the server")}
 	s.server = &Server{Table: s.table, IsOfNode: isOfNode, Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -75,7 +75,7 @@ func serveTown(t *testing.T, address string, isOfNode func(netip.Addr) (bool, er
 	return s
 }
 
-func (s *served) socket(t *testing.T) *grpc.ClientConn {
+func (s *testServer) socket(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
@@ -112,15 +112,15 @@ func receive(t *testing.T, stream grpc.ClientStream) receivedResponse {
 	return read(t, wait.Receive(t, "a response", received))
 }
 
-// take receives a response and acknowledges it.
-func take(t *testing.T, stream grpc.ClientStream) receivedResponse {
+// receiveAndAck receives a response and acknowledges it.
+func receiveAndAck(t *testing.T, stream grpc.ClientStream) receivedResponse {
 	t.Helper()
 	got := receive(t, stream)
 	must.Succeed(t, stream.SendMsg(requestOf(got.of, got.nonce, got.names...)))
 	return got
 }
 
-func everybody(netip.Addr) (bool, error) { return true, nil }
+func allowAll(netip.Addr) (bool, error) { return true, nil }
 
 func socketOf(t *testing.T) string {
 	t.Helper()
@@ -128,13 +128,13 @@ func socketOf(t *testing.T) string {
 }
 
 func TestTheServerRespondsAndPushesUpdates(t *testing.T) {
-	s := serveTown(t, socketOf(t), everybody)
+	s := startServer(t, socketOf(t), allowAll)
 	stream := open(t, s.socket(t))
 	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
-	if got := take(t, stream); got.tiers != "1 3 (a, 2) | 2 (b, 1)" {
+	if got := receiveAndAck(t, stream); got.tiers != "1 3 (a, 2) | 2 (b, 1)" {
 		t.Errorf("got %+v", got)
 	}
-	s.serve("web", "", []uint16{80}, "9@node-1/a")
+	s.addService("web", "", []uint16{80}, "9@node-1/a")
 	if got := receive(t, stream); got.tiers != "9 (a, 1)" {
 		t.Errorf("got %+v", got)
 	}
@@ -154,7 +154,7 @@ func atEachAddress(t *testing.T, test func(t *testing.T, address string)) {
 func TestRejections(t *testing.T) { atEachAddress(t, testRejections) }
 
 func testRejections(t *testing.T, address string) {
-	s := serveTown(t, address, everybody)
+	s := startServer(t, address, allowAll)
 	conn := s.socket(t)
 	long, many := strings.Repeat("a", maxRequest), make([]string, maxNames+1)
 	for i := range many {
@@ -231,7 +231,7 @@ func TestABoundedNumberOfStreams(t *testing.T) {
 // TestRemoteClientsLearnNothing: a connection from another machine is closed at once, counted, and logged once.
 func TestRemoteClientsLearnNothing(t *testing.T) {
 	address := reserve.OnLoopback(t).String()
-	s := serveTown(t, address, func(addr netip.Addr) (bool, error) {
+	s := startServer(t, address, func(addr netip.Addr) (bool, error) {
 		if addr == netip.MustParseAddr("127.0.0.2") {
 			return false, errors.New("no route")
 		}
@@ -285,12 +285,12 @@ func TestASocketIsRecreated(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotReadCostsOneMessage, and delays neither changes nor other clients.
-func TestWhoDoesNotReadCostsOneMessage(t *testing.T) { atEachAddress(t, testUnresponsive) }
+// TestUnresponsiveClientCostsOneMessage, and delays neither changes nor other clients.
+func TestUnresponsiveClientCostsOneMessage(t *testing.T) { atEachAddress(t, testUnresponsive) }
 
 func testUnresponsive(t *testing.T, address string) {
-	s := serveTown(t, address, everybody)
-	names := s.serveWide(20)
+	s := startServer(t, address, allowAll)
+	names := s.addLargeServices(20)
 	silent := 15 // each leaves about 60 kB unread
 	if strings.HasPrefix(address, SocketPrefix) {
 		silent = 50
@@ -301,19 +301,19 @@ func testUnresponsive(t *testing.T, address string) {
 	}
 	reader := open(t, s.socket(t))
 	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
-	take(t, reader)
+	receiveAndAck(t, reader)
 	wait.Equal(t, "streams", fmt.Sprint(silent+1, " ", silent*20+1), s.clients)
 	before := heap()
 	for i := range 500 {
 		took := time.Now()
-		s.serve("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i%200))
+		s.addService("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i%200))
 		for k := range 20 {
-			s.serve(fmt.Sprint("wide-", k), "", []uint16{80}, fmt.Sprintf("%d@node-2/b", 251+i%2))
+			s.addService(fmt.Sprint("wide-", k), "", []uint16{80}, fmt.Sprintf("%d@node-2/b", 251+i%2))
 		}
 		if i%50 > 0 {
 			continue
 		}
-		if got := take(t, reader); got.names[0] != web {
+		if got := receiveAndAck(t, reader); got.names[0] != web {
 			t.Errorf("got %+v", got)
 		}
 		if took := time.Since(took); took > 30*time.Second {
@@ -345,12 +345,12 @@ func FuzzParseRequest(f *testing.F) {
 		if err == nil && len(parsed.names) > maxNames {
 			t.Errorf("%d names", len(parsed.names))
 		}
-		town := openTown()
-		who := town.session("")
+		cluster := newSyncedCluster()
+		session := cluster.session("")
 		if err == nil {
-			who.handleRequest(parsed)
+			session.handleRequest(parsed)
 			for range 5 {
-				if _, response, _ := who.next(); response != nil {
+				if _, response, _ := session.next(); response != nil {
 					read(t, response)
 				}
 			}
@@ -360,7 +360,7 @@ func FuzzParseRequest(f *testing.F) {
 
 // TestARejectionIsLoggedOnce, with the client's node ID, on one line.
 func TestARejectionIsLoggedOnce(t *testing.T) {
-	s := serveTown(t, socketOf(t), everybody)
+	s := startServer(t, socketOf(t), allowAll)
 	conn := s.socket(t)
 	for range 3 {
 		stream := open(t, conn)

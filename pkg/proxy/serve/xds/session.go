@@ -40,15 +40,15 @@ func (s *session) handleRequest(r request) (requestResult, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	result := s.stream.handleRequest(r)
-	for _, of := range result.added {
-		if s.watched[of.service]++; s.watched[of.service] == 1 {
-			s.table.setWatch(s, of.service, true)
+	for _, ref := range result.added {
+		if s.watched[ref.service]++; s.watched[ref.service] == 1 {
+			s.table.setWatch(s, ref.service, true)
 		}
 	}
-	for _, of := range result.removed {
-		if s.watched[of.service]--; s.watched[of.service] == 0 {
-			delete(s.watched, of.service)
-			s.table.setWatch(s, of.service, false)
+	for _, ref := range result.removed {
+		if s.watched[ref.service]--; s.watched[ref.service] == 0 {
+			delete(s.watched, ref.service)
+			s.table.setWatch(s, ref.service, false)
 		}
 	}
 	result.unknownNames = append(result.unknownNames, s.table.missing(result.added)...)
@@ -64,7 +64,7 @@ func (s *session) handleRequest(r request) (requestResult, bool) {
 
 // next returns the next response and the kind of its resources; nil if there is nothing to send. hasRoom is false if
 // too many bytes are unread.
-func (s *session) next() (of kind, response []byte, hasRoom bool) {
+func (s *session) next() (k kind, response []byte, hasRoom bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.hasEnded {
@@ -73,9 +73,9 @@ func (s *session) next() (of kind, response []byte, hasRoom bool) {
 	if !s.usage.admit(s.client, usageCounts{unreadBytes: maxResponse}) { // about the maximum size of a response
 		return 0, nil, false
 	}
-	of, response = s.nextResponse()
+	k, response = s.nextResponse()
 	s.usage.release(s.client, usageCounts{unreadBytes: maxResponse - len(response)})
-	return of, response, true
+	return k, response, true
 }
 
 func (s *session) nextResponse() (kind, []byte) {

@@ -26,60 +26,60 @@ type Counts struct {
 func (s *Server) Counts() Counts {
 	s.usage.mutex.Lock()
 	defer s.usage.mutex.Unlock()
-	now := s.usage.counts
-	now.Streams, now.Names = s.usage.all[openStreams], s.usage.all[subscribedNames]
-	now.Rejected = maps.Clone(now.Rejected)
-	return now
+	counts := s.usage.counts
+	counts.Streams, counts.Names = s.usage.all[openStreams], s.usage.all[subscribedNames]
+	counts.Rejected = maps.Clone(counts.Rejected)
+	return counts
 }
 
 // Status returns the part of the page /summary about a server that should serve some addresses.
 func (s *Server) Status(addresses []string) *status.XDS {
 	counts := s.Counts()
-	now := &status.XDS{
+	page := &status.XDS{
 		Clients: []status.XDSClient{}, Streams: counts.Streams, Names: counts.Names, Rejected: map[string]int{},
 		UnknownNames: counts.Rejected[UnknownName],
 	}
 	for _, rejected := range counts.NACKed {
-		now.RejectedResponses += rejected
+		page.RejectedResponses += rejected
 	}
 	delete(counts.Rejected, UnknownName)
-	for why, count := range counts.Rejected {
-		now.Rejected[string(why)] = count
+	for reason, count := range counts.Rejected {
+		page.Rejected[string(reason)] = count
 	}
 	s.usage.mutex.Lock()
 	defer s.usage.mutex.Unlock()
 	for _, address := range addresses {
-		now.Addresses = append(now.Addresses, status.XDSAddress{Address: address, Error: s.usage.failing[address]})
+		page.Addresses = append(page.Addresses, status.XDSAddress{Address: address, Error: s.usage.addressErrors[address]})
 	}
 	for client, used := range s.usage.clients {
 		if used.usageCounts[openStreams] == 0 {
 			continue
 		}
-		one := status.XDSClient{Streams: used.usageCounts[openStreams], Names: used.usageCounts[subscribedNames],
+		entry := status.XDSClient{Streams: used.usageCounts[openStreams], Names: used.usageCounts[subscribedNames],
 			UnreadBytes: used.usageCounts[unreadBytes]}
 		if client.IsValid() {
-			one.Address = client.String()
+			entry.Address = client.String()
 		}
-		now.Clients = append(now.Clients, one)
+		page.Clients = append(page.Clients, entry)
 	}
-	slices.SortFunc(now.Clients, func(a, b status.XDSClient) int {
+	slices.SortFunc(page.Clients, func(a, b status.XDSClient) int {
 		return cmp.Or(cmp.Compare(b.Streams, a.Streams), cmp.Compare(a.Address, b.Address))
 	})
-	return now
+	return page
 }
 
 // reject counts and logs (once) a rejection, and returns the error for the client.
-func (s *Server) reject(why RejectReason, client netip.Addr, details string) error {
+func (s *Server) reject(reason RejectReason, client netip.Addr, details string) error {
 	from := "the socket"
 	if client.IsValid() {
 		from = client.String()
 	}
-	if s.loggedRejections.isNew(time.Now(), client, string(why)) {
-		s.Log.Warn("rejected an xDS client", "client", from, "reason", why, "details", details)
+	if s.loggedRejections.allow(time.Now(), client, string(reason)) {
+		s.Log.Warn("rejected an xDS client", "client", from, "reason", reason, "details", details)
 	}
-	s.usage.count(func(now *Counts) { now.Rejected[why]++ })
+	s.usage.count(func(now *Counts) { now.Rejected[reason]++ })
 	code := codes.ResourceExhausted
-	if why == MalformedRequest {
+	if reason == MalformedRequest {
 		code = codes.InvalidArgument
 	}
 	return grpcstatus.Error(code, details)

@@ -42,7 +42,7 @@ type subscription struct {
 
 // ackedState is the state of one name that was last sent to the client.
 type ackedState struct {
-	of     portOf
+	ref    portRef
 	isSent bool   // the name has the form of a Service port
 	exists bool   // the client has the resource
 	sum    uint64 // of the port that was last sent to the client; zero if none
@@ -52,7 +52,7 @@ type ackedState struct {
 type requestResult struct {
 	// added are the ports of new names that have the form of a Service port, removed those of names that are no longer
 	// subscribed. unknownNames are new names of another form.
-	added, removed []portOf
+	added, removed []portRef
 	unknownNames   []string
 	rejectedKind   kind
 	isNACK         bool
@@ -65,52 +65,52 @@ func (s *stream) handleRequest(r request) requestResult {
 	if r.typeURL == "" {
 		r.typeURL = s.only
 	}
-	of, ok := kindOf(r.typeURL)
+	k, ok := kindOf(r.typeURL)
 	if !ok {
 		return requestResult{} // secrets, routes and the like
 	}
-	a := &s.subscriptions[of]
-	if a.nonce != 0 && r.nonce != strconv.FormatUint(a.nonce, 10) {
+	sub := &s.subscriptions[k]
+	if sub.nonce != 0 && r.nonce != strconv.FormatUint(sub.nonce, 10) {
 		return requestResult{} // sent before the client got the last response, which it will acknowledge, too
 	}
-	result := requestResult{rejectedKind: of, isNACK: r.isNACK && a.nonce != 0, read: a.unacked}
-	a.unacked = 0
-	isFirst := a.names == nil
+	result := requestResult{rejectedKind: k, isNACK: r.isNACK && sub.nonce != 0, read: sub.unacked}
+	sub.unacked = 0
+	isFirst := sub.names == nil
 	if isFirst {
-		a.names = map[string]*ackedState{}
+		sub.names = map[string]*ackedState{}
 	}
-	s.setNames(a, r.names, &result)
-	a.responseDue = a.responseDue || isFirst || len(result.added)+len(result.unknownNames) > 0
+	s.setNames(sub, r.names, &result)
+	sub.responseDue = sub.responseDue || isFirst || len(result.added)+len(result.unknownNames) > 0
 	return result
 }
 
 // setNames replaces the subscribed names.
-func (s *stream) setNames(a *subscription, names []string, result *requestResult) {
-	wanted := make(map[string]bool, len(names))
+func (s *stream) setNames(sub *subscription, names []string, result *requestResult) {
+	subscribed := make(map[string]bool, len(names))
 	for _, name := range names {
-		if wanted[name] {
+		if subscribed[name] {
 			continue
 		}
-		wanted[name] = true
-		if a.names[name] != nil {
+		subscribed[name] = true
+		if sub.names[name] != nil {
 			continue
 		}
-		of, isKnown := parseName(name, s.domain)
-		a.names[name] = &ackedState{of: of, isSent: isKnown}
-		if isKnown {
-			result.added = append(result.added, of)
+		ref, ok := parseName(name, s.domain)
+		sub.names[name] = &ackedState{ref: ref, isSent: ok}
+		if ok {
+			result.added = append(result.added, ref)
 		} else {
 			result.unknownNames = append(result.unknownNames, name)
 		}
 	}
-	if len(a.names) == len(wanted) {
+	if len(sub.names) == len(subscribed) {
 		return
 	}
-	for name, t := range a.names {
-		if !wanted[name] {
-			delete(a.names, name)
+	for name, t := range sub.names {
+		if !subscribed[name] {
+			delete(sub.names, name)
 			if t.isSent {
-				result.removed = append(result.removed, t.of)
+				result.removed = append(result.removed, t.ref)
 			}
 		}
 	}
@@ -119,8 +119,8 @@ func (s *stream) setNames(a *subscription, names []string, result *requestResult
 // unackedBytes returns the size of all responses that the client has not acknowledged or rejected.
 func (s *stream) unackedBytes() int {
 	sum := 0
-	for of := range s.subscriptions {
-		sum += s.subscriptions[of].unacked
+	for k := range s.subscriptions {
+		sum += s.subscriptions[k].unacked
 	}
 	return sum
 }
@@ -128,57 +128,57 @@ func (s *stream) unackedBytes() int {
 // names returns the number of subscribed resources.
 func (s *stream) names() int {
 	count := 0
-	for of := range s.subscriptions {
-		count += len(s.subscriptions[of].names)
+	for k := range s.subscriptions {
+		count += len(s.subscriptions[k].names)
 	}
 	return count
 }
 
 // lookup returns the table's entry of a Service port.
-type lookup func(portOf) (port, bool)
+type lookup func(portRef) (port, bool)
 
 // next returns a response that the client waits for, or that contains changes; nil if the client is up to date.
 // Clusters precede their endpoints, and both precede the listeners that lead there.
-func (s *stream) next(look lookup, version string) (kind, []byte) {
-	for of := range kinds {
-		a := &s.subscriptions[of]
-		if a.unacked > 0 {
+func (s *stream) next(find lookup, version string) (kind, []byte) {
+	for k := range kinds {
+		sub := &s.subscriptions[k]
+		if sub.unacked > 0 {
 			continue
 		}
 		var resources message
-		var isNews bool
-		if of == assignments {
-			resources, isNews = a.assignments(look)
+		var hasChanged bool
+		if k == assignments {
+			resources, hasChanged = sub.assignments(find)
 		} else {
-			resources, isNews = a.allResources(of, look)
+			resources, hasChanged = sub.allResources(k, find)
 		}
-		if !isNews && !a.responseDue {
+		if !hasChanged && !sub.responseDue {
 			continue
 		}
-		a.responseDue = false
-		a.nonce = max(1, rand.Uint64())
-		response := append(message(nil).head(of, version, strconv.FormatUint(a.nonce, 10)), resources...)
-		a.unacked = len(response)
-		return of, response
+		sub.responseDue = false
+		sub.nonce = max(1, rand.Uint64())
+		response := append(message(nil).head(k, version, strconv.FormatUint(sub.nonce, 10)), resources...)
+		sub.unacked = len(response)
+		return k, response
 	}
 	return 0, nil
 }
 
 // allResources writes all existing resources if the client does not have exactly these: a missing resource counts as
 // deleted.
-func (a *subscription) allResources(of kind, look lookup) (resources message, isNews bool) {
-	isNews = a.responseDue
-	for _, t := range a.names {
-		_, is := t.lookup(look)
-		isNews = isNews || is != t.exists
-		t.exists = is
+func (sub *subscription) allResources(k kind, find lookup) (resources message, hasChanged bool) {
+	hasChanged = sub.responseDue
+	for _, t := range sub.names {
+		_, exists := t.lookup(find)
+		hasChanged = hasChanged || exists != t.exists
+		t.exists = exists
 	}
-	if !isNews {
+	if !hasChanged {
 		return nil, false
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.names)) {
-		if a.names[name].exists {
-			resources = resources.resource(of, name, "")
+	for _, name := range slices.Sorted(maps.Keys(sub.names)) {
+		if sub.names[name].exists {
+			resources = resources.resource(k, name, "")
 		}
 	}
 	return resources, true
@@ -186,29 +186,29 @@ func (a *subscription) allResources(of kind, look lookup) (resources message, is
 
 // assignments writes the assignments that changed for the client, as many as fit into one response. A deleted one is
 // sent as empty: the protocol has no other way.
-func (a *subscription) assignments(look lookup) (resources message, isNews bool) {
-	var news []string
-	for name, t := range a.names {
-		if now, is := t.lookup(look); now.sum != t.sum || is && !t.exists {
-			news = append(news, name)
+func (sub *subscription) assignments(find lookup) (resources message, hasChanged bool) {
+	var changed []string
+	for name, t := range sub.names {
+		if now, exists := t.lookup(find); now.sum != t.sum || exists && !t.exists {
+			changed = append(changed, name)
 		}
 	}
-	slices.Sort(news)
-	for _, name := range news {
-		t := a.names[name]
-		now, _ := t.lookup(look)
+	slices.Sort(changed)
+	for _, name := range changed {
+		t := sub.names[name]
+		now, _ := t.lookup(find)
 		if len(resources) > 0 && len(resources)+len(now.localities) > maxResponse {
 			break // the rest follows in the next response
 		}
 		resources = resources.resource(assignments, name, now.localities)
 		t.exists, t.sum = true, now.sum
 	}
-	return resources, len(news) > 0
+	return resources, len(changed) > 0
 }
 
-func (t *ackedState) lookup(look lookup) (port, bool) {
-	if !t.isSent {
+func (a *ackedState) lookup(find lookup) (port, bool) {
+	if !a.isSent {
 		return port{}, false
 	}
-	return look(t.of)
+	return find(a.ref)
 }

@@ -13,17 +13,17 @@ const (
 	cart = "cart.shop:81"
 )
 
-// openTown returns a cluster with two Services, whose table is open for clients.
-func openTown() *town {
-	t := newTown()
-	t.serve("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-3/a")
-	t.serve("cart", "", []uint16{81, 82}, "7@node-1/a")
+// newSyncedCluster returns a cluster with two Services, whose table is open for clients.
+func newSyncedCluster() *testCluster {
+	t := newTestCluster()
+	t.addService("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-3/a")
+	t.addService("cart", "", []uint16{81, 82}, "7@node-1/a")
 	t.table.OnSynced(selection.SyncState{})
 	return t
 }
 
 func TestAClientIsUpdatedStepByStep(t *testing.T) {
-	town := openTown()
+	town := newSyncedCluster()
 	c := town.client(t)
 	c.subscribe(listeners, web)
 	c.expect(listeners, web, "")
@@ -33,9 +33,9 @@ func TestAClientIsUpdatedStepByStep(t *testing.T) {
 	c.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
 	c.expectNothing()
 
-	town.serve("web", "zone *", []uint16{80}, "2@node-2/b 3@node-3/a")
+	town.addService("web", "zone *", []uint16{80}, "2@node-2/b 3@node-3/a")
 	c.expect(assignments, web, "3 (a, 1) | 2 (b, 1)")
-	town.serve("cart", "", []uint16{81, 82}, "")
+	town.addService("cart", "", []uint16{81, 82}, "")
 	c.expectNothing() // there is no request
 
 	c.subscribe(assignments, web, cart)
@@ -49,7 +49,7 @@ func TestAClientIsUpdatedStepByStep(t *testing.T) {
 	c.expect(assignments, web, "")
 	c.expect(listeners, cart, "")
 	c.expectNothing()
-	town.serve("web", "", []uint16{80}, "1@node-1/a")
+	town.addService("web", "", []uint16{80}, "1@node-1/a")
 	c.expect(clusters, web, "")
 	c.expect(assignments, web, "1 (a, 1)")
 	c.expect(listeners, cart+" "+web, "")
@@ -57,10 +57,10 @@ func TestAClientIsUpdatedStepByStep(t *testing.T) {
 }
 
 func TestNothingIsSentBeforeTheFirstSync(t *testing.T) {
-	town := newTown()
+	town := newTestCluster()
 	c := town.client(t)
 	c.subscribe(assignments, web)
-	town.serve("web", "", []uint16{80}, "1@node-1/a")
+	town.addService("web", "", []uint16{80}, "1@node-1/a")
 	c.expectNothing()
 	<-c.session.changed
 	town.table.OnSynced(selection.SyncState{})
@@ -69,7 +69,7 @@ func TestNothingIsSentBeforeTheFirstSync(t *testing.T) {
 }
 
 func TestAResubscriptionGetsAResponse(t *testing.T) {
-	town := openTown()
+	town := newSyncedCluster()
 	c := town.client(t)
 	for range 3 {
 		for of := range kinds {
@@ -91,7 +91,7 @@ func TestAResubscriptionGetsAResponse(t *testing.T) {
 }
 
 func TestANACKedResponseIsNotSentAgain(t *testing.T) {
-	town := openTown()
+	town := newSyncedCluster()
 	c := town.client(t)
 	c.subscribe(assignments, web)
 	_, response, _ := c.session.next()
@@ -101,16 +101,16 @@ func TestANACKedResponseIsNotSentAgain(t *testing.T) {
 		t.Errorf("result of a rejection: %+v", result)
 	}
 	c.expectNothing()
-	town.serve("web", "zone *", []uint16{80}, "1@node-1/a")
+	town.addService("web", "zone *", []uint16{80}, "1@node-1/a")
 	c.expect(assignments, web, "1 (a, 1)")
 }
 
-func TestARequestThatCrossedAResponseIsIgnored(t *testing.T) {
-	town := openTown()
+func TestRequestWithOldNonceIsIgnored(t *testing.T) {
+	town := newSyncedCluster()
 	c := town.client(t)
 	c.subscribe(assignments, web)
 	old := c.lastResponse().nonce
-	town.serve("web", "zone *", []uint16{80}, "1@node-1/a")
+	town.addService("web", "zone *", []uint16{80}, "1@node-1/a")
 	_, second, _ := c.session.next()
 	for _, nonce := range []string{old, "", "x", "99"} {
 		result, _ := c.session.handleRequest(request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{cart}})
@@ -124,8 +124,8 @@ func TestARequestThatCrossedAResponseIsIgnored(t *testing.T) {
 	c.expect(assignments, cart, "7 (a, 1)")
 }
 
-func TestANewStreamGetsAResponseWhateverItClaims(t *testing.T) {
-	town := openTown()
+func TestNewStreamGetsAResponseToAnyNonce(t *testing.T) {
+	town := newSyncedCluster()
 	c := town.client(t)
 	c.last[clusters] = "17" // of another server's response
 	c.subscribe(clusters, web)
@@ -133,7 +133,7 @@ func TestANewStreamGetsAResponseWhateverItClaims(t *testing.T) {
 }
 
 func TestOddRequestsGetNoResource(t *testing.T) {
-	town := openTown()
+	town := newSyncedCluster()
 	for _, names := range [][]string{nil, {"*"}, {"nobody.shop:80"}, {"web"}, {"web.shop:9"}, {""}} {
 		c := town.client(t)
 		for of := range kinds {
@@ -156,14 +156,14 @@ func TestOddRequestsGetNoResource(t *testing.T) {
 	only.expect(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
 }
 
-// TestChangesMeetInOneResponse: a client that has not read for a long time gets the newest state, once.
-func TestChangesMeetInOneResponse(t *testing.T) {
-	town := openTown()
+// TestChangesAreCombinedInOneResponse: a client that has not read for a long time gets the newest state, once.
+func TestChangesAreCombinedInOneResponse(t *testing.T) {
+	town := newSyncedCluster()
 	c := town.client(t)
 	c.subscribe(assignments, web)
 	c.lastResponse()
 	for i := range 100 {
-		town.serve("web", "zone *", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
+		town.addService("web", "zone *", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
 	}
 	c.expect(assignments, web, "100 (a, 1)")
 	c.expectNothing()
@@ -171,11 +171,11 @@ func TestChangesMeetInOneResponse(t *testing.T) {
 
 // TestAnUnresponsiveClientIsSentNothingMore of the same kind.
 func TestAnUnresponsiveClientIsSentNothingMore(t *testing.T) {
-	town := openTown()
+	town := newSyncedCluster()
 	c := town.client(t)
 	c.subscribe(assignments, web)
 	_, response, _ := c.session.next()
-	town.serve("web", "zone *", []uint16{80}, "1@node-1/a")
+	town.addService("web", "zone *", []uint16{80}, "1@node-1/a")
 	c.expectNothing()
 	c.subscribe(clusters, web)
 	c.expect(clusters, web, "")
@@ -184,19 +184,19 @@ func TestAnUnresponsiveClientIsSentNothingMore(t *testing.T) {
 	c.expect(assignments, web, "1 (a, 1)")
 }
 
-func TestAPortIsItsOwn(t *testing.T) {
-	town := openTown()
+func TestPortsAreIndependent(t *testing.T) {
+	town := newSyncedCluster()
 	c := town.client(t)
 	c.subscribe(assignments, "cart.shop:82")
 	c.expect(assignments, "cart.shop:82", "7 (a, 1)")
-	town.serve("cart", "", []uint16{81}, "7@node-1/a")
+	town.addService("cart", "", []uint16{81}, "7@node-1/a")
 	c.expect(assignments, "cart.shop:82", "")
 	c.expectNothing()
 }
 
 // TestManyAssignmentsAreSentInParts, none of which exceeds what clients accept, and each exactly once.
 func TestManyAssignmentsAreSentInParts(t *testing.T) {
-	town := newTown()
+	town := newTestCluster()
 	var names []string
 	for i := range 200 {
 		var endpoints strings.Builder
@@ -204,7 +204,7 @@ func TestManyAssignmentsAreSentInParts(t *testing.T) {
 			fmt.Fprintf(&endpoints, "%d@node-2/b ", e)
 		}
 		name := fmt.Sprint("web-", i)
-		town.serve(name, "", []uint16{80}, endpoints.String())
+		town.addService(name, "", []uint16{80}, endpoints.String())
 		names = append(names, name+".shop:80")
 	}
 	town.table.OnSynced(selection.SyncState{})

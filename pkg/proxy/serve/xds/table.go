@@ -41,26 +41,26 @@ func NewTable(domain string) *Table {
 
 // Derive returns the part of the decisions about a Service that clients may get; nil if it has no TCP port.
 func (t *Table) Derive(decisions []selection.Decision) any {
-	if made := newService(decisions); len(made) > 0 {
-		return made
+	if derived := newService(decisions); len(derived) > 0 {
+		return derived
 	}
 	return nil
 }
 
 // OnApplied replaces a Service.
 func (t *Table) OnApplied(name model.ObjectName, digest any) {
-	now, _ := digest.(service)
+	updated, _ := digest.(service)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if slices.Equal(t.services[name], now) {
+	if slices.Equal(t.services[name], updated) {
 		return // a full sync applies every Service, and most are unchanged
 	}
-	if t.services[name] = now; len(now) == 0 {
+	if t.services[name] = updated; len(updated) == 0 {
 		delete(t.services, name)
 	}
 	t.changes++
-	for who := range t.waiting[name] {
-		who.changed.Notify()
+	for s := range t.waiting[name] {
+		s.changed.Notify()
 	}
 }
 
@@ -72,45 +72,45 @@ func (t *Table) OnSynced(selection.SyncState) {
 		return
 	}
 	t.isSynced = true
-	for who := range t.sessions {
-		who.changed.Notify()
+	for s := range t.sessions {
+		s.changed.Notify()
 	}
 }
 
 // addSession adds a session.
-func (t *Table) addSession(who *session) {
+func (t *Table) addSession(s *session) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.sessions[who] = true
+	t.sessions[s] = true
 }
 
 // removeSession removes a session: no change notifies it any more.
-func (t *Table) removeSession(who *session) {
+func (t *Table) removeSession(s *session) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	delete(t.sessions, who)
-	for name := range who.watched {
-		t.unwatch(who, name)
+	delete(t.sessions, s)
+	for name := range s.watched {
+		t.unwatch(s, name)
 	}
 }
 
 // find implements lookup. It holds the mutex only briefly: building a large response must not delay a sync.
-func (t *Table) find(of portOf) (port, bool) {
+func (t *Table) find(ref portRef) (port, bool) {
 	t.mutex.RLock()
-	service := t.services[of.service] // it is immutable, and only replaced
+	service := t.services[ref.service] // it is immutable, and only replaced
 	t.mutex.RUnlock()
-	return service.port(of.number)
+	return service.port(ref.number)
 }
 
 // missing returns the names of the given Service ports that do not exist, in their most common form.
-func (t *Table) missing(ports []portOf) []string {
+func (t *Table) missing(ports []portRef) []string {
 	if _, isOpen := t.version(); !isOpen {
 		return nil
 	}
 	var names []string
-	for _, of := range ports {
-		if _, is := t.find(of); !is {
-			names = append(names, of.name(t.domain))
+	for _, ref := range ports {
+		if _, exists := t.find(ref); !exists {
+			names = append(names, ref.name(t.domain))
 		}
 	}
 	return names
@@ -124,23 +124,23 @@ func (t *Table) version() (version string, isOpen bool) {
 }
 
 // setWatch starts or stops notifying a session of changes of a Service.
-func (t *Table) setWatch(who *session, name model.ObjectName, waits bool) {
+func (t *Table) setWatch(s *session, name model.ObjectName, waits bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	switch sessions := t.waiting[name]; {
 	case !waits:
-		t.unwatch(who, name)
+		t.unwatch(s, name)
 	case sessions == nil:
-		t.waiting[name] = map[*session]bool{who: true}
+		t.waiting[name] = map[*session]bool{s: true}
 	default:
-		sessions[who] = true
+		sessions[s] = true
 	}
 }
 
 // unwatch stops notifying a session. The caller must hold the mutex.
-func (t *Table) unwatch(who *session, name model.ObjectName) {
+func (t *Table) unwatch(s *session, name model.ObjectName) {
 	sessions := t.waiting[name]
-	if delete(sessions, who); len(sessions) == 0 {
+	if delete(sessions, s); len(sessions) == 0 {
 		delete(t.waiting, name)
 	}
 }

@@ -63,19 +63,19 @@ const (
 	UnknownName        RejectReason = "unknown_name" // the name is not a TCP port of a Service
 )
 
-// Rejections are all reasons.
-var Rejections = []RejectReason{
+// RejectReasons are all reasons.
+var RejectReasons = []RejectReason{
 	RemoteClient, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, UnknownName,
 }
 
 // usageTracker tracks the usage of clients. The zero address stands for all clients of the socket.
 type usageTracker struct {
-	mutex    sync.Mutex
-	clients  map[netip.Addr]*usage
-	all      usageCounts
-	forgetAt int // number of clients at which idle ones are removed
-	counts   Counts
-	failing  map[string]string // why an address is not served; empty if it is
+	mutex         sync.Mutex
+	clients       map[netip.Addr]*usage
+	all           usageCounts
+	forgetAt      int // number of clients at which idle ones are removed
+	counts        Counts
+	addressErrors map[string]string // why an address is not served; empty if it is
 }
 
 // usage is the usage of a client, and the rate limiter of its requests.
@@ -89,83 +89,83 @@ func (u *usage) isIdle() bool {
 	return u.usageCounts == usageCounts{} && u.limiter.Tokens() >= float64(u.limiter.Burst())
 }
 
-// of returns the usage of a client. It occasionally removes idle clients. The caller must hold the mutex.
-func (l *usageTracker) of(client netip.Addr) *usage {
-	if known := l.clients[client]; known != nil {
-		return known
+// usageOf returns the usage of a client. It occasionally removes idle clients. The caller must hold the mutex.
+func (t *usageTracker) usageOf(client netip.Addr) *usage {
+	if found := t.clients[client]; found != nil {
+		return found
 	}
-	if len(l.clients) >= l.forgetAt {
-		maps.DeleteFunc(l.clients, func(_ netip.Addr, u *usage) bool { return u.isIdle() })
-		l.forgetAt = 2*len(l.clients) + maxPerClient
+	if len(t.clients) >= t.forgetAt {
+		maps.DeleteFunc(t.clients, func(_ netip.Addr, u *usage) bool { return u.isIdle() })
+		t.forgetAt = 2*len(t.clients) + maxPerClient
 	}
-	if l.clients == nil {
-		l.clients = map[netip.Addr]*usage{}
+	if t.clients == nil {
+		t.clients = map[netip.Addr]*usage{}
 	}
-	many := 1
+	factor := 1
 	if !client.IsValid() {
-		many = maxPerSocket / maxPerClient
+		factor = maxPerSocket / maxPerClient
 	}
-	l.clients[client] = &usage{limiter: rate.NewLimiter(rate.Limit(many*namesPerSecond), many*nameBurst)}
-	return l.clients[client]
+	t.clients[client] = &usage{limiter: rate.NewLimiter(rate.Limit(factor*namesPerSecond), factor*nameBurst)}
+	return t.clients[client]
 }
 
 // admit adds to the usage of a client, and reports false if that would exceed a limit.
-func (l *usageTracker) admit(client netip.Addr, more usageCounts) bool {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	used, most := l.of(client), &clientLimits
+func (t *usageTracker) admit(client netip.Addr, more usageCounts) bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	used, limits := t.usageOf(client), &clientLimits
 	if !client.IsValid() {
-		most = &socketLimits
+		limits = &socketLimits
 	}
-	for of, more := range more {
-		if more > 0 && (used.usageCounts[of]+more > most[of] || l.all[of]+more > totalLimits[of]) {
+	for i, more := range more {
+		if more > 0 && (used.usageCounts[i]+more > limits[i] || t.all[i]+more > totalLimits[i]) {
 			return false
 		}
 	}
-	l.add(used, more)
+	t.add(used, more)
 	return true
 }
 
 // release subtracts from the usage of a client.
-func (l *usageTracker) release(client netip.Addr, less usageCounts) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	for of := range less {
-		less[of] = -less[of]
+func (t *usageTracker) release(client netip.Addr, less usageCounts) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	for i := range less {
+		less[i] = -less[i]
 	}
-	l.add(l.of(client), less)
+	t.add(t.usageOf(client), less)
 }
 
-func (l *usageTracker) add(used *usage, more usageCounts) {
-	for of, more := range more {
-		used.usageCounts[of] += more
-		l.all[of] += more
+func (t *usageTracker) add(used *usage, more usageCounts) {
+	for i, more := range more {
+		used.usageCounts[i] += more
+		t.all[i] += more
 	}
 }
 
 // usage returns the usage of a client, and of all.
-func (l *usageTracker) usage(client netip.Addr) (its usage, all usageCounts) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return *l.of(client), l.all
+func (t *usageTracker) usage(client netip.Addr) (used usage, all usageCounts) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return *t.usageOf(client), t.all
 }
 
 // count updates the event counts.
-func (l *usageTracker) count(change func(*Counts)) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if l.counts.Rejected == nil {
-		l.counts.Rejected = map[RejectReason]int{}
+func (t *usageTracker) count(change func(*Counts)) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.counts.Rejected == nil {
+		t.counts.Rejected = map[RejectReason]int{}
 	}
-	change(&l.counts)
+	change(&t.counts)
 }
 
-// onUnresponsive records why an address is not served; empty if it is.
-func (l *usageTracker) onUnresponsive(address, why string) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if l.failing == nil {
-		l.failing = map[string]string{}
+// setAddressError records why an address is not served; empty if it is.
+func (t *usageTracker) setAddressError(address, reason string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.addressErrors == nil {
+		t.addressErrors = map[string]string{}
 	}
-	l.failing[address] = why
+	t.addressErrors[address] = reason
 }

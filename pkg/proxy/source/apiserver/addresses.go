@@ -13,31 +13,31 @@ import (
 // AddressesResource is the name, in messages and interruptions, of the watch for the addresses of other proxies.
 const AddressesResource = "endpointslices/addresses"
 
-// addressesEvery is the minimum interval between two calls of OnProxyAddresses: a rollout replaces the proxies
+// minAddressesInterval is the minimum interval between two calls of OnProxyAddresses: a rollout replaces the proxies
 // one after the other.
-const addressesEvery = time.Second
+const minAddressesInterval = time.Second
 
-// followAddresses watches the addresses of the proxies on all nodes, by their own slices, until the context ends.
+// watchAddresses watches the addresses of the proxies on all nodes, by their own slices, until the context ends.
 // Nothing waits for them, and no decision about a Service depends on them.
-func (w *Watcher) followAddresses(ctx context.Context) {
-	w.newStream(w.newRequest(convert.ProxyAddresses, AddressesResource)).follow(ctx)
+func (w *Watcher) watchAddresses(ctx context.Context) {
+	w.newStream(w.newRequest(convert.ProxyAddresses, AddressesResource)).start(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.moved:
-			w.options.OnProxyAddresses(w.proxiesAt())
+		case <-w.addressesChanged:
+			w.options.OnProxyAddresses(w.proxyAddresses())
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(addressesEvery):
+		case <-time.After(minAddressesInterval):
 		}
 	}
 }
 
-// proxiesAt returns the nodes of all slices. A node has an address of each family that has slices.
-func (w *Watcher) proxiesAt() map[string]*model.Node {
+// proxyAddresses returns the nodes of all slices. A node has an address of each family that has slices.
+func (w *Watcher) proxyAddresses() map[string]*model.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := map[string]*model.Node{}

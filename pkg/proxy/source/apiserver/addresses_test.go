@@ -25,32 +25,32 @@ func TestAddressesOfProxiesAreReported(t *testing.T) {
 			}
 		}
 		api, changes := newAPI(time.Millisecond), make(chan watch.Event)
-		followed := serve(func() runtime.Object {
+		proxyList := serve(func() runtime.Object {
 			return &discoveryv1.EndpointSliceList{
 				ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 				Items:    []discoveryv1.EndpointSlice{slice("six", "fd00::1"), slice("four", "10.0.0.1")},
 			}
 		})
-		inner := followed.WatchFuncWithContext
-		followed.WatchFuncWithContext = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		inner := proxyList.WatchFuncWithContext
+		proxyList.WatchFuncWithContext = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if watched, err := inner(ctx, options); err != nil {
 				return watched, err
 			}
 			return watch.NewProxyWatcher(changes), nil
 		}
-		api.byKind[convert.ProxyAddresses] = followed
-		var told []map[string]*model.Node
+		api.byKind[convert.ProxyAddresses] = proxyList
+		var calls []map[string]*model.Node
 		r := run(t, func(options Options) *Watcher {
 			options.Proxies = model.ObjectName{Namespace: "default", Name: "proxies"}
-			options.OnProxyAddresses = func(nodes map[string]*model.Node) { told = append(told, nodes) }
+			options.OnProxyAddresses = func(nodes map[string]*model.Node) { calls = append(calls, nodes) }
 			return api.watcher(options)
 		})
 		wants := func(when string, times int, addr string) {
 			t.Helper()
-			time.Sleep(2 * addressesEvery)
+			time.Sleep(2 * minAddressesInterval)
 			synctest.Wait()
-			if len(told) != times || addr != "" && told[times-1]["n1"].Addresses[0].String() != addr {
-				t.Fatalf("%s: %d calls, want %d; last %v, want %s", when, len(told), times, told[len(told)-1], addr)
+			if len(calls) != times || addr != "" && calls[times-1]["n1"].Addresses[0].String() != addr {
+				t.Fatalf("%s: %d calls, want %d; last %v, want %s", when, len(calls), times, calls[len(calls)-1], addr)
 			}
 		}
 		wants("first list", 1, "10.0.0.1")

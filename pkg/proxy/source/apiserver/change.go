@@ -8,37 +8,37 @@ import (
 )
 
 // change applies a function to the state, unlocks the state, and then signals the affected goroutines.
-func (w *Watcher) change(decide func(*state)) {
-	for _, concerned := range w.decide(decide) {
-		concerned.Notify()
+func (w *Watcher) change(apply func(*state)) {
+	for _, signal := range w.applyChange(apply) {
+		signal.Notify()
 	}
 }
 
-// decide applies a function to the state and returns the signals to send: there may be an update to deliver, an
+// applyChange applies a function to the state and returns the signals to send: there may be an update to deliver, an
 // on-demand watch may have become needed or unneeded, or the existence of a node must be checked.
-func (w *Watcher) decide(decide func(*state)) (concerned []notify.Signal) {
+func (w *Watcher) applyChange(apply func(*state)) (signals []notify.Signal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state.now = time.Now()
-	decide(w.state)
+	apply(w.state)
 	w.resetTimer()
 	if w.state.hasChanges() {
-		concerned = append(concerned, w.updateReady)
+		signals = append(signals, w.updateReady)
 	}
 	for _, d := range w.onDemand {
-		if wanted := d.interestOf(w.state); wanted != d.interest {
-			d.interest = wanted
-			concerned = append(concerned, d.interestChanged)
+		if current := d.interestOf(w.state); current != d.interest {
+			d.interest = current
+			signals = append(signals, d.interestChanged)
 		}
 	}
-	if w.state.areMoved {
-		w.state.areMoved = false
-		concerned = append(concerned, w.moved)
+	if w.state.addressesChanged {
+		w.state.addressesChanged = false
+		signals = append(signals, w.addressesChanged)
 	}
 	if w.state.nodes.HasPendingChecks() {
-		concerned = append(concerned, w.nodesToCheck)
+		signals = append(signals, w.nodesToCheck)
 	}
-	return concerned
+	return signals
 }
 
 // maxTimerDelay bounds the delay of the timer: when the clock is set, the end of an evacuation changes.
@@ -46,8 +46,8 @@ const maxTimerDelay = time.Minute
 
 // resetTimer sets the timer to the next deadline. The caller holds mu.
 func (w *Watcher) resetTimer() {
-	at, some := w.state.next()
-	if !some {
+	at, ok := w.state.next()
+	if !ok {
 		at = time.Time{}
 	}
 	if at.Equal(w.timerAt) {
@@ -56,7 +56,7 @@ func (w *Watcher) resetTimer() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if w.timerAt = at; some {
+	if w.timerAt = at; ok {
 		w.timer = time.AfterFunc(min(time.Until(at), maxTimerDelay), w.expire)
 	}
 }

@@ -27,7 +27,7 @@ func measuredDemand(w *Watcher) *onDemandWatch {
 		choose: func(ctx context.Context, now *source) *source { return w.pollDemandLease(ctx, now, &objects) },
 		onStart: func(s *state) {
 			w.demandPublisher.Observed = lease.Observed{}
-			s.nodes.WaitForMeasured(s.now)
+			s.nodes.StartMeasuredTimeout(s.now)
 		},
 		interestOf: func(s *state) interest { return interest{isNeeded: s.nodes.NeedsMeasured()} }, drop: (*state).dropDemands,
 		onSourceChange: func(resource string) {
@@ -40,50 +40,50 @@ func measuredDemand(w *Watcher) *onDemandWatch {
 
 // pollDemandLease reads the Lease, processes its state, and returns the source as soon as there is a publisher. If the
 // API server does not respond, the last known state stays active without limit.
-func (w *Watcher) pollDemandLease(ctx context.Context, now, objects *source) *source {
+func (w *Watcher) pollDemandLease(ctx context.Context, active, objects *source) *source {
 	if err := w.demandPublisher.read(ctx); err != nil {
 		w.options.Log.Debug("failed to read a Lease; retrying", "error", err)
-		return now
+		return active
 	}
-	is, isNews := demandState(&w.demandPublisher.Observed), false
+	leaseState, isNew := demandState(&w.demandPublisher.Observed), false
 	w.change(func(s *state) {
-		isNews = s.demands.lease != is
-		s.takeDemandLease(is)
+		isNew = s.demands.lease != leaseState
+		s.setDemandLease(leaseState)
 	})
 	w.options.OnDemandRenewed(w.demandPublisher.RenewedAt())
-	if isNews {
-		w.logDemandState(is)
+	if isNew {
+		w.logDemandState(leaseState)
 	}
 	switch {
-	case is != model.DemandUnavailable:
+	case leaseState != model.DemandUnavailable:
 		return objects
-	case now == nil:
+	case active == nil:
 		return &source{}
 	}
-	return now
+	return active
 }
 
 // demandState returns the state of demand according to a Lease that was read.
-func demandState(of *lease.Observed) model.DemandState {
+func demandState(observed *lease.Observed) model.DemandState {
 	switch {
-	case !of.Exists():
+	case !observed.Exists():
 		return model.DemandUnavailable
-	case of.IsFresh(servicedemand.FreshFor):
+	case observed.IsFresh(servicedemand.FreshFor):
 		return model.DemandActive
 	}
 	return model.DemandStale
 }
 
 // logDemandState logs the state of the Lease.
-func (w *Watcher) logDemandState(is model.DemandState) {
+func (w *Watcher) logDemandState(leaseState model.DemandState) {
 	log := w.options.Log.With("lease", w.demandPublisher.name.String())
 	age := w.demandPublisher.Age().Round(time.Second)
-	switch is {
+	switch leaseState {
 	case model.DemandUnknown:
 	case model.DemandUnavailable:
-		log.Warn(string(is.Assumed()))
+		log.Warn(string(leaseState.AssumedReason()))
 	case model.DemandStale:
-		log.Warn(string(is.Assumed()), "age", age)
+		log.Warn(string(leaseState.AssumedReason()), "age", age)
 	case model.DemandActive:
 		log.Info("planning with measured demand", "age", age)
 	}
@@ -94,34 +94,34 @@ func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 	if !s.nodes.NeedsMeasured() {
 		return nil
 	}
-	now, err := demandStateNow(ctx, w.listWatches.leases, w.options.TopologyNamespace)
+	leaseState, err := readDemandState(ctx, w.listWatches.leases, w.options.TopologyNamespace)
 	if err != nil {
 		return err
 	}
-	if now != model.DemandActive {
-		w.options.Log.Warn(string(now.Assumed()))
+	if leaseState != model.DemandActive {
+		w.options.Log.Warn(string(leaseState.AssumedReason()))
 	}
-	s.takeDemandLease(now)
-	if now == model.DemandUnavailable {
+	s.setDemandLease(leaseState)
+	if leaseState == model.DemandUnavailable {
 		return nil
 	}
 	s.replace(convert.ServiceDemands, nil)
 	return w.newStream(w.newRequest(convert.ServiceDemands, convert.ServiceDemands.Resource)).load(ctx, s)
 }
 
-// demandStateNow reads the publisher's Lease once. If reading it is forbidden, it returns model.DemandActive: the
+// readDemandState reads the publisher's Lease once. If reading it is forbidden, it returns model.DemandActive: the
 // caller has the right to list ServiceDemands, and proxies probably may read the Lease.
-func demandStateNow(ctx context.Context, leases rest.Interface, namespace string) (model.DemandState, error) {
-	read, err := lease.Get(ctx, leases, namespace, servicedemand.LeaseName)
+func readDemandState(ctx context.Context, leases rest.Interface, namespace string) (model.DemandState, error) {
+	object, err := lease.Get(ctx, leases, namespace, servicedemand.LeaseName)
 	switch {
 	case apierrors.IsForbidden(err):
 		return model.DemandActive, nil
 	case err != nil:
 		return model.DemandUnknown, err
 	}
-	var once lease.Observed
-	once.Observe(time.Now(), read)
-	return demandState(&once), nil
+	var observed lease.Observed
+	observed.Observe(time.Now(), object)
+	return demandState(&observed), nil
 }
 
 // demandGate determines whether measured demand counts.
@@ -157,26 +157,26 @@ func (d *demandGate) state() model.DemandState {
 	return model.DemandUnknown
 }
 
-// takeDemandLease processes the state of the publisher's Lease.
-func (s *state) takeDemandLease(now model.DemandState) {
-	s.demands.lease = now
+// setDemandLease processes the state of the publisher's Lease.
+func (s *state) setDemandLease(leaseState model.DemandState) {
+	s.demands.lease = leaseState
 	s.resolveDemandState()
 	s.deliverUnblocked()
 }
 
 // resolveDemandState delivers whether measured demand counts, as soon as that is known, and unblocks Services.
 func (s *state) resolveDemandState() {
-	if now := s.demands.state(); now != model.DemandUnknown {
-		s.deliverDemandState(now)
+	if resolved := s.demands.state(); resolved != model.DemandUnknown {
+		s.deliverDemandState(resolved)
 	}
 }
 
 // deliverDemandState delivers whether measured demand counts, if that has changed.
-func (s *state) deliverDemandState(now model.DemandState) {
-	if now != s.demands.delivered {
-		s.demands.delivered, s.change.DemandState = now, &now
+func (s *state) deliverDemandState(resolved model.DemandState) {
+	if resolved != s.demands.delivered {
+		s.demands.delivered, s.change.DemandState = resolved, &resolved
 	}
-	s.nodes.SetMeasured(now != model.DemandUnknown)
+	s.nodes.SetMeasured(resolved != model.DemandUnknown)
 }
 
 // dropDemands drops measured demand unless a Service needs it again. It reports whether it did.

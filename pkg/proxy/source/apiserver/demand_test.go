@@ -141,36 +141,36 @@ func demandOf(name string, rate int64) servicedemand.ServiceDemand {
 	}
 }
 
-// scene is a Watcher under test, with its own clock.
-type scene struct {
+// demandScenario is a Watcher under test, with its own clock.
+type demandScenario struct {
 	t *testing.T
 	*measuring
 	*running
 	version, seen int
 }
 
-// play runs a scenario in synctest time.
-func play(t *testing.T, services []corev1.Service, do func(*scene)) {
+// runScenario runs a scenario in synctest time.
+func runScenario(t *testing.T, services []corev1.Service, do func(*demandScenario)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{t: t, measuring: newMeasuring(t, services...), version: 10}
+		s := &demandScenario{t: t, measuring: newMeasuring(t, services...), version: 10}
 		s.objects = []servicedemand.ServiceDemand{demandOf("web", 1)}
 		do(s)
 		s.end(t)
 	})
 }
 
-func (s *scene) start() { s.running = run(s.t, s.watcher) }
+func (s *demandScenario) start() { s.running = run(s.t, s.watcher) }
 
 // edit switches measured demand of the Service "web" on or off.
-func (s *scene) edit(isMeasured bool) {
+func (s *demandScenario) edit(isMeasured bool) {
 	s.version++
 	service := measuredService(s.version, isMeasured)
 	s.services <- watch.Event{Type: watch.Modified, Object: &service}
 }
 
 // expect advances the clock, and asserts the updates since its last call.
-func (s *scene) expect(when string, pause time.Duration, want string) {
+func (s *demandScenario) expect(when string, pause time.Duration, want string) {
 	s.t.Helper()
 	time.Sleep(pause)
 	synctest.Wait()
@@ -186,7 +186,7 @@ func (s *scene) expect(when string, pause time.Duration, want string) {
 }
 
 // expectRequests asserts the number of lists and watches of ServiceDemands, and of reads of the Lease.
-func (s *scene) expectRequests(when string, lists, watches, atLeast, atMost int64) {
+func (s *demandScenario) expectRequests(when string, lists, watches, atLeast, atMost int64) {
 	s.t.Helper()
 	if s.lists.Load() != lists || s.watches.Load() != watches {
 		s.t.Errorf("%s: %d lists and %d watches, want %d and %d", when, s.lists.Load(), s.watches.Load(), lists, watches)
@@ -198,8 +198,8 @@ func (s *scene) expectRequests(when string, lists, watches, atLeast, atMost int6
 
 // There must be no request before a Service needs measured demand, and none some time after. In between there is a
 // list, a watch, and a read of a small object two to four times a minute.
-func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
-	play(t, nil, func(s *scene) {
+func TestMeasuredDemandIsWatchedWhileNeeded(t *testing.T) {
+	runScenario(t, nil, func(s *demandScenario) {
 		s.start()
 		s.edit(false)
 		s.expect("no Service needs it", time.Hour, "service/web:80")
@@ -219,15 +219,15 @@ func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 		wrong.Zones[0].DemandPPM++
 		s.events <- watch.Event{Type: watch.Modified, Object: &wrong}
 		s.expect("an invalid version", tick, "")
-		if rejections := s.delivered()[s.seen-1].Rejected; len(rejections) != 1 || rejections[0].Kind != "ServiceDemand" {
+		if rejections := s.delivered()[s.seen-1].NewProblems; len(rejections) != 1 || rejections[0].Kind != "ServiceDemand" {
 			t.Errorf("rejections %v, want one of a ServiceDemand", rejections)
 		}
 		s.edit(false)
-		s.expect("not needed for a moment", demandLinger/2, "service/web:80")
+		s.expect("not needed for a moment", onDemandIdleTimeout/2, "service/web:80")
 		s.edit(true)
-		s.expect("needed again", demandLinger, "service/web:80")
+		s.expect("needed again", onDemandIdleTimeout, "service/web:80")
 		s.edit(false)
-		s.expect("not needed for long", 2*demandLinger, "-demand/web service/web:80 unknown")
+		s.expect("not needed for long", 2*onDemandIdleTimeout, "-demand/web service/web:80 unknown")
 		s.leaseReads.Store(0)
 		s.expect("not needed for an hour", time.Hour, "")
 		s.expectRequests("not needed for an hour", 1, 1, 0, 0)
@@ -238,13 +238,13 @@ func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 }
 
 // The first update must wait for the measured demand.
-func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
-	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+func TestFirstUpdateHasMeasuredDemand(t *testing.T) {
+	runScenario(t, []corev1.Service{measuredService(1, true)}, func(s *demandScenario) {
 		s.leaseErr = errAway
 		s.start()
 		s.expect("the API server does not respond", nodes.LabelTimeout-3*time.Second, "")
 		s.set(func() { s.leaseErr = nil })
-		s.expect("the API server responds", 2*leaseAgain, "counts demand/web:1 service/web:80")
+		s.expect("the API server responds", 2*leaseRetryInterval, "counts demand/web:1 service/web:80")
 		if s.count() != 1 {
 			t.Errorf("got %d updates, want 1", s.count())
 		}
@@ -253,14 +253,14 @@ func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
 }
 
 // The wait for measured demand must end.
-func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
-	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+func TestFirstUpdateTimesOutWaitingForDemand(t *testing.T) {
+	runScenario(t, []corev1.Service{measuredService(1, true)}, func(s *demandScenario) {
 		s.leaseErr = errAway
 		s.start()
 		s.expect("the Service is blocked", nodes.LabelTimeout-tick, "")
 		s.expect("the wait has timed out", 2*tick, "service/web:80")
 		s.set(func() { s.leaseErr = nil })
-		s.expect("the API server responds", 2*leaseAgain, "counts demand/web:1")
+		s.expect("the API server responds", 2*leaseRetryInterval, "counts demand/web:1")
 		if got := s.logged("timed out reading measured demand"); got != 1 {
 			t.Errorf("the timeout was logged %d times, want once", got)
 		}
@@ -268,14 +268,14 @@ func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 }
 
 // Measured demand expires when its publisher stops, and counts again when a publisher starts.
-func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
-	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+func TestMeasuredDemandExpires(t *testing.T) {
+	runScenario(t, []corev1.Service{measuredService(1, true)}, func(s *demandScenario) {
 		s.start()
 		s.expect("demand is published", servicedemand.FreshFor-time.Second, "counts demand/web:1 service/web:80")
-		s.expect("not published for an hour", 2*leaseEvery+time.Second, "stale")
+		s.expect("not published for an hour", 2*leaseInterval+time.Second, "stale")
 		s.expect("not published for a day", 24*time.Hour, "")
 		s.set(func() { s.renewed = time.Now() })
-		s.expect("published again", 2*leaseEvery, "counts")
+		s.expect("published again", 2*leaseInterval, "counts")
 		for text, want := range map[string]int{"is too old": 1, "planning with measured demand": 2} {
 			if got := s.logged(text); got != want {
 				t.Errorf("%q was logged %d times, want %d", text, got, want)
@@ -286,8 +286,8 @@ func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
 }
 
 // Measured demand must also stay when the API server is back before the publisher is.
-func TestWhatWasMeasuredStaysWhileTheAPIServerIsAway(t *testing.T) {
-	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+func TestMeasuredDemandStaysDuringAnOutage(t *testing.T) {
+	runScenario(t, []corev1.Service{measuredService(1, true)}, func(s *demandScenario) {
 		s.start()
 		s.expect("a start", time.Minute, "counts demand/web:1 service/web:80")
 		for _, away := range []error{errAway, apierrors.NewInternalError(errAway), apierrors.NewUnauthorized("unknown token")} {
@@ -305,7 +305,7 @@ func TestWhatWasMeasuredStaysWhileTheAPIServerIsAway(t *testing.T) {
 }
 
 // The only warning must name the remedy.
-func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
+func TestOnlyTheLeaseIsReadWithoutAPublisher(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	for name, err := range map[string]error{
 		"there is no Lease":         apierrors.NewNotFound(leases, servicedemand.LeaseName),
@@ -314,18 +314,18 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 		"it is missing for a while": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+			runScenario(t, []corev1.Service{measuredService(1, true)}, func(s *demandScenario) {
 				switch name {
 				case "it is missing for a while":
 					s.start()
 					s.expect("it is there", tick, "counts demand/web:1 service/web:80")
 					missing := apierrors.NewNotFound(leases, servicedemand.LeaseName)
 					s.set(func() { s.leaseErr, s.responses = apierrors.NewForbidden(leases, servicedemand.LeaseName, nil), 1 })
-					s.expect("one read is forbidden", 2*leaseEvery, "")
+					s.expect("one read is forbidden", 2*leaseInterval, "")
 					s.set(func() { s.leaseErr, s.responses = missing, 1000 })
-					s.expect("it is missing", 4*leaseEvery, "unpublished")
+					s.expect("it is missing", 4*leaseInterval, "unpublished")
 					s.set(func() { s.leaseErr = nil })
-					s.expect("it is back", 2*leaseEvery, "counts")
+					s.expect("it is back", 2*leaseInterval, "counts")
 					s.expectRequests("in all", 1, 1, 5, 12)
 				default:
 					if s.leaseErr = err; err == nil {
@@ -336,7 +336,7 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 					s.expect("for an hour", time.Hour, "")
 					s.expectRequests("for an hour", 0, 0, 120, 242)
 					s.set(func() { s.leaseErr, s.renewed = nil, time.Now() })
-					s.expect("demand is published", 2*leaseEvery, "counts demand/web:1")
+					s.expect("demand is published", 2*leaseInterval, "counts demand/web:1")
 				}
 				if got := s.logged("component demand"); got != 1 {
 					t.Errorf("the remedy was logged %d times, want once: %s", got, s.log.String())
@@ -347,13 +347,13 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 }
 
 // There is a Lease, but the kind or the permission is missing.
-func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
+func TestUnlistableServiceDemandsBlockNothing(t *testing.T) {
 	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
 	for name, err := range map[string]error{
 		"the kind does not exist": apierrors.NewNotFound(demands, ""), "listing is forbidden": apierrors.NewForbidden(demands, "", nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
+			runScenario(t, []corev1.Service{measuredService(1, true)}, func(s *demandScenario) {
 				s.listErr = err
 				s.isAlive = true
 				s.start()
@@ -370,7 +370,7 @@ func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 }
 
 // Load must read measured demand as Run does, if a Service needs it, and report unreadable objects.
-func TestLoadReadsWhatWasMeasured(t *testing.T) {
+func TestLoadReadsMeasuredDemand(t *testing.T) {
 	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
 	missing, forbidden := apierrors.NewNotFound(demands, ""), apierrors.NewForbidden(demands, "", nil)
 	anHourAgo := time.Now().Add(-time.Hour)

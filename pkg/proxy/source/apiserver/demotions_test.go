@@ -23,22 +23,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// county is an API server with Nodes that lose labels or are deleted. It responds to lists by hostname labels.
-type county struct {
+// fakeNodeAPI is an API server with Nodes that lose labels or are deleted. It responds to lists by hostname labels.
+type fakeNodeAPI struct {
 	metadata.Getter
 	mu     sync.Mutex
-	there  map[string]bool
+	exists map[string]bool
 	isAway bool
 	lists  []metav1.ListOptions
 
 	evacuated chan watch.Event
 }
 
-func newCounty() *county {
-	return &county{there: map[string]bool{}, evacuated: make(chan watch.Event)}
+func newCounty() *fakeNodeAPI {
+	return &fakeNodeAPI{exists: map[string]bool{}, evacuated: make(chan watch.Event)}
 }
 
-func (c *county) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (c *fakeNodeAPI) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lists = append(c.lists, options)
@@ -50,7 +50,7 @@ func (c *county) List(_ context.Context, options metav1.ListOptions) (*metav1.Pa
 		return nil, err
 	}
 	list := &metav1.PartialObjectMetadataList{}
-	for name, isThere := range c.there {
+	for name, isThere := range c.exists {
 		if isThere && selector.Matches(labels.Set{corev1.LabelHostname: "host-of-" + name}) {
 			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
@@ -59,17 +59,17 @@ func (c *county) List(_ context.Context, options metav1.ListOptions) (*metav1.Pa
 }
 
 // checkCount returns the number of lists.
-func (c *county) checkCount() int {
+func (c *fakeNodeAPI) checkCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.lists)
 }
 
 // watcher returns a Watcher of this API server.
-func (c *county) watcher(options Options) *Watcher {
+func (c *fakeNodeAPI) watcher(options Options) *Watcher {
 	a := newAPI(time.Millisecond)
 	a.nodes = c
-	a.byKind[convert.Avoided[model.Evacuated]].WatchFuncWithContext = func(
+	a.byKind[convert.NodesByDemotionReason[model.Evacuated]].WatchFuncWithContext = func(
 		_ context.Context, options metav1.ListOptions,
 	) (watch.Interface, error) {
 		if options.SendInitialEvents != nil {
@@ -81,7 +81,7 @@ func (c *county) watcher(options Options) *Watcher {
 }
 
 // label reports that a Node now has the label, or is no longer selected by it.
-func (c *county) label(event watch.EventType, name, version string) {
+func (c *fakeNodeAPI) label(event watch.EventType, name, version string) {
 	c.evacuated <- watch.Event{Type: event, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: name, ResourceVersion: version,
 		Labels: map[string]string{policy.EvacuateLabel: "true", corev1.LabelHostname: "host-of-" + name},
@@ -89,7 +89,7 @@ func (c *county) label(event watch.EventType, name, version string) {
 }
 
 // The watch by the label reports both the same way. The demotion of a deleted Node must stay for two minutes.
-func TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel(t *testing.T) {
+func TestDeletedNodeAndRemovedLabelAreDistinguished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()
 		r := run(t, c.watcher)
@@ -109,7 +109,7 @@ func TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel(t *testing.T) {
 			}
 		}
 		for _, node := range []string{"n1", "n2", "n3", "n4"} {
-			c.there[node] = true
+			c.exists[node] = true
 			c.label(watch.Added, node, "5")
 		}
 		expect("four get the label", time.Millisecond, "avoid/n1 avoid/n2 avoid/n3 avoid/n4")
@@ -118,7 +118,7 @@ func TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel(t *testing.T) {
 		if got := c.lists[0]; got.ResourceVersion != "7" || got.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
 			t.Errorf("list options %+v, want a result not older than the watch event", got)
 		}
-		c.there["n2"] = false
+		c.exists["n2"] = false
 		c.label(watch.Deleted, "n2", "8")
 		expect("a node is deleted", 100*time.Second, "")
 		expect("two minutes after the deletion", 21*time.Second, "-avoid/n2")
@@ -131,7 +131,7 @@ func TestADeletedNodeIsDistinguishedFromOneThatLosesItsLabel(t *testing.T) {
 }
 
 // The nodes must be checked at most once a second.
-func TestManyNodesThatLoseTheirLabelsAreCheckedTogether(t *testing.T) {
+func TestExistenceChecksAreBatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()
 		r := run(t, c.watcher)
@@ -141,7 +141,7 @@ func TestManyNodesThatLoseTheirLabelsAreCheckedTogether(t *testing.T) {
 			names = append(names, fmt.Sprintf("n%03d", i))
 		}
 		for i, name := range names {
-			c.there[name] = i%2 == 0
+			c.exists[name] = i%2 == 0
 			c.label(watch.Added, name, "5")
 		}
 		synctest.Wait()
@@ -151,29 +151,29 @@ func TestManyNodesThatLoseTheirLabelsAreCheckedTogether(t *testing.T) {
 		}
 		time.Sleep(2 * nodeCheckInterval)
 		synctest.Wait()
-		asked := c.checkCount()
-		avoided := map[string]bool{}
+		lists := c.checkCount()
+		demoted := map[string]bool{}
 		for _, update := range r.delivered() {
 			for key, demotion := range update.Change.Demotions {
-				avoided[key.Node] = demotion != nil
+				demoted[key.Node] = demotion != nil
 			}
 		}
 		for i, name := range names {
-			if avoided[name] != (i%2 == 1) {
-				t.Errorf("%s is demoted: %v", name, avoided[name])
+			if demoted[name] != (i%2 == 1) {
+				t.Errorf("%s is demoted: %v", name, demoted[name])
 			}
 		}
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		if later := c.checkCount() - asked; asked > 17 || later > 0 {
-			t.Errorf("%d lists in 15 s, and %d in the three minutes after that", asked, later)
+		if later := c.checkCount() - lists; lists > 17 || later > 0 {
+			t.Errorf("%d lists in 15 s, and %d in the three minutes after that", lists, later)
 		}
 		r.end(t)
 	})
 }
 
 // An evacuation must end on time without an event from the API server.
-func TestAnEvacuationEndsWithoutTheAPIServer(t *testing.T) {
+func TestEvacuationExpiresWithoutAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()
 		r := run(t, c.watcher)

@@ -59,8 +59,8 @@ func (i *interner) value(value any) any {
 		i.node(value)
 	case *model.Demand:
 		zones := make(map[string]uint32, len(value.Zones))
-		for name, asks := range value.Zones {
-			zones[i.string(name)] = asks
+		for name, demand := range value.Zones {
+			zones[i.string(name)] = demand
 		}
 		value.Zones = zones
 	case *model.TopologySlice:
@@ -74,8 +74,8 @@ func (i *interner) value(value any) any {
 // service interns the strings that many Services share.
 func (i *interner) service(service *model.Service) {
 	service.Name.Namespace = i.string(service.Name.Namespace)
-	for at := range service.Ports {
-		service.Ports[at].Name = i.string(service.Ports[at].Name)
+	for k := range service.Ports {
+		service.Ports[k].Name = i.string(service.Ports[k].Name)
 	}
 }
 
@@ -83,11 +83,11 @@ func (i *interner) service(service *model.Service) {
 func (i *interner) slice(slice *model.EndpointSlice) {
 	slice.Name.Namespace = i.string(slice.Name.Namespace)
 	slice.Service.Namespace = slice.Name.Namespace
-	for at := range slice.Ports {
-		slice.Ports[at].Name = i.string(slice.Ports[at].Name)
+	for k := range slice.Ports {
+		slice.Ports[k].Name = i.string(slice.Ports[k].Name)
 	}
-	for at := range slice.Endpoints {
-		endpoint := &slice.Endpoints[at].Endpoint
+	for k := range slice.Endpoints {
+		endpoint := &slice.Endpoints[k].Endpoint
 		endpoint.Node, endpoint.Zone = i.string(endpoint.Node), i.string(endpoint.Zone)
 		endpoint.HintNodes, endpoint.HintZones = i.list(endpoint.HintNodes), i.list(endpoint.HintZones)
 	}

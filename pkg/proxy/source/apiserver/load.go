@@ -52,25 +52,25 @@ func (w *Watcher) loadPeers(ctx context.Context, s *state, which Nodes) error {
 	if which != AllNodes && !s.nodes.NeedsPeers() {
 		return nil
 	}
-	from := w.sourceFrom(model.TopologyFromNodes)
+	peerSource := w.sourceFrom(model.TopologyFromNodes)
 	if which == AllNodes {
 		// Read in full, like this node: the caller evaluates the cluster from each node.
-		from.requests[0].kind, from.requests[0].listWatch = convert.Nodes, w.listWatches.allNodes
+		peerSource.requests[0].kind, peerSource.requests[0].listWatch = convert.Nodes, w.listWatches.allNodes
 	} else {
 		if chosen := w.chooseSource(ctx, nil); chosen != nil {
-			from = *chosen
+			peerSource = *chosen
 		}
-		s.begin(&from)
+		s.switchSource(&peerSource)
 	}
-	for _, one := range from.requests {
-		if err := w.newStream(one).load(ctx, s); err != nil {
+	for _, request := range peerSource.requests {
+		if err := w.newStream(request).load(ctx, s); err != nil {
 			return err
 		}
-		s.nodes.OnListed(one.kind, s.now)
+		s.nodes.OnListed(request.kind, s.now)
 	}
 	s.nodes.SetAllKnown(true)
 	s.deliverBlocked()
-	w.options.OnTopologySource(from.resource)
+	w.options.OnTopologySource(peerSource.resource)
 	return nil
 }
 
@@ -92,11 +92,11 @@ func (w *Watcher) NodeNames(ctx context.Context) ([]string, error) {
 
 // forEachPage lists a resource page by page, so that memory never holds all objects in the form in which they were
 // sent.
-func forEachPage(ctx context.Context, from *cache.ListWatch, do func(runtime.Object) error) error {
+func forEachPage(ctx context.Context, listWatch *cache.ListWatch, visit func(runtime.Object) error) error {
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return from.ListWithContext(ctx, options)
+		return listWatch.ListWithContext(ctx, options)
 	})
-	return list.EachListItem(ctx, metav1.ListOptions{}, do)
+	return list.EachListItem(ctx, metav1.ListOptions{}, visit)
 }
 
 // load lists a resource. An optional resource that the API server does not have counts as empty, and so does one that
@@ -122,11 +122,11 @@ func (s *resourceStream) load(ctx context.Context, state *state) error {
 }
 
 // put processes an object. If it is invalid, the last known good version of a running proxy is used.
-func (s *resourceStream) put(state *state, now *object) {
-	if len(now.rejected) > 0 {
-		if good, isKnown := s.watcher.lastKnownGood[now.rejected[0].Subject()]; isKnown {
-			state.put(s.kind, &object{name: now.name, uid: now.uid, value: good})
+func (s *resourceStream) put(state *state, received *object) {
+	if len(received.rejected) > 0 {
+		if good, isKnown := s.watcher.lastKnownGood[received.rejected[0].Subject()]; isKnown {
+			state.put(s.kind, &object{name: received.name, uid: received.uid, value: good})
 		}
 	}
-	state.put(s.kind, now)
+	state.put(s.kind, received)
 }

@@ -52,7 +52,7 @@ func serve(decode func() kruntime.Object) *cache.ListWatch {
 func servesNothing() map[*convert.Kind]*cache.ListWatch {
 	nothing := &corev1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	lists := map[*convert.Kind]*cache.ListWatch{}
-	for _, kind := range followed() {
+	for _, kind := range watchedKinds() {
 		lists[kind] = serve(func() kruntime.Object { return nothing })
 	}
 	return lists
@@ -148,7 +148,7 @@ func cached(t *testing.T, services, slices func() kruntime.Object) (convert.Upda
 	return update, bytes
 }
 
-func TestTheCacheHoldsLittleMoreThanWhatIsDelivered(t *testing.T) {
+func TestCacheSize(t *testing.T) {
 	update, bytes := cached(t, manyServices, manySlices)
 	t.Logf("%d Services with %d endpoints each: %d bytes a Service", memoryServices, memoryEndpoints, bytes/memoryServices)
 	if len(update.Change.Services) != memoryServices || len(update.Change.Slices) != memoryServices {
@@ -160,7 +160,7 @@ func TestTheCacheHoldsLittleMoreThanWhatIsDelivered(t *testing.T) {
 }
 
 // Services of other proxies are listed and watched nonetheless.
-func TestServicesOfOtherProxiesTakeNoMemory(t *testing.T) {
+func TestCacheSizeOfOtherProxies(t *testing.T) {
 	update, bytes := cached(t, manyOthersServices, func() kruntime.Object {
 		return &discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	})

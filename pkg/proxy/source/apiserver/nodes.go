@@ -22,7 +22,7 @@ import (
 func otherNodes(w *Watcher) *onDemandWatch {
 	return &onDemandWatch{
 		watcher: w, interestChanged: notify.NewSignal(),
-		choose: w.chooseSource, onSource: (*state).begin,
+		choose: w.chooseSource, onSource: (*state).switchSource,
 		onStart: func(s *state) {
 			w.topologyPublisher.Observed = lease.Observed{}
 			s.nodes.StartListTimeout(s.now)
@@ -66,17 +66,17 @@ func (w *Watcher) checkNodesLoop(ctx context.Context) {
 // a list from its cache, at a version not older than that of the lost label. Without a response within checkTimeout the
 // nodes count as existing.
 func (w *Watcher) checkNodesExist(ctx context.Context, names []string, hostnames map[string]string) {
-	areThere := map[string]bool{}
+	exist := map[string]bool{}
 	var values []string
 	for _, name := range names {
-		areThere[name] = hostnames[name] == ""
+		exist[name] = hostnames[name] == ""
 		if hostnames[name] != "" {
 			values = append(values, hostnames[name])
 		}
 	}
-	isOne, err := labels.NewRequirement(corev1.LabelHostname, selection.In, values)
+	requirement, err := labels.NewRequirement(corev1.LabelHostname, selection.In, values)
 	if err != nil { // no node has a hostname label
-		w.change(func(s *state) { s.nodes.ResolveChecks(areThere, s.now) })
+		w.change(func(s *state) { s.nodes.ResolveChecks(exist, s.now) })
 		return
 	}
 	version := "0"
@@ -86,7 +86,7 @@ func (w *Watcher) checkNodesExist(ctx context.Context, names []string, hostnames
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	list, err := w.listWatches.nodes.List(ctx, metav1.ListOptions{
-		LabelSelector:   labels.NewSelector().Add(*isOne).String(),
+		LabelSelector:   labels.NewSelector().Add(*requirement).String(),
 		ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	})
 	if err != nil {
@@ -94,19 +94,19 @@ func (w *Watcher) checkNodesExist(ctx context.Context, names []string, hostnames
 		return
 	}
 	for i := range list.Items {
-		if _, isAsked := hostnames[list.Items[i].Name]; isAsked {
-			areThere[list.Items[i].Name] = true
+		if _, isChecked := hostnames[list.Items[i].Name]; isChecked {
+			exist[list.Items[i].Name] = true
 		}
 	}
-	w.change(func(s *state) { s.nodes.ResolveChecks(areThere, s.now) })
+	w.change(func(s *state) { s.nodes.ResolveChecks(exist, s.now) })
 }
 
 // IsReady reports whether a Node is Ready according to the API server; false if it was deleted.
 func (w *Watcher) IsReady(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	one := convert.Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-	list, err := listWatch(w.listWatches.services, convert.Nodes.Resource, one).ListWithContext(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	selector := convert.Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	list, err := listWatch(w.listWatches.services, convert.Nodes.Resource, selector).ListWithContext(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return false, fmt.Errorf("check whether node %s is Ready: %w", name, err)
 	}

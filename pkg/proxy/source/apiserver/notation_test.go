@@ -21,10 +21,10 @@ const (
 
 func nameOf(name string) model.ObjectName { return model.ObjectName{Namespace: "default", Name: name} }
 
-// world is a state with objects that a test writes.
-type world struct{ *state }
+// testState is a state with objects that a test writes.
+type testState struct{ *state }
 
-func newWorld() *world { return &world{newState("")} }
+func newTestState() *testState { return &testState{newState("")} }
 
 // wait advances the clock.
 func (s *state) wait(duration time.Duration) *nodes.WaitTimeout {
@@ -34,14 +34,14 @@ func (s *state) wait(duration time.Duration) *nodes.WaitTimeout {
 }
 
 // service puts a version of a Service with topology keys; its port distinguishes versions.
-func (w *world) service(name string, port uint16, keys ...policy.Key) {
+func (w *testState) service(name string, port uint16, keys ...policy.Key) {
 	w.putVersion(name, &model.Service{
 		Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}, Topology: policy.Topology{Keys: keys},
 	})
 }
 
 // bounded puts a version of the Service "web" whose load is bounded by zones.
-func (w *world) bounded(port uint16) {
+func (w *testState) bounded(port uint16) {
 	w.putVersion("web", &model.Service{
 		Name: nameOf("web"), Ports: []model.ServicePort{{Port: port}},
 		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120},
@@ -49,7 +49,7 @@ func (w *world) bounded(port uint16) {
 }
 
 // measured puts a version of a Service that is planned with measured demand.
-func (w *world) measured(name string, port uint16) {
+func (w *testState) measured(name string, port uint16) {
 	w.putVersion(name, &model.Service{
 		Name: nameOf(name), Ports: []model.ServicePort{{Port: port}},
 		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Measured: true},
@@ -62,7 +62,7 @@ func demandObject(name string, rate uint64) *object {
 }
 
 // putVersion puts a version of a Service; a nil value means that it is not ours to serve, or invalid.
-func (w *world) putVersion(name string, value *model.Service, rejected ...model.Finding) {
+func (w *testState) putVersion(name string, value *model.Service, rejected ...model.Finding) {
 	now := &object{name: nameOf(name), rejected: rejected}
 	if value != nil {
 		now.value = value
@@ -70,10 +70,10 @@ func (w *world) putVersion(name string, value *model.Service, rejected ...model.
 	w.put(convert.Services, now)
 }
 
-func (w *world) deleteService(name string) { w.remove(convert.Services, nameOf(name)) }
+func (w *testState) deleteService(name string) { w.remove(convert.Services, nameOf(name)) }
 
 // slice puts a version of the slice "a".
-func (w *world) slice(value *model.EndpointSlice) {
+func (w *testState) slice(value *model.EndpointSlice) {
 	now := &object{name: nameOf("a")}
 	if value != nil {
 		now.value = value
@@ -86,16 +86,16 @@ func nodeObject(name string, labels map[string]string) *object {
 }
 
 // other puts a version of another node, n1.
-func (w *world) other(labels map[string]string) {
+func (w *testState) other(labels map[string]string) {
 	w.put(convert.OtherNodes, nodeObject("n1", labels))
 }
 
 // list delivers the complete list of the other nodes.
-func (w *world) list(nodes ...*object) { w.replace(convert.OtherNodes, nodes) }
+func (w *testState) list(nodes ...*object) { w.replace(convert.OtherNodes, nodes) }
 
 // delivered takes the update and returns it as sorted text: "service/web:80", "node/n1{rack=1}", with "-" before
 // deleted objects.
-func (w *world) delivered() string {
+func (w *testState) delivered() string {
 	update, _ := w.takeUpdate()
 	return updateText(update)
 }

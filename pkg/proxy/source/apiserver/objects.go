@@ -27,12 +27,12 @@ func Objects(ctx context.Context, config *rest.Config, demandNamespace string) (
 		return convert.Objects{}, err
 	}
 	var objects convert.Objects
-	for _, kind := range convert.WholeKinds {
-		list := listOf{kind.Resource, all.byKind[kind]}
+	for _, kind := range convert.ObjectKinds {
+		list := resourceList{kind.Resource, all.byKind[kind]}
 		if kind == convert.Nodes {
 			list.listWatch = all.allNodes
 		}
-		err := list.into(ctx, &objects)
+		err := list.addTo(ctx, &objects)
 		if kind == convert.ServiceDemands && apierrors.IsForbidden(err) {
 			objects.DemandsForbidden = true
 		}
@@ -44,7 +44,7 @@ func Objects(ctx context.Context, config *rest.Config, demandNamespace string) (
 		}
 	}
 	if len(objects.Demands) > 0 {
-		if objects.DemandState, err = demandStateNow(ctx, all.leases, demandNamespace); err != nil {
+		if objects.DemandState, err = readDemandState(ctx, all.leases, demandNamespace); err != nil {
 			return convert.Objects{}, err
 		}
 	}
@@ -58,9 +58,9 @@ func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*
 	if err != nil {
 		return nil, err
 	}
-	one := convert.Selector{Namespace: name.Namespace, Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()}
+	selector := convert.Selector{Namespace: name.Namespace, Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()}
 	var found *corev1.Service
-	err = forEachPage(ctx, listWatch(all.services, convert.Services.Resource, one), func(sent runtime.Object) error {
+	err = forEachPage(ctx, listWatch(all.services, convert.Services.Resource, selector), func(sent runtime.Object) error {
 		if service, isService := sent.(*corev1.Service); isService && service.Name == name.Name {
 			found = service
 		}
@@ -72,12 +72,12 @@ func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*
 	return found, nil
 }
 
-type listOf struct {
+type resourceList struct {
 	resource  string // in errors
 	listWatch *cache.ListWatch
 }
 
-func (l listOf) into(ctx context.Context, objects *convert.Objects) error {
+func (l resourceList) addTo(ctx context.Context, objects *convert.Objects) error {
 	err := forEachPage(ctx, l.listWatch, func(sent runtime.Object) error {
 		object, isObject := sent.(convert.Object)
 		if !isObject {

@@ -62,7 +62,7 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 }
 
 // The Lease is not read if there are no ServiceDemands. If it may not be read, they count as current.
-func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
+func TestObjectsReadDemandLease(t *testing.T) {
 	old := time.Now().Add(-2 * servicedemand.FreshFor).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 	lease := `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","spec":{"renewTime":"` + old + `"}}`
 	status := func(reason string, code int) string {
@@ -84,12 +84,12 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 		"listing is forbidden": {http.StatusOK, http.StatusForbidden, "{}", 0, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var looks atomic.Int32
+			var reads atomic.Int32
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				switch resource := path.Base(r.URL.Path); {
 				case r.URL.Path == "/apis/coordination.k8s.io/v1/namespaces/publishers/leases/vicinity-demand":
-					looks.Add(1)
+					reads.Add(1)
 					w.WriteHeader(c.code)
 					fmt.Fprint(w, c.body)
 				case resource == "servicedemands" && c.demands != 0:
@@ -108,8 +108,8 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || int(looks.Load()) != c.looks || objects.DemandsForbidden != (c.demands == http.StatusForbidden) {
-				t.Fatalf("%v after %d reads of the Lease; forbidden: %t", err, looks.Load(), objects.DemandsForbidden)
+			if err != nil || int(reads.Load()) != c.looks || objects.DemandsForbidden != (c.demands == http.StatusForbidden) {
+				t.Fatalf("%v after %d reads of the Lease; forbidden: %t", err, reads.Load(), objects.DemandsForbidden)
 			}
 			if objects.DemandState != c.state {
 				t.Errorf("the state is %v, want %v", objects.DemandState, c.state)

@@ -7,14 +7,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// demandLinger is how long a resource that only some Services need is watched after the last of them stops
+// onDemandIdleTimeout is how long a resource that only some Services need is watched after the last of them stops
 // needing it. A user who may edit a Service decides when every node lists it, and a list is a large response. So the
 // time doubles whenever the resource is needed again, up to maxOnDemandIdleTimeout: a proxy lists it at most twelve
 // times on its first day, and twice a day after that. Another topology key needs no new list, because all labels of a
 // node are kept.
 const (
-	demandLinger    = 30 * time.Second
-	demandLingerMax = 12 * time.Hour
+	onDemandIdleTimeout    = 30 * time.Second
+	maxOnDemandIdleTimeout = 12 * time.Hour
 )
 
 // onDemandWatch watches a resource while a Service needs it.
@@ -42,13 +42,13 @@ type onDemandWatch struct {
 // than zones.
 type interest struct{ isNeeded, labels bool }
 
-// watch watches the resource while a Service needs it, until the context ends.
-func (d *onDemandWatch) watch(ctx context.Context) {
-	lingers := demandLinger
+// run watches the resource while a Service needs it, until the context ends.
+func (d *onDemandWatch) run(ctx context.Context) {
+	idleTimeout := onDemandIdleTimeout
 	for ctx.Err() == nil {
 		if isNeeded, _ := d.reevaluate(nil); isNeeded {
-			d.follow(ctx, lingers)
-			lingers = min(2*lingers, demandLingerMax)
+			d.watchUntilIdle(ctx, idleTimeout)
+			idleTimeout = min(2*idleTimeout, maxOnDemandIdleTimeout)
 			continue
 		}
 		select {
@@ -58,34 +58,34 @@ func (d *onDemandWatch) watch(ctx context.Context) {
 	}
 }
 
-// follow lists and watches until no Service has needed the resource for idleTimeout.
-func (d *onDemandWatch) follow(ctx context.Context, lingers time.Duration) {
-	var now activeWatch
-	defer func() { now.stop() }()
+// watchUntilIdle lists and watches until no Service has needed the resource for idleTimeout.
+func (d *onDemandWatch) watchUntilIdle(ctx context.Context, idleTimeout time.Duration) {
+	var active activeWatch
+	defer func() { active.stop() }()
 	d.watcher.change(d.onStart)
-	linger := time.NewTimer(lingers)
-	defer linger.Stop()
-	linger.Stop()
-	choice := time.NewTimer(0)
-	defer choice.Stop()
+	idleTimer := time.NewTimer(idleTimeout)
+	defer idleTimer.Stop()
+	idleTimer.Stop()
+	choiceTimer := time.NewTimer(0)
+	defer choiceTimer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-choice.C:
-			now = d.followFrom(ctx, now)
-			choice.Reset(untilNextChoice(now.source))
+		case <-choiceTimer.C:
+			active = d.switchSource(ctx, active)
+			choiceTimer.Reset(untilNextChoice(active.source))
 		case <-d.interestChanged:
-			linger.Stop()
-			switch isNeeded, isOutgrown := d.reevaluate(now.source); {
+			idleTimer.Stop()
+			switch isNeeded, isInsufficient := d.reevaluate(active.source); {
 			case !isNeeded:
-				linger.Reset(lingers)
-			case isOutgrown:
-				choice.Reset(0)
+				idleTimer.Reset(idleTimeout)
+			case isInsufficient:
+				choiceTimer.Reset(0)
 			}
-		case <-linger.C:
-			if d.dropNow(now.stop) {
-				now.forget(d.watcher)
+		case <-idleTimer.C:
+			if d.dropIfUnneeded(active.stop) {
+				active.forget(d.watcher)
 				d.onSourceChange("")
 				return
 			}
@@ -99,58 +99,58 @@ type activeWatch struct {
 	cancel context.CancelFunc
 }
 
-func (f activeWatch) stop() {
-	if f.cancel != nil {
-		f.cancel()
+func (a activeWatch) stop() {
+	if a.cancel != nil {
+		a.cancel()
 	}
 }
 
 // forget ends the interruptions of a source that is no longer watched.
-func (f activeWatch) forget(w *Watcher) {
-	if f.source != nil {
-		for _, one := range f.source.requests {
-			w.outages.forget(one.resource)
+func (a activeWatch) forget(w *Watcher) {
+	if a.source != nil {
+		for _, request := range a.source.requests {
+			w.interruptions.forget(request.resource)
 		}
 	}
 }
 
-// followFrom switches to the chosen source. The last known state stays active until that source is completely listed.
-func (d *onDemandWatch) followFrom(ctx context.Context, now activeWatch) activeWatch {
-	chosen := d.choose(ctx, now.source)
-	if chosen == nil || now.source != nil && now.source.resource == chosen.resource {
-		return now
+// switchSource switches to the chosen source. The last known state stays active until that source is completely listed.
+func (d *onDemandWatch) switchSource(ctx context.Context, active activeWatch) activeWatch {
+	chosen := d.choose(ctx, active.source)
+	if chosen == nil || active.source != nil && active.source.resource == chosen.resource {
+		return active
 	}
-	now.stop()
-	now.forget(d.watcher)
-	if now.source != nil && now.source.resource != "" {
-		d.watcher.options.Log.Info("switched the source of node topology", "before", now.source.resource,
+	active.stop()
+	active.forget(d.watcher)
+	if active.source != nil && active.source.resource != "" {
+		d.watcher.options.Log.Info("switched the source of node topology", "before", active.source.resource,
 			"now", chosen.resource)
 	}
 	if d.onSource != nil {
 		d.watcher.change(func(s *state) { d.onSource(s, chosen) })
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	for _, one := range chosen.requests {
-		d.watcher.newStream(one).follow(ctx)
+	for _, request := range chosen.requests {
+		d.watcher.newStream(request).start(ctx)
 	}
 	d.onSourceChange(chosen.resource)
 	return activeWatch{chosen, cancel}
 }
 
-// dropNow drops the state and ends the stream. Objects that the Reflector delivers later are ignored.
-func (d *onDemandWatch) dropNow(end context.CancelFunc) (isDropped bool) {
+// dropIfUnneeded drops the state and ends the stream. Objects that the Reflector delivers later are ignored.
+func (d *onDemandWatch) dropIfUnneeded(stop context.CancelFunc) (isDropped bool) {
 	d.watcher.change(func(s *state) {
 		if isDropped = d.drop(s); isDropped {
-			end()
+			stop()
 		}
 	})
 	return isDropped
 }
 
 // reevaluate reports whether the resource is needed, and whether Services need more than the source has.
-func (d *onDemandWatch) reevaluate(now *source) (isNeeded, isOutgrown bool) {
+func (d *onDemandWatch) reevaluate(active *source) (isNeeded, isInsufficient bool) {
 	d.watcher.mu.Lock()
 	defer d.watcher.mu.Unlock()
-	wanted := d.interestOf(d.watcher.state)
-	return wanted.isNeeded, now != nil && now.hasZonesOnly && wanted.labels
+	current := d.interestOf(d.watcher.state)
+	return current.isNeeded, active != nil && active.hasZonesOnly && current.labels
 }

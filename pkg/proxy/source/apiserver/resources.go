@@ -46,7 +46,7 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	}
 	clients := map[schema.GroupVersion]rest.Interface{}
 	all := listWatches{byKind: map[*convert.Kind]*cache.ListWatch{}}
-	for _, kind := range followed() {
+	for _, kind := range watchedKinds() {
 		selector := selectorOf(kind, options.View)
 		if kind.IsMetadataOnly {
 			all.byKind[kind] = metadataListWatch(metadataClient.Resource(kind.Group.WithResource(kind.Resource)), selector)
@@ -73,7 +73,7 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 // addToScheme returns a function that registers the types of all watched kinds of a group: ours has several packages.
 func addToScheme(group schema.GroupVersion) func(*runtime.Scheme) error {
 	return func(scheme *runtime.Scheme) error {
-		for _, kind := range followed() {
+		for _, kind := range watchedKinds() {
 			if kind.Group != group || kind.AddToScheme == nil {
 				continue
 			}
@@ -85,8 +85,8 @@ func addToScheme(group schema.GroupVersion) func(*runtime.Scheme) error {
 	}
 }
 
-// followed returns the kinds that are watched, always or on demand.
-func followed() []*convert.Kind {
+// watchedKinds returns the kinds that are watched, always or on demand.
+func watchedKinds() []*convert.Kind {
 	return slices.AppendSeq(append(slices.Clone(convert.Kinds), convert.ProxyAddresses), nodes.Kinds)
 }
 
@@ -129,8 +129,8 @@ func listWatch(client rest.Interface, resource string, selector convert.Selector
 			options.FieldSelector = ""
 		}
 	})
-	again := func(err error) bool {
-		if !isAboutField(err) {
+	retryWithoutField := func(err error) bool {
+		if !isFieldSelectorError(err) {
 			return false
 		}
 		isFieldUnknown.Store(true)
@@ -139,14 +139,14 @@ func listWatch(client rest.Interface, resource string, selector convert.Selector
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := selected.ListWithContext(ctx, options)
-			if again(err) {
+			if retryWithoutField(err) {
 				list, err = selected.ListWithContext(ctx, options)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			watched, err := selected.WatchWithContext(ctx, options)
-			if again(err) {
+			if retryWithoutField(err) {
 				watched, err = selected.WatchWithContext(ctx, options)
 			}
 			return watched, err
@@ -154,9 +154,9 @@ func listWatch(client rest.Interface, resource string, selector convert.Selector
 	}
 }
 
-// isAboutField reports whether the error means that the API server cannot select by a field. Only its text
+// isFieldSelectorError reports whether the error means that the API server cannot select by a field. Only its text
 // shows that. The first text is for kinds that can be selected only by name, such as Services in 1.30.
-func isAboutField(err error) bool {
+func isFieldSelectorError(err error) bool {
 	return apierrors.IsBadRequest(err) &&
 		(strings.Contains(err.Error(), "is not a known field selector") || strings.Contains(err.Error(), "field label not supported"))
 }

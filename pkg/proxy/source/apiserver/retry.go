@@ -29,22 +29,22 @@ var noResponseBackoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2
 // The request stays unchanged, with the version from which a watch continues. If the API server no longer has that
 // version, it returns 410, and the Reflector lists again.
 func retryUntilResponse[T any](ctx context.Context, failed func(error), request func() (T, error)) (T, error) {
-	var response, none T
-	var refusal error
+	var response, zero T
+	var requestErr error
 	// If the context has ended, return its error rather than the last attempt's: after some of those Reflectors would
 	// wait.
 	err := noResponseBackoff.DelayFunc().Until(ctx, true, true, func(context.Context) (bool, error) {
-		response, refusal = request()
-		if hasResponse(refusal) {
+		response, requestErr = request()
+		if hasResponse(requestErr) {
 			return true, nil
 		}
-		failed(refusal)
+		failed(requestErr)
 		return false, nil
 	})
 	if err != nil {
-		return none, err
+		return zero, err
 	}
-	return response, refusal
+	return response, requestErr
 }
 
 // hasResponse reports whether the error, or nil, of a request means that the API server responded. All error responses

@@ -36,7 +36,7 @@ func asRequest(err error) error { return &url.Error{Op: "Get", URL: "https://api
 // connectionRefused is the error of clients while no API server runs. Reflectors wait by themselves after it.
 var connectionRefused = asRequest(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 
-func TestOnlyARequestWithoutAResponseIsRetried(t *testing.T) {
+func TestRequestWithoutResponseIsRetried(t *testing.T) {
 	services := schema.GroupResource{Resource: "services"}
 	for name, test := range map[string]struct {
 		err        error
@@ -81,7 +81,7 @@ func TestOnlyARequestWithoutAResponseIsRetried(t *testing.T) {
 	}
 }
 
-func TestThePausesBetweenTriesGrowToFiveSecondsAndDiffer(t *testing.T) {
+func TestRetryBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Time
 		_, err := retryUntilResponse(t.Context(), func(error) {}, func() (struct{}, error) {
@@ -108,13 +108,13 @@ func TestThePausesBetweenTriesGrowToFiveSecondsAndDiffer(t *testing.T) {
 	})
 }
 
-func TestAPauseEndsWithTheContext(t *testing.T) {
+func TestRetryStopsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		var hears recorder
-		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
+		var rec recorder
+		tracker := newInterruptions(rec.options(slog.New(slog.DiscardHandler)))
 		api := responses{list: connectionRefused, watch: connectionRefused}
-		observed := o.observe("services", api.listWatch(), never)
+		observed := tracker.observe("services", api.listWatch(), never)
 		ended := make(chan error, 2)
 		go func() {
 			_, err := observed.ListWithContext(ctx, metav1.ListOptions{})
@@ -141,7 +141,7 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 				t.Error("a request continues although its context has ended")
 			}
 		}
-		if diff := cmp.Diff([]string{"interrupted: services: " + connectionRefused.Error()}, hears.all()); diff != "" {
+		if diff := cmp.Diff([]string{"interrupted: services: " + connectionRefused.Error()}, rec.all()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
@@ -151,17 +151,17 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 const relistPause = 1600 * time.Millisecond
 
 // Changes must arrive seconds after an interruption, even if it lasted for an hour.
-func TestChangesDuringAnInterruptionArriveSecondsAfterIt(t *testing.T) {
+func TestChangesArriveSoonAfterAnInterruption(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old resource version")
 	for name, test := range map[string]struct {
-		services  *flaky
+		services  *flakyServer
 		fromStart bool // the outage began before the program
 		within    time.Duration
 	}{
-		"the version is still available":          {services: &flaky{}, within: retryMax},
-		"the version expired":                     {services: &flaky{expired: expired}, within: retryMax + relistPause},
-		"the first event reports that it expired": {services: &flaky{expired: expired, asEvent: true}, within: retryMax + relistPause},
-		"started during the outage":               {services: &flaky{}, fromStart: true, within: retryMax},
+		"the version is still available":          {services: &flakyServer{}, within: retryMax},
+		"the version expired":                     {services: &flakyServer{expired: expired}, within: retryMax + relistPause},
+		"the first event reports that it expired": {services: &flakyServer{expired: expired, asEvent: true}, within: retryMax + relistPause},
+		"started during the outage":               {services: &flakyServer{}, fromStart: true, within: retryMax},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestChangesDuringAnInterruptionArriveSecondsAfterIt(t *testing.T) {
 				services.fail()
 				time.Sleep(time.Hour)
 				services.put(keyedService("after", 2, "*"))
-				services.heal()
+				services.recover()
 				within(t, test.within, func() bool { return r.delivers("after") })
 				synctest.Wait()
 				for _, want := range []string{"watch interrupted", "watch resumed"} {
@@ -205,8 +205,8 @@ func within(t *testing.T, atMost time.Duration, holds func() bool) {
 	}
 }
 
-// flaky is an API server that has Services, is unavailable at times, and then has no earlier versions.
-type flaky struct {
+// flakyServer is an API server that has Services, is unavailable at times, and then has no earlier versions.
+type flakyServer struct {
 	expired error // the response to a watch from such a version; nil: it still has them
 	asEvent bool  // as the first event
 
@@ -216,14 +216,14 @@ type flaky struct {
 	watches  []*watch.FakeWatcher
 }
 
-func (f *flaky) put(service corev1.Service) {
+func (f *flakyServer) put(service corev1.Service) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.services = append(f.services, service)
 }
 
 // fail ends all watches, and refuses every connection from now on.
-func (f *flaky) fail() {
+func (f *flakyServer) fail() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.isAway = true
@@ -232,13 +232,13 @@ func (f *flaky) fail() {
 	}
 }
 
-func (f *flaky) heal() {
+func (f *flakyServer) recover() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.isAway = false
 }
 
-func (f *flaky) listWatch() *cache.ListWatch {
+func (f *flakyServer) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			f.mu.Lock()
@@ -264,7 +264,7 @@ func (f *flaky) listWatch() *cache.ListWatch {
 }
 
 // watch must be called with the lock held.
-func (f *flaky) watch(version string) (watch.Interface, error) {
+func (f *flakyServer) watch(version string) (watch.Interface, error) {
 	known, err := strconv.Atoi(version)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())

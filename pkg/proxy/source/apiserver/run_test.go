@@ -198,7 +198,7 @@ func (r *running) end(t *testing.T) {
 	}
 }
 
-func TestAServiceThatIsEditedAllTheTimeMakesNoOtherWaitLonger(t *testing.T) {
+func TestConstantEditsDoNotBlockOtherServices(t *testing.T) {
 	for name, takes := range map[string]time.Duration{
 		"lists are fast": time.Millisecond, "lists are slow": 4 * time.Second, "no list completes": time.Hour,
 	} {
@@ -231,7 +231,7 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 	if !r.delivers("victim") {
 		t.Errorf("the Service of another user is blocked for more than %v", nodes.LabelTimeout)
 	}
-	attack(2 * demandLinger)
+	attack(2 * onDemandIdleTimeout)
 	if got := api.nodeLists.Load(); got != 1 {
 		t.Errorf("%d lists of nodes were started, want 1", got)
 	}
@@ -239,7 +239,7 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 }
 
 // Other nodes must be listed at most once per idle timeout.
-func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
+func TestOtherNodesAreWatchedWhileNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
 		r := run(t, api.watcher)
@@ -264,20 +264,20 @@ func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 		wants("no Service needs them", 0, 0)
 		edit(rack, time.Hour)
 		wants("a Service needs them", 1, 1)
-		edit("*", demandLinger-tick)
+		edit("*", onDemandIdleTimeout-tick)
 		wants("not needed for a moment", 1, 1)
 		edit(row, time.Hour)
 		wants("needed again", 1, 1)
-		edit("*", demandLinger+tick)
+		edit("*", onDemandIdleTimeout+tick)
 		wants("no longer needed", 1, 0)
 		edit(rack, tick)
 		wants("needed again after that", 2, 1)
-		edit("*", demandLinger+tick)
+		edit("*", onDemandIdleTimeout+tick)
 		wants("the idle timeout has doubled", 2, 1)
 		for end := time.Now().Add(48 * time.Hour); time.Now().Before(end); { // a user who waits for the end of that time
 			edit(rack, tick)
 			for edit("*", tick); api.nodeWatches.Load() > 0; {
-				time.Sleep(demandLinger)
+				time.Sleep(onDemandIdleTimeout)
 				synctest.Wait()
 			}
 		}
@@ -317,7 +317,7 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 	}
 }
 
-func TestServiceCIDRsThatAreForbiddenPreventNoStart(t *testing.T) {
+func TestStartWithForbiddenServiceCIDRs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
 		granted := api.byKind[convert.ServiceCIDRs]
@@ -358,7 +358,7 @@ func TestServiceCIDRsThatAreForbiddenPreventNoStart(t *testing.T) {
 	})
 }
 
-func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
+func TestStartWaitsForFailingServiceCIDRs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
 		trouble := responses{list: apierrors.NewInternalError(context.DeadlineExceeded)}
@@ -374,7 +374,7 @@ func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAServiceIsServedAfterItsTimeoutWhileNoListComes(t *testing.T) {
+func TestServiceIsDeliveredAfterListTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Hour)
 		r := run(t, api.watcher)
@@ -462,7 +462,7 @@ func TestAMissingResourceIsEmptyAndRequestedAgain(t *testing.T) {
 	})
 }
 
-func TestTheTimeoutOfTheFirstUpdateBeginsWhenNodesCanBeListed(t *testing.T) {
+func TestFirstUpdateTimeoutStartsWithNodeList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const others, nodes = time.Minute, 3 * time.Second
 		api := newAPI(nodes, keyedService("web", 1, rack))

@@ -50,16 +50,16 @@ var valuesOf = map[string]values{
 	policy.DemandLabel:   {good: "5", bad: []string{"many", "", "101", "-1"}},
 }
 
-// settled is the state that a source has delivered.
-type settled struct {
+// deliveredState is the state that a source has delivered.
+type deliveredState struct {
 	Change   model.Change
 	problems []model.Finding
 }
 
-func (s *settled) take(update convert.Update) {
+func (s *deliveredState) take(update convert.Update) {
 	s.Change = s.Change.Merge(update.Change)
-	s.problems = convert.SortProblems(slices.DeleteFunc(append(s.problems, update.Rejected...), func(p model.Finding) bool {
-		return slices.Contains(update.PutRight, p)
+	s.problems = convert.SortProblems(slices.DeleteFunc(append(s.problems, update.NewProblems...), func(p model.Finding) bool {
+		return slices.Contains(update.ResolvedProblems, p)
 	}))
 	maps.DeleteFunc(s.Change.Services, func(_ model.ObjectName, now *model.Service) bool { return now == nil })
 	maps.DeleteFunc(s.Change.Slices, func(_ model.ObjectName, now *model.EndpointSlice) bool { return now == nil })
@@ -67,11 +67,11 @@ func (s *settled) take(update convert.Update) {
 	maps.DeleteFunc(s.Change.Demotions, func(_ model.DemotionKey, now *model.Demotion) bool { return now == nil })
 }
 
-// takesIn processes versions of one object in sequence.
-type takesIn func(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) settled
+// processVersions processes versions of one object in sequence.
+type processVersions func(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) deliveredState
 
-// fromAPIServer processes them as the streams of a Watcher do.
-func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now settled) {
+// viaAPIServer processes them as the streams of a Watcher do.
+func viaAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now deliveredState) {
 	t.Helper()
 	w := newWatcher(listWatches{}, Options{View: view, Log: slog.New(slog.DiscardHandler)})
 	w.state.nodes.AllLabels = true
@@ -86,9 +86,9 @@ func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions
 		if kind == convert.Nodes {
 			evacuated := &metav1.PartialObjectMetadata{ObjectMeta: *version.(*corev1.Node).ObjectMeta.DeepCopy()}
 			if _, labelled := evacuated.Labels[policy.EvacuateLabel]; labelled {
-				_ = streams[convert.Avoided[model.Evacuated]].Update(evacuated)
+				_ = streams[convert.NodesByDemotionReason[model.Evacuated]].Update(evacuated)
 			} else {
-				_ = streams[convert.Avoided[model.Evacuated]].Delete(evacuated)
+				_ = streams[convert.NodesByDemotionReason[model.Evacuated]].Delete(evacuated)
 			}
 		}
 		w.state.wait(time.Hour) // the handoff to another proxy ends
@@ -98,8 +98,8 @@ func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions
 	return now
 }
 
-// fromFolder reads them from a file.
-func fromFolder(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now settled) {
+// viaFolder reads them from a file.
+func viaFolder(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now deliveredState) {
 	t.Helper()
 	dir, read := t.TempDir(), manifests.Folder{View: view}
 	write := func(file string, kind *convert.Kind, object convert.Object) {
@@ -189,11 +189,11 @@ var equate = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreFields(model.EndpointSlice{}, "TriggeredAt"),
 }
 
-// TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart covers every label and annotation that is read, of every kind: a
+// TestInvalidValueHasTheSameEffectAfterARestart covers every label and annotation that is read, of every kind: a
 // proxy that runs while the value becomes invalid must decide like one that starts afterwards.
-func TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart(t *testing.T) {
+func TestInvalidValueHasTheSameEffectAfterARestart(t *testing.T) {
 	view := convert.View{Node: "self", WithHeadless: true}
-	sources := map[string]takesIn{"API server": fromAPIServer, "folder": fromFolder}
+	sources := map[string]processVersions{"API server": viaAPIServer, "folder": viaFolder}
 	tried := map[string]bool{}
 	for _, kind := range convert.Kinds {
 		settings := slices.Clone(kind.Settings)
@@ -222,7 +222,7 @@ func TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart(t *testing.T) {
 }
 
 func expectSetting(
-	t *testing.T, view convert.View, kind *convert.Kind, setting convert.Setting, source takesIn, object func() convert.Object,
+	t *testing.T, view convert.View, kind *convert.Kind, setting convert.Setting, source processVersions, object func() convert.Object,
 ) {
 	t.Helper()
 	try, known := valuesOf[setting.Key]
@@ -235,7 +235,7 @@ func expectSetting(
 	for _, bad := range try.bad {
 		fresh := source(t, view, kind, with(object(), setting, bad))
 		running := source(t, view, kind, with(object(), setting, try.good), with(object(), setting, bad))
-		if diff := cmp.Diff(fresh, running, equate, cmp.AllowUnexported(settled{})); diff != "" {
+		if diff := cmp.Diff(fresh, running, equate, cmp.AllowUnexported(deliveredState{})); diff != "" {
 			t.Errorf("%q: a running proxy differs from a starting one (-starting +running):\n%s", bad, diff)
 		}
 		if try.isNeverWrong {
@@ -260,7 +260,7 @@ func isMeaningless(annotation string, given convert.Object) bool {
 }
 
 // wantAbsent asserts that an object with an invalid value is used as if it had none.
-func wantAbsent(t *testing.T, bad, key string, wrong, absent settled) {
+func wantAbsent(t *testing.T, bad, key string, wrong, absent deliveredState) {
 	t.Helper()
 	for _, problem := range wrong.problems {
 		if problem.IsRejection() {

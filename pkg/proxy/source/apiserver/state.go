@@ -33,8 +33,8 @@ type state struct {
 	blocked map[model.ObjectName]*model.Service
 	// demands determines whether measured demand counts.
 	demands demandGate
-	// areMoved is set if addresses of proxies have changed since OnProxyAddresses was last called.
-	areMoved bool
+	// addressesChanged is set if addresses of proxies have changed since OnProxyAddresses was last called.
+	addressesChanged bool
 }
 
 // storedObject is the part of an object that is kept.
@@ -44,33 +44,33 @@ type storedObject struct {
 	value any
 }
 
-func newState(own string) *state {
+func newState(self string) *state {
 	s := &state{
 		objects:  map[*convert.Kind]map[model.ObjectName]storedObject{},
 		problems: map[convert.ObjectKey][]model.Finding{},
 		reported: map[convert.ObjectKey][]model.Finding{},
 		blocked:  map[model.ObjectName]*model.Service{},
 	}
-	s.nodes = nodes.NewStore(own)
+	s.nodes = nodes.NewStore(self)
 	return s
 }
 
 // put processes a version of an object. If it is invalid, the last known good version stays active.
-func (s *state) put(kind *convert.Kind, now *object) {
-	key := convert.ObjectKey{Kind: kind, Name: now.name}
-	s.recordProblems(key, slices.Concat(now.rejected, now.ignored))
-	if now.isForOtherProxy && s.startHandoff(key, now.uid) {
+func (s *state) put(kind *convert.Kind, received *object) {
+	key := convert.ObjectKey{Kind: kind, Name: received.name}
+	s.recordProblems(key, slices.Concat(received.rejected, received.ignored))
+	if received.isForOtherProxy && s.startHandoff(key, received.uid) {
 		return
 	}
 	s.handoffs.Cancel(key)
-	before := s.objects[kind][now.name].value
-	isNew, inForce := len(now.rejected) == 0 && !kind.IsSame(before, now.value), before
+	before := s.objects[kind][received.name].value
+	isNew, active := len(received.rejected) == 0 && !kind.IsSame(before, received.value), before
 	if isNew {
-		inForce = now.value
+		active = received.value
 	}
-	s.store(key, storedObject{now.uid, inForce})
+	s.store(key, storedObject{received.uid, active})
 	if isNew {
-		s.decide(key, now.value)
+		s.decide(key, received.value)
 	}
 }
 
@@ -99,12 +99,12 @@ func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
 }
 
 // replace processes a list of all objects of a kind.
-func (s *state) replace(kind *convert.Kind, all []*object) { s.takeAll(kind, all, listed) }
+func (s *state) replace(kind *convert.Kind, all []*object) { s.replaceAll(kind, all, listed) }
 
 // markUnavailable records that a resource does not exist or may not be listed. It then counts as empty.
-func (s *state) markUnavailable(kind *convert.Kind) { s.takeAll(kind, nil, unavailable) }
+func (s *state) markUnavailable(kind *convert.Kind) { s.replaceAll(kind, nil, unavailable) }
 
-func (s *state) takeAll(kind *convert.Kind, all []*object, as availability) {
+func (s *state) replaceAll(kind *convert.Kind, all []*object, listState availability) {
 	exists := make(map[model.ObjectName]bool, len(all))
 	for _, object := range all {
 		exists[object.name] = true
@@ -117,7 +117,7 @@ func (s *state) takeAll(kind *convert.Kind, all []*object, as availability) {
 	}
 	s.nodes.OnListed(kind, s.now)
 	if kind == convert.ServiceDemands {
-		s.demands.availability = as
+		s.demands.availability = listState
 		s.resolveDemandState()
 	}
 	s.deliverUnblocked()
@@ -129,7 +129,7 @@ func (s *state) recordProblems(key convert.ObjectKey, problems []model.Finding) 
 	if slices.Equal(before, problems) {
 		return
 	}
-	if _, isJudged := s.reported[key]; !isJudged {
+	if _, isRecorded := s.reported[key]; !isRecorded {
 		s.reported[key] = before
 	}
 	delete(s.problems, key)
@@ -148,7 +148,7 @@ func (s *state) decide(key convert.ObjectKey, value any) {
 		service, _ := value.(*model.Service)
 		s.decideService(key.Name, service)
 	case kind == convert.ProxyAddresses:
-		s.areMoved = true
+		s.addressesChanged = true
 	default:
 		kind.Apply(&s.change, key.Name, value)
 	}

@@ -27,7 +27,7 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 // deliverUnblocked delivers the blocked Services that no longer need to wait.
 func (s *state) deliverUnblocked() {
 	for _, name := range s.nodes.TakeUnblocked() {
-		if service, isHeld := s.blocked[name]; isHeld && !s.nodes.IsBlocked(name) {
+		if service, isBlocked := s.blocked[name]; isBlocked && !s.nodes.IsBlocked(name) {
 			delete(s.blocked, name)
 			convert.Services.Apply(&s.change, name, service)
 		}
@@ -42,12 +42,12 @@ func (s *state) deliverBlocked() {
 	clear(s.blocked)
 }
 
-// begin switches the source of the other nodes.
-func (s *state) begin(from *source) {
+// switchSource switches the source of the other nodes.
+func (s *state) switchSource(next *source) {
 	s.forgetPeerObjects()
 	var kinds []*convert.Kind
-	for _, one := range from.requests {
-		kinds = append(kinds, one.kind)
+	for _, request := range next.requests {
+		kinds = append(kinds, request.kind)
 	}
 	s.nodes.SwitchSource(kinds...)
 }

@@ -41,16 +41,16 @@ func delivered(s *state) string {
 	return fmt.Sprint(names)
 }
 
-// racked is a state, and the racks of the nodes that it delivered.
-type racked struct {
+// rackState is a state, and the racks of the nodes that it delivered.
+type rackState struct {
 	*state
 	racks map[string]string
 }
 
-func newRacked() racked { return racked{newState("node-0"), map[string]string{}} }
+func newRackState() rackState { return rackState{newState("node-0"), map[string]string{}} }
 
 // now takes the update, and returns the racks.
-func (r racked) now() map[string]string {
+func (r rackState) now() map[string]string {
 	update, _ := r.takeUpdate()
 	for name, node := range update.Change.Nodes {
 		if delete(r.racks, name); node != nil {
@@ -64,7 +64,7 @@ func (r racked) now() map[string]string {
 func TestNodesAreMergedFromAllSlices(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		s := newRacked()
+		s := newRackState()
 		s.put(convert.Services, serviceOf("racked", rack))
 		now := map[string]map[string]string{}
 		for step := range 30 {
@@ -113,8 +113,8 @@ func someRacks(random *rand.Rand) map[string]string {
 }
 
 // Nodes that a slice omits must be removed at once.
-func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
-	s := newRacked()
+func TestNodeRetentionAfterSliceDeletion(t *testing.T) {
+	s := newRackState()
 	s.put(convert.Services, serviceOf("racked", rack))
 	keys := []policy.Key{rack}
 	s.replace(convert.TopologySlices, []*object{
@@ -140,7 +140,7 @@ func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
 }
 
 // A Service must not wait forever, and no other Service may wait.
-func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
+func TestServiceIsBlockedUntilItsLabelIsPublished(t *testing.T) {
 	s := newState("node-0")
 	s.put(convert.Services, serviceOf("racked", rack))
 	s.put(convert.Services, serviceOf("nonsense", row))
@@ -180,8 +180,8 @@ func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
 }
 
 // Until all lists are complete, the known state must stay.
-func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
-	s := newRacked()
+func TestSourceSwitchKeepsNodes(t *testing.T) {
+	s := newRackState()
 	s.put(convert.Services, serviceOf("racked", rack))
 	node := func(name, value string) *object {
 		labels := map[string]string{rack: value, "other": "x"}
@@ -196,7 +196,7 @@ func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
 		}
 	}
 	check("from Nodes")
-	s.begin(sourceFrom(convert.TopologySlices))
+	s.switchSource(sourceFrom(convert.TopologySlices))
 	s.replace(convert.TopologySlices, []*object{topologySlice("a", []policy.Key{rack}, want)})
 	if update, isNew := s.takeUpdate(); isNew {
 		t.Errorf("slices with the same content deliver %+v", update)
@@ -204,7 +204,7 @@ func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
 	want = map[string]string{"node-2": "r3"}
 	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack}, want))
 	check("only from slices")
-	s.begin(sourceFrom(convert.OtherNodes))
+	s.switchSource(sourceFrom(convert.OtherNodes))
 	check("while Nodes are listed")
 	want = map[string]string{"node-1": "r1", "node-2": "r2"}
 	s.replace(convert.OtherNodes, []*object{node("node-1", "r1"), node("node-2", "r2")})
@@ -238,9 +238,9 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 	}
 	kinds := []*convert.Kind{convert.ProxySlices, convert.NodesWithDemand, convert.ControlPlaneNodes}
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-		w := &world{newState("n0")}
+		w := &testState{newState("n0")}
 		w.bounded(80)
-		w.begin(sourceFrom(kinds...))
+		w.switchSource(sourceFrom(kinds...))
 		for _, at := range order[:2] {
 			w.replace(kinds[at], lists[kinds[at]])
 			if got := w.delivered(); got != "" {
@@ -270,7 +270,7 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 			{"the proxy is back in another zone", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a", "n2": "c"})) },
 				"node/n2{control-plane=,exclude-from-external-load-balancers=,zone=c}"},
 			{"a Service needs racks and is blocked", func() { w.service("racked", 81, rack, policy.AnyNode) }, ""},
-			{"the source is switched to Nodes", func() { w.begin(sourceFrom(convert.OtherNodes)) }, ""},
+			{"the source is switched to Nodes", func() { w.switchSource(sourceFrom(convert.OtherNodes)) }, ""},
 			{"another Service is not blocked", func() { w.bounded(82) }, "service/web:82"},
 			{"Nodes are listed", func() {
 				w.list(nodeObject("n1", map[string]string{rack: "1", string(policy.Zone): "a"}))
@@ -286,10 +286,10 @@ func TestNodesAreMergedFromProxiesAndLabelledNodes(t *testing.T) {
 }
 
 // A node whose proxy does not come back counts as deleted after a while.
-func TestAProxyThatDoesNotComeBackIsANodeThatIsGone(t *testing.T) {
-	w := &world{newState("n0")}
+func TestNodeWithoutProxyExpires(t *testing.T) {
+	w := &testState{newState("n0")}
 	w.bounded(80)
-	w.begin(sourceFrom(convert.ProxySlices))
+	w.switchSource(sourceFrom(convert.ProxySlices))
 	slice := func(nodes ...string) *object {
 		described := &model.TopologySlice{Keys: []policy.Key{policy.Zone}, Nodes: map[string]*model.Node{}}
 		for _, node := range nodes {

@@ -40,21 +40,21 @@ func (s *state) rejections() []convert.Rejection {
 }
 
 // next returns the next deadline, and whether there is one.
-func (s *state) next() (at time.Time, some bool) {
-	at, some = s.handoffs.Earliest()
-	if other, isOther := s.nodes.Next(); isOther && (!some || other.Before(at)) {
-		return other, true
+func (s *state) next() (at time.Time, ok bool) {
+	at, ok = s.handoffs.Earliest()
+	if nodeDeadline, hasNodeDeadline := s.nodes.Next(); hasNodeDeadline && (!ok || nodeDeadline.Before(at)) {
+		return nodeDeadline, true
 	}
-	return at, some
+	return at, ok
 }
 
 // expire processes the expired deadlines: it removes Services at the end of their handoff, updates nodes, and ends
 // waiting. It returns the timeouts of waiting Services, as nodes.Store.Expire does.
-func (s *state) expire() (forNodes *nodes.WaitTimeout, forDemand int) {
+func (s *state) expire() (nodeTimeouts *nodes.WaitTimeout, demandTimeouts int) {
 	for _, key := range s.handoffs.PopExpired(s.now) {
 		s.remove(key.Kind, key.Name)
 	}
-	forNodes, forDemand = s.nodes.Expire(s.now)
+	nodeTimeouts, demandTimeouts = s.nodes.Expire(s.now)
 	s.deliverUnblocked()
-	return forNodes, forDemand
+	return nodeTimeouts, demandTimeouts
 }

@@ -64,18 +64,18 @@ func (w *Watcher) newRequest(kind *convert.Kind, resource string) resourceReques
 	return resourceRequest{kind, resource, w.listWatches.byKind[kind]}
 }
 
-func (w *Watcher) newStream(of resourceRequest) *resourceStream {
-	s := &resourceStream{watcher: w, resourceRequest: of, listed: make(chan struct{})}
+func (w *Watcher) newStream(request resourceRequest) *resourceStream {
+	s := &resourceStream{watcher: w, resourceRequest: request, listed: make(chan struct{})}
 	s.closeListed = sync.OnceFunc(func() { close(s.listed) })
 	return s
 }
 
-// follow starts to watch until the context ends, and does not wait for the end: a Reflector that backs off because the
+// start starts to watch until the context ends, and does not wait for the end: a Reflector that backs off because the
 // API server has too many requests notices it only afterwards, up to a minute later (client-go v0.37, watchList in
 // reflector.go). Until then it sends no request, and the objects that it delivers are ignored.
-func (s *resourceStream) follow(ctx context.Context) {
+func (s *resourceStream) start(ctx context.Context) {
 	s.done = ctx.Done()
-	observed := s.watcher.outages.observe(s.resource, s.listWatch, s.isMissing)
+	observed := s.watcher.interruptions.observe(s.resource, s.listWatch, s.isMissing)
 	reflector := cache.NewReflectorWithOptions(observed, s.kind.New(), s, cache.ReflectorOptions{
 		Name: s.resource, TypeDescription: s.resource,
 	})
@@ -84,15 +84,15 @@ func (s *resourceStream) follow(ctx context.Context) {
 		// Not RunWithContext: it logs each failed attempt, but each interruption should be logged once.
 		_ = pauses.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			if err := reflector.ListAndWatchWithContext(ctx); err != nil {
-				s.failed(ctx, err)
+				s.onError(ctx, err)
 			}
 			return false, nil
 		})
 	}()
 }
 
-// failed handles an error of a list or watch. An optional resource counts as empty until it may be listed.
-func (s *resourceStream) failed(ctx context.Context, err error) {
+// onError handles an error of a list or watch. An optional resource counts as empty until it may be listed.
+func (s *resourceStream) onError(ctx context.Context, err error) {
 	s.watcher.options.Log.Debug("failed to list or watch a resource; retrying", "resource", s.resource, "error", err)
 	switch {
 	case s.isMissing(err):
@@ -127,20 +127,20 @@ func (s *resourceStream) markUnavailable(ctx context.Context, level slog.Level, 
 // transform strips an object to the part that is kept. The Reflector calls it as soon as an object of a long list
 // arrives, and later passes on the result, which transform then returns unchanged.
 func (s *resourceStream) transform(sent any) *object {
-	if stripped, isDone := sent.(*object); isDone {
+	if stripped, isStripped := sent.(*object); isStripped {
 		return stripped
 	}
-	from := sent.(convert.Object) // of the kind's type, which the Reflector has checked
+	received := sent.(convert.Object) // of the kind's type, which the Reflector has checked
 	view := s.watcher.options.View
-	value, errs := s.kind.Convert(from, view)
-	name := model.ObjectName{Namespace: s.names.string(from.GetNamespace()), Name: from.GetName()}
-	uid := string(from.GetUID())
+	value, errs := s.kind.Convert(received, view)
+	name := model.ObjectName{Namespace: s.names.string(received.GetNamespace()), Name: received.GetName()}
+	uid := string(received.GetUID())
 	stripped := &object{
-		name: name, uid: uid, value: s.names.value(value), rejected: convert.RejectedObjects(s.kind, name, uid, errs),
-		isForOtherProxy: s.kind.ForOtherProxy != nil && s.kind.ForOtherProxy(from, view),
+		name: name, uid: uid, value: s.names.value(value), rejected: convert.ValidationFindings(s.kind, name, uid, errs),
+		isForOtherProxy: s.kind.ForOtherProxy != nil && s.kind.ForOtherProxy(received, view),
 	}
 	if len(errs) == 0 {
-		stripped.ignored = convert.ObjectKey{Kind: s.kind, Name: name}.Found("", from, value, view)
+		stripped.ignored = convert.ObjectKey{Kind: s.kind, Name: name}.IgnoredFindings("", received, value, view)
 	}
 	return stripped
 }
@@ -163,9 +163,9 @@ func (s *resourceStream) Update(sent any) error {
 
 // Delete processes the deletion of an object.
 func (s *resourceStream) Delete(sent any) error {
-	from := sent.(metav1.Object)
-	s.recordVersion(from.GetResourceVersion())
-	name := model.ObjectName{Namespace: from.GetNamespace(), Name: from.GetName()}
+	deleted := sent.(metav1.Object)
+	s.recordVersion(deleted.GetResourceVersion())
+	name := model.ObjectName{Namespace: deleted.GetNamespace(), Name: deleted.GetName()}
 	s.change(func(state *state) { state.remove(s.kind, name) })
 	return nil
 }
@@ -194,12 +194,12 @@ func (s *resourceStream) recordVersion(version string) {
 func (s *resourceStream) Resync() error { return nil }
 
 // change applies a function to the state, unless the stream has ended.
-func (s *resourceStream) change(decide func(*state)) {
+func (s *resourceStream) change(apply func(*state)) {
 	s.watcher.change(func(state *state) {
 		select {
 		case <-s.done:
 		default:
-			decide(state)
+			apply(state)
 		}
 	})
 }

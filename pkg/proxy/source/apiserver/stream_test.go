@@ -26,7 +26,7 @@ func webService() *corev1.Service {
 	}
 }
 
-func TestWhatIsKeptOfAnObjectIsItsValue(t *testing.T) {
+func TestTransformKeepsTheValue(t *testing.T) {
 	services := streamOf(convert.Services)
 	got := services.transform(webService())
 	if value, _ := got.value.(*model.Service); value == nil || value.Name != nameOf("web") || len(got.rejected) > 0 || got.uid != "u" {
@@ -53,7 +53,7 @@ func TestARejectedObjectIsStoredAsItsProblems(t *testing.T) {
 	}
 }
 
-func TestOfOtherNodesTheLabelsAreKept(t *testing.T) {
+func TestTransformKeepsNodeLabels(t *testing.T) {
 	sent := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: "n1", Labels: map[string]string{rack: "1", "x": "y"}, Annotations: map[string]string{"large": "text"}}}
 	got := streamOf(convert.OtherNodes).transform(sent)
@@ -62,7 +62,7 @@ func TestOfOtherNodesTheLabelsAreKept(t *testing.T) {
 	}
 }
 
-func TestEndpointsShareWhatTheyHaveInCommon(t *testing.T) {
+func TestEqualHintsAreInterned(t *testing.T) {
 	stream := streamOf(convert.EndpointSlices)
 	endpoint := func(name string) model.SliceEndpoint {
 		return stream.transform(&discoveryv1.EndpointSlice{
@@ -82,7 +82,7 @@ func TestEndpointsShareWhatTheyHaveInCommon(t *testing.T) {
 	}
 }
 
-func TestAnInternerForgetsWhenItIsFull(t *testing.T) {
+func TestInternerIsClearedWhenFull(t *testing.T) {
 	var names interner
 	for i := range maxInterned + 1 {
 		names.string(text("%d", i))

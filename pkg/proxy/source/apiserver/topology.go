@@ -32,12 +32,12 @@ const (
 	NodesTopology NodeTopology = "nodes"
 )
 
-// leaseEvery is the interval in which a publisher's Lease is read, or up to twice that because of jitter: 5,000
+// leaseInterval is the interval in which a publisher's Lease is read, or up to twice that because of jitter: 5,000
 // proxies then send 170 to 330 requests a second together, for an object of some 500 bytes. As long as no source could
 // be chosen, because the API server does not respond, leaseRetryInterval is the interval.
 const (
-	leaseEvery = 15 * time.Second
-	leaseAgain = 2 * time.Second
+	leaseInterval      = 15 * time.Second
+	leaseRetryInterval = 2 * time.Second
 )
 
 // requestTimeout bounds the time of a single list request.
@@ -54,11 +54,11 @@ type source struct {
 
 // sourceFrom returns the source for one of model.TopologyResources.
 func (w *Watcher) sourceFrom(resource string) source {
-	from := source{resource: resource, hasZonesOnly: resource == model.TopologyFromProxies}
+	result := source{resource: resource, hasZonesOnly: resource == model.TopologyFromProxies}
 	for kind, name := range nodes.KindsOf(resource) {
-		from.requests = append(from.requests, w.newRequest(kind, name))
+		result.requests = append(result.requests, w.newRequest(kind, name))
 	}
-	return from
+	return result
 }
 
 // publisher is the state of a publisher that renews a Lease while it publishes. It is not safe for concurrent use.
@@ -70,11 +70,11 @@ type publisher struct {
 
 // read reads the Lease. If that is forbidden, the Lease counts as missing. An error leaves the state unchanged.
 func (p *publisher) read(ctx context.Context) error {
-	read, err := lease.Get(ctx, p.leases, p.name.Namespace, p.name.Name)
+	object, err := lease.Get(ctx, p.leases, p.name.Namespace, p.name.Name)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
-	p.Observe(time.Now(), read)
+	p.Observe(time.Now(), object)
 	return nil
 }
 
@@ -95,7 +95,7 @@ func (w *Watcher) countNodes(ctx context.Context) (int, error) {
 
 // chooseSource returns the source to watch: the current one unless there is a reason for another; nil if that is not
 // known yet.
-func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
+func (w *Watcher) chooseSource(ctx context.Context, active *source) *source {
 	nodes, slices, proxies := w.sourceFrom(model.TopologyFromNodes), w.sourceFrom(model.TopologyFromSlices),
 		w.sourceFrom(model.TopologyFromProxies)
 	switch w.options.NodeTopology {
@@ -107,34 +107,34 @@ func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
 	default:
 		return &nodes
 	}
-	isFollowed := func(one source) bool { return now != nil && now.resource == one.resource }
+	isActive := func(one source) bool { return active != nil && active.resource == one.resource }
 	err := w.topologyPublisher.read(ctx)
 	switch {
 	case err == nil && w.topologyPublisher.IsFresh(w.topologyPublisher.For):
 		return &slices
-	case err != nil && !isFollowed(proxies): // a Service may now need labels that they lack
-		return now
-	case isFollowed(slices):
-		if count, err := w.countNodes(ctx); err != nil || count == w.describedNodes() {
-			return now
+	case err != nil && !isActive(proxies): // a Service may now need labels that they lack
+		return active
+	case isActive(slices):
+		if count, err := w.countNodes(ctx); err != nil || count == w.sliceNodeCount() {
+			return active
 		}
 	}
-	if w.doProxiesCoverNodes(ctx, isFollowed(proxies)) {
+	if w.proxiesCoverNodes(ctx, isActive(proxies)) {
 		return &proxies
 	}
 	return &nodes
 }
 
-func (w *Watcher) describedNodes() int {
+func (w *Watcher) sliceNodeCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state.nodes.SliceNodeCount()
 }
 
 // untilNextChoice returns how long a choice is valid.
-func untilNextChoice(made *source) time.Duration {
-	if made == nil {
-		return leaseAgain
+func untilNextChoice(chosen *source) time.Duration {
+	if chosen == nil {
+		return leaseRetryInterval
 	}
-	return wait.Jitter(leaseEvery, 1)
+	return wait.Jitter(leaseInterval, 1)
 }

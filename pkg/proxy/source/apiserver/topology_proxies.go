@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// proxiesEvery is the interval in which we check whether proxies run on nearly all nodes. That rarely changes.
-	proxiesEvery = 10 * time.Minute
-	// maxMissingShare limits the share of nodes without a proxy to one in this number, as many as a rollout of the
+	// proxyCheckInterval is the interval in which we check whether proxies run on nearly all nodes. That rarely changes.
+	proxyCheckInterval = 10 * time.Minute
+	// maxMissingDivisor limits the share of nodes without a proxy to one in this number, as many as a rollout of the
 	// manifests replaces at once. The demand of those nodes is not counted.
-	maxMissingShare = 10
-	// labelLinger is how long Nodes are watched after a Service needed labels that the proxies' slices do not have: a
+	maxMissingDivisor = 10
+	// labelIdleTimeout is how long Nodes are watched after a Service needed labels that the proxies' slices do not have: a
 	// user who changes a Service every second must not cause a list of all Nodes each time.
-	labelLinger = 12 * time.Hour
+	labelIdleTimeout = 12 * time.Hour
 )
 
 // proxySlices is the source of other nodes' zones that consists of the EndpointSlices over the proxies' own pods.
@@ -37,8 +37,8 @@ type proxySlices struct {
 	coverNodes bool
 }
 
-// doProxiesCoverNodes reports whether the proxies' slices have the labels that Services need of nearly all nodes.
-func (w *Watcher) doProxiesCoverNodes(ctx context.Context, areFollowed bool) bool {
+// proxiesCoverNodes reports whether the proxies' slices have the labels that Services need of nearly all nodes.
+func (w *Watcher) proxiesCoverNodes(ctx context.Context, isActive bool) bool {
 	p, now := &w.proxies, time.Now()
 	w.mu.Lock()
 	needsLabels, known := w.state.nodes.NeedsLabels(), w.state.nodes.NodeCount()
@@ -46,15 +46,15 @@ func (w *Watcher) doProxiesCoverNodes(ctx context.Context, areFollowed bool) boo
 	if needsLabels {
 		p.labelsNeededAt = now
 	}
-	if p.service.Name == "" || !p.labelsNeededAt.IsZero() && now.Sub(p.labelsNeededAt) < labelLinger {
+	if p.service.Name == "" || !p.labelsNeededAt.IsZero() && now.Sub(p.labelsNeededAt) < labelIdleTimeout {
 		return false
 	}
-	areLost := areFollowed && !isNearlyAll(known, p.nodes) // for example if the Service was deleted
-	if !p.checked.IsZero() && now.Sub(p.checked) < proxiesEvery && !areLost {
+	areMissing := isActive && !isNearlyAll(known, p.nodes) // for example if the Service was deleted
+	if !p.checked.IsZero() && now.Sub(p.checked) < proxyCheckInterval && !areMissing {
 		return p.coverNodes
 	}
 	nodes, err := w.countNodes(ctx)
-	if err == nil && !areFollowed {
+	if err == nil && !isActive {
 		known, err = p.count(ctx)
 	}
 	if err == nil {
@@ -63,7 +63,7 @@ func (w *Watcher) doProxiesCoverNodes(ctx context.Context, areFollowed bool) boo
 	return p.coverNodes
 }
 
-func isNearlyAll(known, nodes int) bool { return (nodes-known)*maxMissingShare <= nodes }
+func isNearlyAll(known, nodes int) bool { return (nodes-known)*maxMissingDivisor <= nodes }
 
 // count returns the number of nodes that have a proxy.
 func (p *proxySlices) count(ctx context.Context) (int, error) {

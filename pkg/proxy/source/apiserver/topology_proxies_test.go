@@ -20,9 +20,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// town has a number of Nodes, some of them with proxies. It counts requests. e2e/topology uses a real API
+// fakeCluster has a number of Nodes, some of them with proxies. It counts requests. e2e/topology uses a real API
 // server.
-type town struct {
+type fakeCluster struct {
 	metadata.Getter
 	nodes, proxies int
 	isAway         bool
@@ -31,7 +31,7 @@ type town struct {
 
 var errAway = errors.New("the API server is away")
 
-func (t *town) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (t *fakeCluster) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	t.requests++
 	if t.isAway {
 		return nil, errAway
@@ -41,7 +41,7 @@ func (t *town) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectM
 	return list, nil
 }
 
-func (t *town) slices(context.Context, metav1.ListOptions) (runtime.Object, error) {
+func (t *fakeCluster) slices(context.Context, metav1.ListOptions) (runtime.Object, error) {
 	list := &discoveryv1.EndpointSliceList{Items: make([]discoveryv1.EndpointSlice, 2)}
 	for i := range t.proxies {
 		slice := &list.Items[i%2]
@@ -50,14 +50,14 @@ func (t *town) slices(context.Context, metav1.ListOptions) (runtime.Object, erro
 	return list, nil
 }
 
-func (t *town) watcher() *Watcher {
+func (t *fakeCluster) watcher() *Watcher {
 	slices := &cache.ListWatch{ListWithContextFunc: t.slices}
 	lists := listWatches{nodes: t, byKind: map[*convert.Kind]*cache.ListWatch{convert.ProxySlices: slices}}
 	proxies := model.ObjectName{Namespace: "kube-system", Name: "proxies"}
 	return newWatcher(lists, Options{View: convert.View{Proxies: proxies}, Log: slog.New(slog.DiscardHandler)})
 }
 
-func TestProxiesAreEnoughOnNearlyAllNodes(t *testing.T) {
+func TestProxiesCoverNodes(t *testing.T) {
 	for _, test := range []struct {
 		nodes, proxies int
 		isAway, want   bool
@@ -71,22 +71,22 @@ func TestProxiesAreEnoughOnNearlyAllNodes(t *testing.T) {
 		{nodes: 10, proxies: 12, want: true}, // some Nodes are deleted
 		{nodes: 10, proxies: 10, isAway: true},
 	} {
-		at := &town{nodes: test.nodes, proxies: test.proxies, isAway: test.isAway}
-		if got := at.watcher().doProxiesCoverNodes(t.Context(), false); got != test.want {
+		at := &fakeCluster{nodes: test.nodes, proxies: test.proxies, isAway: test.isAway}
+		if got := at.watcher().proxiesCoverNodes(t.Context(), false); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
 }
 
 // A proxy must check every ten minutes whether proxies cover the nodes, regardless of the edits of users.
-func TestProxiesAreCountedNowAndThen(t *testing.T) {
+func TestProxyCheckInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		at := &town{nodes: 10, proxies: 10}
+		at := &fakeCluster{nodes: 10, proxies: 10}
 		w := at.watcher()
 		check := func(what string, after time.Duration, want bool, asked int) {
 			t.Helper()
 			time.Sleep(after)
-			if got := w.doProxiesCoverNodes(t.Context(), false); got != want || at.requests != asked {
+			if got := w.proxiesCoverNodes(t.Context(), false); got != want || at.requests != asked {
 				t.Errorf("%s: %v after %d requests, want %v after %d", what, got, at.requests, want, asked)
 			}
 		}
@@ -119,22 +119,22 @@ func TestProxiesAreCountedNowAndThen(t *testing.T) {
 }
 
 // The watched slices show that proxies are missing, for example when their Service was deleted.
-func TestLostProxiesAreCountedAtOnce(t *testing.T) {
-	at := &town{nodes: 10, proxies: 10}
+func TestMissingProxiesAreCheckedAtOnce(t *testing.T) {
+	at := &fakeCluster{nodes: 10, proxies: 10}
 	w := at.watcher()
-	if !w.doProxiesCoverNodes(t.Context(), false) {
+	if !w.proxiesCoverNodes(t.Context(), false) {
 		t.Fatal("proxies on all nodes do not cover the nodes")
 	}
 	for i := range 9 {
 		w.state.put(convert.OtherNodes, nodeObject(fmt.Sprint("n", i), nil))
 	}
-	if !w.doProxiesCoverNodes(t.Context(), true) || at.requests != 1 {
+	if !w.proxiesCoverNodes(t.Context(), true) || at.requests != 1 {
 		t.Errorf("all proxies watched: not covered, or %d requests", at.requests)
 	}
 	for i := range 2 {
 		w.state.remove(convert.OtherNodes, model.ObjectName{Name: fmt.Sprint("n", i)})
 	}
-	if w.doProxiesCoverNodes(t.Context(), true) || at.requests != 2 {
+	if w.proxiesCoverNodes(t.Context(), true) || at.requests != 2 {
 		t.Errorf("two of ten proxies missing: covered, or %d requests", at.requests)
 	}
 }
@@ -144,19 +144,19 @@ func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
 	from := (&Watcher{}).sourceFrom(model.TopologyFromProxies)
 	d := newWatcher(listWatches{}, Options{}).onDemand[0]
 	s := d.watcher.state
-	look := func(what string, now *source, wantNeeded, wantOutgrown bool) {
+	check := func(what string, now *source, wantNeeded, wantOutgrown bool) {
 		t.Helper()
 		if needed, outgrown := d.reevaluate(now); needed != wantNeeded || outgrown != wantOutgrown {
 			t.Errorf("%s: needed %v, outgrown %v", what, needed, outgrown)
 		}
 	}
-	w := &world{s}
-	look("no Service", &from, false, false)
+	w := &testState{s}
+	check("no Service", &from, false, false)
 	w.bounded(80)
-	look("a bound by zones", &from, true, false)
+	check("a bound by zones", &from, true, false)
 	w.service("racked", 81, rack)
-	look("racks", &from, true, true)
+	check("racks", &from, true, true)
 	nodes := d.watcher.sourceFrom(model.TopologyFromNodes)
-	look("racks, from Nodes", &nodes, true, false)
-	look("racks, without a source", nil, true, false)
+	check("racks, from Nodes", &nodes, true, false)
+	check("racks, without a source", nil, true, false)
 }

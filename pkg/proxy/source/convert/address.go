@@ -73,12 +73,12 @@ func readPrefix(path *field.Path, text string) (netip.Prefix, field.ErrorList) {
 	return netip.PrefixFrom(addr, ones-(bits-addr.BitLen())), nil
 }
 
-// wrongFamily returns an error if the family of an address differs from the one that a field states.
-func wrongFamily(path *field.Path, addr netip.Addr, want model.Family, because string) field.ErrorList {
+// checkFamily returns an error if the family of an address differs from the one that a field states.
+func checkFamily(path *field.Path, addr netip.Addr, want model.Family, source string) field.ErrorList {
 	if model.FamilyOf(addr) == want {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, addr.String(), fmt.Sprintf("must be an %s address to match %s", want, because))}
+	return field.ErrorList{field.Invalid(path, addr.String(), fmt.Sprintf("must be an %s address to match %s", want, source))}
 }
 
 // firstOfEach returns the first item of each family, in their order.

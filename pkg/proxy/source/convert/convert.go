@@ -73,11 +73,11 @@ func checkPortName(path *field.Path, name string) field.ErrorList {
 }
 
 // checkLength rejects a list that is longer than the API server allows.
-func checkLength(path *field.Path, length, most int) field.ErrorList {
-	if length <= most {
+func checkLength(path *field.Path, length, limit int) field.ErrorList {
+	if length <= limit {
 		return nil
 	}
-	return field.ErrorList{field.TooMany(path, length, most)}
+	return field.ErrorList{field.TooMany(path, length, limit)}
 }
 
 // invalid returns an error for each message of a validation function.

@@ -20,17 +20,17 @@ func readEndpoints(
 	nameOf func(*discoveryv1.Endpoint) *string, skipped *skippedParts,
 ) (endpoints []model.SliceEndpoint, hostnames []string) {
 	endpoints = slices.Grow([]model.SliceEndpoint(nil), len(entries)) // exactly, as for ports
-	named := nameOf != nil && slices.ContainsFunc(entries, func(entry discoveryv1.Endpoint) bool { return nameOf(&entry) != nil })
+	hasNames := nameOf != nil && slices.ContainsFunc(entries, func(entry discoveryv1.Endpoint) bool { return nameOf(&entry) != nil })
 	for i := range entries {
-		at := func() *field.Path { return path.Index(i) }
-		addr, rejected := readEndpointAddress(at, family, entries[i].Addresses)
+		entryPath := func() *field.Path { return path.Index(i) }
+		addr, rejected := readEndpointAddress(entryPath, family, entries[i].Addresses)
 		skipped.add(rejected)
 		if len(rejected) > 0 {
 			continue
 		}
-		endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(at, &entries[i], skipped)})
-		if named {
-			hostnames = append(hostnames, readName(at, "hostname", nameOf(&entries[i]), dnsLabel, skipped))
+		endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(entryPath, &entries[i], skipped)})
+		if hasNames {
+			hostnames = append(hostnames, readName(entryPath, "hostname", nameOf(&entries[i]), dnsLabel, skipped))
 		}
 	}
 	return endpoints, hostnames
@@ -38,8 +38,8 @@ func readEndpoints(
 
 // readEndpointAddress reads the first address of an endpoint, the only one that a consumer may use (KEP-752: the others
 // would be the same endpoint by another name).
-func readEndpointAddress(at func() *field.Path, family model.Family, texts []string) (netip.Addr, field.ErrorList) {
-	path := func() *field.Path { return at().Child("addresses") }
+func readEndpointAddress(entryPath func() *field.Path, family model.Family, texts []string) (netip.Addr, field.ErrorList) {
+	path := func() *field.Path { return entryPath().Child("addresses") }
 	if len(texts) == 0 {
 		return netip.Addr{}, field.ErrorList{field.Required(path(), "must contain at least 1 address")}
 	}
@@ -48,7 +48,7 @@ func readEndpointAddress(at func() *field.Path, family model.Family, texts []str
 	}
 	addr, errs := readUnicast(path().Index(0), texts[0])
 	if len(errs) == 0 {
-		errs = wrongFamily(path().Index(0), addr, family, "`addressType`")
+		errs = checkFamily(path().Index(0), addr, family, "`addressType`")
 	}
 	return addr, errs
 }
@@ -65,24 +65,24 @@ func countMultiAddress(entries []discoveryv1.Endpoint) (count uint16) {
 
 // readEndpoint reads the fields that decide whether traffic may go to an endpoint. A node or zone with an invalid name
 // counts as unknown, and a hint with such a name is ignored: the endpoint itself serves.
-func readEndpoint(at func() *field.Path, entry *discoveryv1.Endpoint, skipped *skippedParts) model.Endpoint {
+func readEndpoint(entryPath func() *field.Path, entry *discoveryv1.Endpoint, skipped *skippedParts) model.Endpoint {
 	endpoint := model.Endpoint{
-		Node:        readName(at, "nodeName", entry.NodeName, subdomain, skipped),
-		Zone:        readName(at, "zone", entry.Zone, labelValue, skipped),
+		Node:        readName(entryPath, "nodeName", entry.NodeName, subdomain, skipped),
+		Zone:        readName(entryPath, "zone", entry.Zone, labelValue, skipped),
 		Ready:       isTrue(entry.Conditions.Ready, true),
 		Serving:     isTrue(entry.Conditions.Serving, true),
 		Terminating: isTrue(entry.Conditions.Terminating, false),
 	}
 	if entry.Hints != nil {
-		endpoint.HintNodes, endpoint.HintZones = readHints(at().Child("hints"), entry.Hints, skipped)
+		endpoint.HintNodes, endpoint.HintZones = readHints(entryPath().Child("hints"), entry.Hints, skipped)
 	}
 	return endpoint
 }
 
 // isTrue reads a condition. defaultValue applies if it is not set.
-func isTrue(condition *bool, unset bool) bool {
+func isTrue(condition *bool, defaultValue bool) bool {
 	if condition == nil {
-		return unset
+		return defaultValue
 	}
 	return *condition
 }
@@ -104,14 +104,14 @@ var (
 
 // readName reads a name of an endpoint, or of its node or zone; empty if it is not set or invalid. The API server
 // checks the name of a node only while the endpoints change, and that of a zone never.
-func readName(at func() *field.Path, child string, name *string, rule nameRule, skipped *skippedParts) string {
+func readName(entryPath func() *field.Path, child string, name *string, rule nameRule, skipped *skippedParts) string {
 	switch {
 	case name == nil || *name == "":
 		return ""
 	case rule.isPlain(*name):
 		return *name
 	}
-	if rejected := invalid(at().Child(child), *name, rule.check(*name)); len(rejected) > 0 {
+	if rejected := invalid(entryPath().Child(child), *name, rule.check(*name)); len(rejected) > 0 {
 		skipped.add(rejected)
 		return ""
 	}
@@ -162,15 +162,15 @@ func readHintNames(path *field.Path, names []string, rule func(string) []string,
 		skipped.add(rejected)
 		return nil
 	}
-	var read []string
+	var valid []string
 	seen := make(map[string]bool, len(names))
 	for i, name := range names {
 		rejected := invalid(path.Index(i).Child("name"), name, rule(name))
 		skipped.add(rejected)
 		if len(rejected) == 0 && !seen[name] {
-			read = append(read, name)
+			valid = append(valid, name)
 		}
 		seen[name] = true
 	}
-	return read
+	return valid
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Each case inserts an endpoint with these addresses before that of webSlice, which must remain.
-func TestAnEndpointThatCannotBeIsSkippedByItself(t *testing.T) {
+func TestInvalidEndpointIsSkipped(t *testing.T) {
 	for name, test := range map[string]struct {
 		addresses []string
 		want      string
@@ -39,7 +39,7 @@ func TestAnEndpointThatCannotBeIsSkippedByItself(t *testing.T) {
 }
 
 // Each case changes the only endpoint of webSlice, which must remain.
-func TestAnEndpointServesWhateverItsZoneIsCalled(t *testing.T) {
+func TestEndpointServesDespiteInvalidNames(t *testing.T) {
 	const dnsSubdomain = `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must ` +
 		`start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is ` +
 		`'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`

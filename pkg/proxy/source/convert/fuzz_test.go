@@ -40,7 +40,7 @@ func FuzzConvertSlice(f *testing.F) {
 
 // FuzzConvertService decodes any JSON as a Service and converts it.
 func FuzzConvertService(f *testing.F) {
-	full := balanced("10.0.0.0/8", " 10.1.0.0/16", "fd00::/8")
+	full := loadBalancerService("10.0.0.0/8", " 10.1.0.0/16", "fd00::/8")
 	full.Spec.ClusterIPs = append(full.Spec.ClusterIPs, "fd00::a")
 	full.Spec.ExternalIPs = []string{"192.0.2.7", "2001:db8::7"}
 	full.Spec.ExternalTrafficPolicy, full.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
@@ -130,7 +130,7 @@ func FuzzNameRules(f *testing.F) {
 	})
 }
 
-func TestUsualNamesArePlain(t *testing.T) {
+func TestIsSimpleName(t *testing.T) {
 	for name, want := range map[string]bool{
 		"worker-7": true, "ip-10-0-0-17.eu-west-1.compute.internal": true, "eu-west-1a": true, "1": true, "a--b": true,
 		"": false, "Zone": false, "a_b": false, "a..b": false, "a.-b": false, "a-": false, ".a": false, "-a": false, "a-.b": false,

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestServiceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
+func TestInvalidServiceIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Service)
 		want   []string

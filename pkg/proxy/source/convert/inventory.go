@@ -35,15 +35,15 @@ func (i Inventory) String() string {
 	if len(i) == 0 {
 		return "no objects"
 	}
-	isOld := func(of Type) bool { return of == endpoints || slices.Contains(oldSlices, of) }
-	isRead := func(of Type) bool {
-		return slices.ContainsFunc(Kinds, func(kind *Kind) bool { return of == Type{kind.Group.String(), kind.Name} })
+	isOld := func(typ Type) bool { return typ == endpoints || slices.Contains(oldSlices, typ) }
+	isRead := func(typ Type) bool {
+		return slices.ContainsFunc(Kinds, func(kind *Kind) bool { return typ == Type{kind.Group.String(), kind.Name} })
 	}
-	rank := func(of Type) int {
+	rank := func(typ Type) int {
 		switch {
-		case isRead(of):
+		case isRead(typ):
 			return 0
-		case isOld(of):
+		case isOld(typ):
 			return 1
 		}
 		return 2
@@ -55,14 +55,14 @@ func (i Inventory) String() string {
 	})
 	var parts []string
 	others := 0
-	for at, of := range types {
+	for position, typ := range types {
 		switch {
-		case at >= maxTypes:
-			others += i[of]
-		case isOld(of):
-			parts = append(parts, fmt.Sprintf("%s %s (%d, an old kind that is not read)", of.APIVersion, of.Kind, i[of]))
+		case position >= maxTypes:
+			others += i[typ]
+		case isOld(typ):
+			parts = append(parts, fmt.Sprintf("%s %s (%d, an old kind that is not read)", typ.APIVersion, typ.Kind, i[typ]))
 		default:
-			parts = append(parts, fmt.Sprintf("%s (%d)", sanitize.Truncate(of.Kind), i[of]))
+			parts = append(parts, fmt.Sprintf("%s (%d)", sanitize.Truncate(typ.Kind), i[typ]))
 		}
 	}
 	if others > 0 {
@@ -94,10 +94,10 @@ func (i Inventory) MissingKinds(place, consequence string, kinds ...*Kind) strin
 
 // MissingSlices returns a sentence if there are no EndpointSlices for the Services, or some of an old version.
 // hasUnread reports whether objects that describe endpoints exist but are not read.
-func (i Inventory) MissingSlices(place string) (sentence string, isLeftOut bool) {
+func (i Inventory) MissingSlices(place string) (sentence string, hasUnread bool) {
 	old := 0
-	for _, of := range oldSlices {
-		old += i[of]
+	for _, typ := range oldSlices {
+		old += i[typ]
 	}
 	switch {
 	case i.Count(Services) == 0:

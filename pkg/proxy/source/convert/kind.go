@@ -119,8 +119,8 @@ func describe[From any, To any, Key comparable, P interface {
 	if kind.IsSame == nil {
 		kind.IsSame = reflect.DeepEqual
 	}
-	kind.Apply = func(to *model.Change, name model.ObjectName, value any) {
-		values := change(to)
+	kind.Apply = func(target *model.Change, name model.ObjectName, value any) {
+		values := change(target)
 		if *values == nil {
 			*values = map[Key]To{}
 		}

@@ -34,7 +34,7 @@ var Services = describe(
 			return Selector{Fields: fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()}
 		},
 		Settings:        serviceSettings,
-		IgnoredSettings: ignoredOfService,
+		IgnoredSettings: ignoredServiceSettings,
 		ForOtherProxy: func(object Object, view View) bool {
 			return isForOtherProxy(object.(*corev1.Service), view.ServiceProxyName)
 		},
@@ -58,7 +58,7 @@ var EndpointSlices = describe(
 		Complete:        func(object Object) { namePorts(object.(*discoveryv1.EndpointSlice)) },
 		IsSame:          isSameSlice,
 		Settings:        sliceSettings,
-		IgnoredSettings: ignoredOfSlice,
+		IgnoredSettings: ignoredSliceSettings,
 	},
 	EndpointSlice,
 	func(change *model.Change) *map[model.ObjectName]*model.EndpointSlice { return &change.Slices }, fullName,
@@ -88,7 +88,7 @@ var Nodes = describe(
 			return Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, view.Node).String()}
 		},
 		Settings:        nodeSettings,
-		IgnoredSettings: ignoredOfNode,
+		IgnoredSettings: ignoredNodeSettings,
 	},
 	nodeInView, nodesOf, plainName,
 )
@@ -104,19 +104,19 @@ var OtherNodes = describe(
 	labelsOf, nodesOf, plainName,
 )
 
-// Avoided are, for each demotion reason that a label of a Node causes, the metadata of the nodes with
+// NodesByDemotionReason are, for each demotion reason that a label of a Node causes, the metadata of the nodes with
 // that label, including this one; nil for other reasons. An API server sends nothing about nodes without the label. Its
 // watch reports a node that gets the label as added, and one that loses it as deleted.
-var Avoided = func() (kinds [model.NumDemotionReasons]*Kind) {
+var NodesByDemotionReason = func() (kinds [model.NumDemotionReasons]*Kind) {
 	for why := range kinds {
 		if reason := model.DemotionReason(why); reason.Label() != "" {
-			kinds[reason] = avoidedFor(reason)
+			kinds[reason] = nodesForDemotionReason(reason)
 		}
 	}
 	return kinds
 }()
 
-func avoidedFor(reason model.DemotionReason) *Kind {
+func nodesForDemotionReason(reason model.DemotionReason) *Kind {
 	settings := slices.DeleteFunc(slices.Clone(nodeSettings), func(s Setting) bool { return s.Key != reason.Label() })
 	return describe(
 		Kind{
@@ -127,7 +127,7 @@ func avoidedFor(reason model.DemotionReason) *Kind {
 				Forbidden: "listing Nodes by label is forbidden; no node is " + reason.String() + " until it is allowed",
 			},
 			Settings:        settings,
-			IgnoredSettings: ignoredForOtherProxy(settings),
+			IgnoredSettings: ignoredOtherNodeSettings(settings),
 		},
 		labelsOf, nodesOf, plainName,
 	)
@@ -157,7 +157,7 @@ func isSameSlice(a, b any) bool {
 	if before == nil || after == nil {
 		return before == after
 	}
-	now := *after
-	now.TriggeredAt = before.TriggeredAt
-	return reflect.DeepEqual(before, &now)
+	normalized := *after
+	normalized.TriggeredAt = before.TriggeredAt
+	return reflect.DeepEqual(before, &normalized)
 }

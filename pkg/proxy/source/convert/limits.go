@@ -30,11 +30,11 @@ func trimToLimit(service *model.Service, skipped *skippedParts) {
 	}
 	ports := maxFrontends / max(1, perPort)
 	service.Ports = withinLimit(field.NewPath("spec", "ports"), service.Ports, ports, skipped)
-	room := maxFrontends/max(1, len(service.Ports)) - perPort
+	remaining := maxFrontends/max(1, len(service.Ports)) - perPort
 	service.LoadBalancerIPs = withinLimit(
-		field.NewPath("status", "loadBalancer", "ingress"), service.LoadBalancerIPs, room, skipped)
+		field.NewPath("status", "loadBalancer", "ingress"), service.LoadBalancerIPs, remaining, skipped)
 	service.ExternalIPs = withinLimit(
-		field.NewPath("spec", "externalIPs"), service.ExternalIPs, room-len(service.LoadBalancerIPs), skipped)
+		field.NewPath("spec", "externalIPs"), service.ExternalIPs, remaining-len(service.LoadBalancerIPs), skipped)
 }
 
 func withinLimit[T any](path *field.Path, values []T, limit int, skipped *skippedParts) []T {
@@ -53,13 +53,13 @@ func limitRanges(path *field.Path, ranges []netip.Prefix, skipped *skippedParts)
 	}
 	var kept []netip.Prefix
 	for _, family := range model.Families {
-		var own []netip.Prefix
+		var familyRanges []netip.Prefix
 		for _, prefix := range ranges {
 			if model.FamilyOfPrefix(prefix) == family {
-				own = append(own, prefix)
+				familyRanges = append(familyRanges, prefix)
 			}
 		}
-		kept = append(kept, withinLimit(path, own, maxRanges, skipped)...)
+		kept = append(kept, withinLimit(path, familyRanges, maxRanges, skipped)...)
 	}
 	return kept
 }

@@ -23,7 +23,7 @@ func addressesFrom(first string, count int) []string {
 }
 
 // The excess is skipped and reported.
-func TestWhatExceedsTheLimitsOfOneServiceIsSkippedAndReported(t *testing.T) {
+func TestExcessPartsOfServiceAreSkipped(t *testing.T) {
 	type counts struct{ ports, external, balanced, ranges, reported int }
 	for title, test := range map[string]struct {
 		ports, external, balanced, ranges4, ranges6 int

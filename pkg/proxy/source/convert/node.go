@@ -38,7 +38,7 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	}
 	return &model.Node{
 		Name:        node.Name,
-		Labels:      labelsThatCanBe(node.Labels),
+		Labels:      validLabels(node.Labels),
 		Addresses:   readNodeAddresses(node.Status.Addresses),
 		PodCIDRs:    podCIDRs,
 		NotEligible: notEligibleReason(node),
@@ -47,11 +47,11 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 
 // nodeInView returns the Node, for the view's own node with the view's address instead of the object's.
 func nodeInView(node *corev1.Node, view View) (*model.Node, field.ErrorList) {
-	read, errs := Node(node)
-	if read != nil && read.Name == view.Node && view.NodeAddress.IsValid() {
-		read.Addresses = firstOfEach(slices.Insert(read.Addresses, 0, view.NodeAddress), model.FamilyOf)
+	converted, errs := Node(node)
+	if converted != nil && converted.Name == view.Node && view.NodeAddress.IsValid() {
+		converted.Addresses = firstOfEach(slices.Insert(converted.Addresses, 0, view.NodeAddress), model.FamilyOf)
 	}
-	return read, errs
+	return converted, errs
 }
 
 // notEligibleReason returns why load balancers should skip a node; empty if they should not. The first two reasons are

@@ -94,7 +94,7 @@ func TestNodePodCIDRs(t *testing.T) {
 	}
 }
 
-func TestNodeWithAPodCIDRThatIsNoneIsRejected(t *testing.T) {
+func TestInvalidPodCIDRIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		given corev1.NodeSpec
 		want  string
@@ -113,7 +113,7 @@ func TestNodeWithAPodCIDRThatIsNoneIsRejected(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsNotEligibleReportsWhy(t *testing.T) {
+func TestNotEligibleReason(t *testing.T) {
 	now := metav1.Now()
 	for name, test := range map[string]struct {
 		given corev1.Node
@@ -125,30 +125,30 @@ func TestANodeThatIsNotEligibleReportsWhy(t *testing.T) {
 		"a node that the autoscaler is about to delete, regardless of the taint's effect": {corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: "other"}, {Key: "ToBeDeletedByClusterAutoscaler", Value: "1760000000", Effect: corev1.TaintEffectPreferNoSchedule}}}},
 			"it has the taint ToBeDeletedByClusterAutoscaler"},
-		"a node that is being drained": {conditioned(
+		"a node that is being drained": {nodeWithConditions(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
 			corev1.NodeCondition{Type: "DrainInProgress", Status: corev1.ConditionTrue}), "it has the condition DrainInProgress"},
-		"a node in maintenance": {conditioned(
+		"a node in maintenance": {nodeWithConditions(
 			corev1.NodeCondition{Type: "MaintenanceInProgress", Status: corev1.ConditionTrue}), "it has the condition MaintenanceInProgress"},
-		"a node that is being shut down, by its condition": {conditioned(
+		"a node that is being shut down, by its condition": {nodeWithConditions(
 			corev1.NodeCondition{Type: "GracefulNodeShutdownInProgress", Status: corev1.ConditionTrue}),
 			"it has the condition GracefulNodeShutdownInProgress"},
-		"conditions that are false, unknown, or of other types": {conditioned(
+		"conditions that are false, unknown, or of other types": {nodeWithConditions(
 			corev1.NodeCondition{Type: "DrainInProgress", Status: corev1.ConditionFalse},
 			corev1.NodeCondition{Type: "MaintenanceInProgress", Status: corev1.ConditionUnknown},
 			corev1.NodeCondition{Type: "MaintenancePlanned", Status: corev1.ConditionTrue},
 			corev1.NodeCondition{Type: "Drained", Status: corev1.ConditionTrue},
 			corev1.NodeCondition{Type: "MemoryPressure", Status: corev1.ConditionTrue}), ""},
-		"a node that is being shut down, by the message of Ready": {conditioned(
+		"a node that is being shut down, by the message of Ready": {nodeWithConditions(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
 				Message: "node is shutting down"}), "kubelet reports that the node is shutting down"},
-		"a node that is being shut down and not ready for another reason": {conditioned(
+		"a node that is being shut down and not ready for another reason": {nodeWithConditions(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
 				Message: "[container runtime is down, node is shutting down]"}), "kubelet reports that the node is shutting down"},
-		"a node that is not ready, and stays": {conditioned(
+		"a node that is not ready, and stays": {nodeWithConditions(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
 				Message: "container runtime is down"}), ""},
-		"a node whose kubelet stopped reporting": {conditioned(
+		"a node whose kubelet stopped reporting": {nodeWithConditions(
 			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
 				Message: "Kubelet stopped posting node status."}), ""},
 	} {
@@ -162,12 +162,12 @@ func TestANodeThatIsNotEligibleReportsWhy(t *testing.T) {
 	}
 }
 
-func conditioned(conditions ...corev1.NodeCondition) corev1.Node {
+func nodeWithConditions(conditions ...corev1.NodeCondition) corev1.Node {
 	return corev1.Node{Status: corev1.NodeStatus{Conditions: conditions}}
 }
 
-// TestAnAddressOfTheViewIsTheNodesOwn covers kube-proxy's bindAddress.
-func TestAnAddressOfTheViewIsTheNodesOwn(t *testing.T) {
+// TestViewNodeAddress covers kube-proxy's bindAddress.
+func TestViewNodeAddress(t *testing.T) {
 	internal := func(node string, addresses ...string) *corev1.Node {
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 		for _, addr := range addresses {

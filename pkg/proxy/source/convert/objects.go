@@ -19,13 +19,13 @@ type Objects struct {
 	DemandsForbidden bool
 	// DemandState is whether Demands count. Unknown means that the publisher's Lease was not read, and that they count.
 	DemandState model.DemandState
-	// Held counts everything in a folder, including invalid objects and other kinds; nil if there is nothing
+	// FolderInventory counts everything in a folder, including invalid objects and other kinds; nil if there is nothing
 	// else.
-	Held Inventory
+	FolderInventory Inventory
 }
 
-// WholeKinds are the kinds of Objects.
-var WholeKinds = []*Kind{Nodes, Services, EndpointSlices, ServiceDemands}
+// ObjectKinds are the kinds of Objects.
+var ObjectKinds = []*Kind{Nodes, Services, EndpointSlices, ServiceDemands}
 
 // Add adds an object, without the parts that are not used: most of a Node of a real cluster is its list of images.
 func (o *Objects) Add(object Object) {
@@ -52,8 +52,8 @@ func (o *Objects) Add(object Object) {
 
 // Inventory counts the objects, including those that are invalid or not read.
 func (o *Objects) Inventory() Inventory {
-	if o.Held != nil {
-		return o.Held
+	if o.FolderInventory != nil {
+		return o.FolderInventory
 	}
 	counted := Inventory{}
 	for kind, count := range map[*Kind]int{

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// RejectedObjects returns a finding for each validation error of an object of the cluster.
-func RejectedObjects(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList) []model.Finding {
+// ValidationFindings returns a finding for each validation error of an object of the cluster.
+func ValidationFindings(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList) []model.Finding {
 	problems := ObjectKey{kind, name}.Problems("", errs)
 	for i := range problems {
 		problems[i].UID = uid
@@ -20,9 +20,9 @@ func RejectedObjects(kind *Kind, name model.ObjectName, uid string, errs field.E
 // findingsGetter is a value that reports the parts of its object that have no effect.
 type findingsGetter interface{ GetFindings() []model.Finding }
 
-// Found returns findings for the parts of a valid object that have no effect: labels and annotations that
+// IgnoredFindings returns findings for the parts of a valid object that have no effect: labels and annotations that
 // count as absent, and those that the value itself reports.
-func (k ObjectKey) Found(file string, object Object, value any, view View) []model.Finding {
+func (k ObjectKey) IgnoredFindings(file string, object Object, value any, view View) []model.Finding {
 	var problems []model.Finding
 	if k.Kind.IgnoredSettings != nil {
 		for _, err := range k.Kind.IgnoredSettings(object, view) {
@@ -31,7 +31,7 @@ func (k ObjectKey) Found(file string, object Object, value any, view View) []mod
 			problems = append(problems, problem)
 		}
 	}
-	if value, may := value.(findingsGetter); may {
+	if value, ok := value.(findingsGetter); ok {
 		problems = append(problems, value.GetFindings()...)
 	}
 	for i := range problems {

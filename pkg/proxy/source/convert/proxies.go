@@ -39,14 +39,14 @@ var ProxyAddresses = func() *Kind {
 
 // ProxySlice reads the nodes and zones of a slice's endpoints, ready or not. The nodes' demand is in other objects.
 func ProxySlice(slice *discoveryv1.EndpointSlice) *model.TopologySlice {
-	described := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Endpoints))}
-	described.Keys = append(append(described.Keys, policy.Zone), policy.DemandLabels[:]...)
+	converted := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Endpoints))}
+	converted.Keys = append(append(converted.Keys, policy.Zone), policy.DemandLabels[:]...)
 	for i := range slice.Endpoints {
 		if node := nodeOf(&slice.Endpoints[i]); node != nil {
-			described.Nodes[node.Name] = node
+			converted.Nodes[node.Name] = node
 		}
 	}
-	return described
+	return converted
 }
 
 // proxyAddresses reads the nodes of a slice's endpoints, ready or not, with their addresses and zones.
@@ -95,7 +95,7 @@ func labelledNodes(label string) *Kind {
 		func(node *metav1.PartialObjectMetadata, _ View) (*model.Node, field.ErrorList) {
 			labels := map[string]string{}
 			for _, key := range policy.DemandLabels {
-				if value, has := node.Labels[string(key)]; has {
+				if value, ok := node.Labels[string(key)]; ok {
 					labels[string(key)] = value
 				}
 			}

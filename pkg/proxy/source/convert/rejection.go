@@ -30,29 +30,29 @@ type rejectionJSON struct {
 
 // MarshalJSON writes the form that UnmarshalJSON reads.
 func (r Rejection) MarshalJSON() ([]byte, error) {
-	inForce, err := json.Marshal(r.Applied)
+	applied, err := json.Marshal(r.Applied)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(rejectionJSON{r.File, r.Kind, r.Name.Namespace, r.Name.Name, inForce})
+	return json.Marshal(rejectionJSON{r.File, r.Kind, r.Name.Namespace, r.Name.Name, applied})
 }
 
 // UnmarshalJSON reads the form that another process of this version wrote. An unknown kind is an error.
 func (r *Rejection) UnmarshalJSON(text []byte) error {
-	var page rejectionJSON
-	if err := json.Unmarshal(text, &page); err != nil {
+	var decoded rejectionJSON
+	if err := json.Unmarshal(text, &decoded); err != nil {
 		return err
 	}
-	*r = Rejection{File: page.File, Kind: page.Kind, Name: model.ObjectName{Namespace: page.Namespace, Name: page.Name}}
-	if string(page.Applied) == "null" || len(page.Applied) == 0 {
+	*r = Rejection{File: decoded.File, Kind: decoded.Kind, Name: model.ObjectName{Namespace: decoded.Namespace, Name: decoded.Name}}
+	if string(decoded.Applied) == "null" || len(decoded.Applied) == 0 {
 		return nil
 	}
-	kind := slices.IndexFunc(Kinds, func(kind *Kind) bool { return kind.Name == page.Kind })
+	kind := slices.IndexFunc(Kinds, func(kind *Kind) bool { return kind.Name == decoded.Kind })
 	if kind < 0 {
-		return fmt.Errorf("unknown kind %q", page.Kind)
+		return fmt.Errorf("unknown kind %q", decoded.Kind)
 	}
 	var err error
-	r.Applied, err = Kinds[kind].read(page.Applied)
+	r.Applied, err = Kinds[kind].read(decoded.Applied)
 	return err
 }
 
@@ -61,13 +61,13 @@ func (r *Rejection) Subject() model.Subject { return model.SubjectOf(r.File, r.K
 
 // LastKnownGoodValues returns the active versions of rejected objects.
 func LastKnownGoodValues(rejections []Rejection) map[model.Subject]any {
-	inForce := map[model.Subject]any{}
+	values := map[model.Subject]any{}
 	for i := range rejections {
 		if rejections[i].Applied != nil {
-			inForce[rejections[i].Subject()] = rejections[i].Applied
+			values[rejections[i].Subject()] = rejections[i].Applied
 		}
 	}
-	return inForce
+	return values
 }
 
 // SortRejections sorts rejections by file, kind and name, and removes duplicates.

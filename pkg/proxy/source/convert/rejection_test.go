@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestAnAppliedVersionIsTheSameAfterItWasSent covers every kind that is read.
-func TestAnAppliedVersionIsTheSameAfterItWasSent(t *testing.T) {
+// TestRejectionRoundTrip covers every kind that is read.
+func TestRejectionRoundTrip(t *testing.T) {
 	name := model.ObjectName{Namespace: "shop", Name: "web"}
 	addr, prefix := netip.MustParseAddr("fd00::1"), netip.MustParsePrefix("10.0.0.0/8")
 	values := map[*Kind]any{

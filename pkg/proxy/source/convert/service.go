@@ -44,7 +44,7 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 	}
 	topology, ignored := TopologyOf(service, view)
 	var skipped skippedParts
-	read := &model.Service{
+	converted := &model.Service{
 		Name:                 model.ObjectName{Namespace: service.Namespace, Name: service.Name},
 		Created:              service.CreationTimestamp.UTC(),
 		ClusterIPs:           clusterIPs,
@@ -58,14 +58,14 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 		AffinityTimeout:      affinity,
 		Topology:             topology,
 	}
-	trimToLimit(read, &skipped)
-	read.Findings = append(withoutEffect(read.Name, ignored), skipped.findings(ServiceKind, read.Name)...)
-	return read, nil
+	trimToLimit(converted, &skipped)
+	converted.Findings = append(annotationFindings(converted.Name, ignored), skipped.findings(ServiceKind, converted.Name)...)
+	return converted, nil
 }
 
 // TopologyOf returns the topology settings of a Service, and its annotations that have no effect. The field
 // trafficDistribution has no meaning for a headless Service: DNS decides where its clients connect.
-func TopologyOf(service *corev1.Service, view View) (policy.Topology, []policy.Ignored) {
+func TopologyOf(service *corev1.Service, view View) (policy.Topology, []policy.IgnoredAnnotation) {
 	input := policy.Input{
 		Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad,
 		DefaultMeasured: view.DefaultMeasured, IsHeadless: isHeadlessService(service),

@@ -42,23 +42,23 @@ func readClusterIPs(spec *field.Path, service *corev1.ServiceSpec) ([]netip.Addr
 // checkClusterIPFamily rejects a ClusterIP that shares a family with an earlier one, or is not of the family that
 // spec.ipFamilies states at its index.
 func checkClusterIPFamily(
-	spec, path *field.Path, names []corev1.IPFamily, earlier []netip.Addr, addr netip.Addr,
+	spec, path *field.Path, ipFamilies []corev1.IPFamily, earlier []netip.Addr, addr netip.Addr,
 ) field.ErrorList {
-	place := len(earlier)
+	index := len(earlier)
 	for _, other := range earlier {
 		if other.IsValid() && model.FamilyOf(other) == model.FamilyOf(addr) {
 			return field.ErrorList{field.Invalid(path, addr.String(), "may specify no more than one IP for each IP family")}
 		}
 	}
-	if place >= len(names) {
+	if index >= len(ipFamilies) {
 		return nil
 	}
-	family, ok := families[names[place]]
+	family, ok := families[ipFamilies[index]]
 	if !ok {
 		supported := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-		return field.ErrorList{field.NotSupported(spec.Child("ipFamilies").Index(place), names[place], supported)}
+		return field.ErrorList{field.NotSupported(spec.Child("ipFamilies").Index(index), ipFamilies[index], supported)}
 	}
-	return wrongFamily(path, addr, family, fmt.Sprintf("`ipFamilies[%d]`", place))
+	return checkFamily(path, addr, family, fmt.Sprintf("`ipFamilies[%d]`", index))
 }
 
 // readExternalIPs reads spec.externalIPs. An empty one, which old API servers accept, is silently ignored, as in

@@ -123,9 +123,9 @@ func TestServiceAddresses(t *testing.T) {
 	})
 }
 
-// TestExternalIPsAreSkippedWhereNoneIsServed asserts that the rest of the Service is unchanged. For the meaning of
+// TestWithoutExternalIPs asserts that the rest of the Service is unchanged. For the meaning of
 // externalTrafficPolicy the Service still counts as one with external IPs, as in kube-proxy.
-func TestExternalIPsAreSkippedWhereNoneIsServed(t *testing.T) {
+func TestWithoutExternalIPs(t *testing.T) {
 	given, want := webService(), webModel()
 	given.Spec.ExternalIPs = []string{"192.0.2.7", "", "2001:db8::1", "no address\x1b"}
 	given.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal

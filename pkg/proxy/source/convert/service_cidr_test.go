@@ -13,7 +13,7 @@ func serviceCIDR(cidrs ...string) *networkingv1.ServiceCIDR {
 		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
 }
 
-func TestServiceCIDRGivesItsRanges(t *testing.T) {
+func TestServiceCIDRRanges(t *testing.T) {
 	leaving := serviceCIDR("10.96.0.0/12")
 	leaving.DeletionTimestamp = &metav1.Time{}
 	leaving.Status.Conditions = []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse}}
@@ -35,7 +35,7 @@ func TestServiceCIDRGivesItsRanges(t *testing.T) {
 	}
 }
 
-func TestServiceCIDRThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
+func TestInvalidServiceCIDRIsRejected(t *testing.T) {
 	namespaced, unnamed := serviceCIDR("10.96.0.0/12"), serviceCIDR("10.96.0.0/12")
 	namespaced.Namespace, unnamed.Name = "default", ""
 	for name, test := range map[string]struct {

@@ -43,7 +43,7 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 	byName, sum := make(map[string]uint32, len(object.Zones)), uint64(0)
 	for i, zone := range object.Zones {
 		path := zones.Index(i).Child("zone")
-		if _, isAgain := byName[zone.Zone]; isAgain {
+		if _, isDuplicate := byName[zone.Zone]; isDuplicate {
 			errs = append(errs, field.Duplicate(path, zone.Zone))
 		}
 		errs = append(errs, invalid(path, zone.Zone, validation.IsValidLabelValue(zone.Zone))...)

@@ -24,7 +24,7 @@ func webDemand() *servicedemand.ServiceDemand {
 	}
 }
 
-func TestAServiceDemandIsReadInFull(t *testing.T) {
+func TestServiceDemandConversion(t *testing.T) {
 	want := &model.Demand{
 		Zones:      map[string]uint32{"": 1, "zone-a": 199_999, "zone-b": 800_000},
 		ObservedAt: time.Unix(1_800_000_000, 0).UTC(), NodesReporting: 198, NodesTotal: 200, ConnectionsPerMinute: 30_012,
@@ -35,8 +35,8 @@ func TestAServiceDemandIsReadInFull(t *testing.T) {
 	}
 }
 
-// TestAServiceDemandAtItsLimitsIsTaken uses the maximum number of zones.
-func TestAServiceDemandAtItsLimitsIsTaken(t *testing.T) {
+// TestServiceDemandAtItsLimitsIsAccepted uses the maximum number of zones.
+func TestServiceDemandAtItsLimitsIsAccepted(t *testing.T) {
 	full := webDemand()
 	full.Zones = nil
 	for i := range servicedemand.MaxZones {
@@ -53,7 +53,7 @@ func TestAServiceDemandAtItsLimitsIsTaken(t *testing.T) {
 	}
 }
 
-func TestAServiceDemandThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
+func TestInvalidServiceDemandIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*servicedemand.ServiceDemand)
 		want   []string

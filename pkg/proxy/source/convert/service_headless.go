@@ -32,16 +32,16 @@ func headlessService(service *corev1.Service, view View) (*model.Service, field.
 		return nil, nil
 	}
 	var skipped skippedParts
-	read := &model.Service{
+	converted := &model.Service{
 		Name:       model.ObjectName{Namespace: service.Namespace, Name: service.Name},
 		Created:    service.CreationTimestamp.UTC(),
 		IsHeadless: true,
 		Ports:      ports,
 		Topology:   topology,
 	}
-	trimToLimit(read, &skipped)
-	read.Findings = append(withoutEffect(read.Name, ignored), skipped.findings(ServiceKind, read.Name)...)
-	return read, nil
+	trimToLimit(converted, &skipped)
+	converted.Findings = append(annotationFindings(converted.Name, ignored), skipped.findings(ServiceKind, converted.Name)...)
+	return converted, nil
 }
 
 // isHeadlessService reports whether clients find a Service's endpoints only by DNS.

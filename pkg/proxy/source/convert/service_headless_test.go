@@ -20,7 +20,7 @@ func headlessWeb() *corev1.Service {
 	return service
 }
 
-func TestAHeadlessServiceIsOursByItsTopologyKeysAlone(t *testing.T) {
+func TestHeadlessServiceNeedsTopologyKeys(t *testing.T) {
 	dns := View{WithHeadless: true}
 	want := &model.Service{
 		Name: webModel().Name, IsHeadless: true, Ports: webModel().Ports,
@@ -128,9 +128,9 @@ func TestDemandIsMeasuredByDefault(t *testing.T) {
 			t.Errorf("ClusterIP %s: %+v, %v; want measured: %v", service.Spec.ClusterIP, got.Topology, errs, want)
 		}
 	}
-	said := headlessWeb()
-	said.Annotations[policy.MaxLoadAnnotation], said.Annotations[policy.DemandSourceAnnotation] = "120%", policy.Measured
-	got, errs := Service(said, view)
+	annotated := headlessWeb()
+	annotated.Annotations[policy.MaxLoadAnnotation], annotated.Annotations[policy.DemandSourceAnnotation] = "120%", policy.Measured
+	got, errs := Service(annotated, view)
 	if len(errs) > 0 || got.Topology.Measured || len(got.Findings) != 1 || got.Findings[0].Reason != policy.MeasuredHeadless {
 		t.Errorf("a headless Service with measured demand: %+v, %v", got, errs)
 	}

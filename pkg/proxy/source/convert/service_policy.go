@@ -37,37 +37,37 @@ func readAffinity(path *field.Path, spec *corev1.ServiceSpec) (time.Duration, fi
 }
 
 // readInternalPolicy reports whether traffic to the ClusterIP stays on the node. Without a policy it does not.
-func readInternalPolicy(path *field.Path, set *corev1.ServiceInternalTrafficPolicy) (bool, field.ErrorList) {
-	if set == nil {
+func readInternalPolicy(path *field.Path, trafficPolicy *corev1.ServiceInternalTrafficPolicy) (bool, field.ErrorList) {
+	if trafficPolicy == nil {
 		return false, nil
 	}
-	switch *set {
+	switch *trafficPolicy {
 	case corev1.ServiceInternalTrafficPolicyCluster:
 		return false, nil
 	case corev1.ServiceInternalTrafficPolicyLocal:
 		return true, nil
 	}
-	return false, field.ErrorList{field.NotSupported(path, *set, []corev1.ServiceInternalTrafficPolicy{
+	return false, field.ErrorList{field.NotSupported(path, *trafficPolicy, []corev1.ServiceInternalTrafficPolicy{
 		corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal})}
 }
 
 // readExternalPolicy reports whether traffic from outside stays on the node. The policy has no meaning on a Service
 // whose type makes it unreachable from outside; the API server rejects it there.
 func readExternalPolicy(path *field.Path, spec *corev1.ServiceSpec) (bool, field.ErrorList) {
-	set := spec.ExternalTrafficPolicy
-	if set == "" {
+	trafficPolicy := spec.ExternalTrafficPolicy
+	if trafficPolicy == "" {
 		return false, nil
 	}
 	if !externallyAccessible(spec) {
-		return false, field.ErrorList{field.Invalid(path, set, "may only be set for externally-accessible services")}
+		return false, field.ErrorList{field.Invalid(path, trafficPolicy, "may only be set for externally-accessible services")}
 	}
-	switch set {
+	switch trafficPolicy {
 	case corev1.ServiceExternalTrafficPolicyCluster:
 		return false, nil
 	case corev1.ServiceExternalTrafficPolicyLocal:
 		return true, nil
 	}
-	return false, field.ErrorList{field.NotSupported(path, set, []corev1.ServiceExternalTrafficPolicy{
+	return false, field.ErrorList{field.NotSupported(path, trafficPolicy, []corev1.ServiceExternalTrafficPolicy{
 		corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal})}
 }
 

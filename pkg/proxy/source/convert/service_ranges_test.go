@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/promise"
 )
 
-// balanced is a Service of type LoadBalancer with source ranges.
-func balanced(ranges ...string) *corev1.Service {
+// loadBalancerService is a Service of type LoadBalancer with source ranges.
+func loadBalancerService(ranges ...string) *corev1.Service {
 	service := webService()
 	service.Spec.Type = corev1.ServiceTypeLoadBalancer
 	service.Spec.LoadBalancerSourceRanges = ranges
@@ -22,33 +22,33 @@ func balanced(ranges ...string) *corev1.Service {
 }
 
 func TestSourceRanges(t *testing.T) {
-	annotated := balanced()
+	annotated := loadBalancerService()
 	annotated.Annotations = map[string]string{corev1.AnnotationLoadBalancerSourceRangesKey: "10.0.0.0/8"}
 	for name, test := range map[string]struct {
 		given *corev1.Service
 		want  []string
 	}{
-		"none": {balanced(), nil},
+		"none": {loadBalancerService(), nil},
 		"ranges are sorted by family and address": {
-			balanced("fd00::/8", "192.0.2.0/24", "10.0.0.0/8"), []string{"10.0.0.0/8", "192.0.2.0/24", "fd00::/8"}},
+			loadBalancerService("fd00::/8", "192.0.2.0/24", "10.0.0.0/8"), []string{"10.0.0.0/8", "192.0.2.0/24", "fd00::/8"}},
 		"white space around a range is ignored": {
-			balanced(" 10.0.0.0/8\t", "\n192.0.2.0/24"), []string{"10.0.0.0/8", "192.0.2.0/24"}},
-		"a range within another one is merged":        {balanced("10.1.0.0/16", "10.0.0.0/8", "10.2.3.4/32"), []string{"10.0.0.0/8"}},
-		"the same range twice is one":                 {balanced("10.0.0.0/8", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
-		"adjacent ranges are merged":                  {balanced("10.0.1.0/24", "10.0.0.0/24"), []string{"10.0.0.0/23"}},
-		"adjacent ranges that form no range stay two": {balanced("10.0.1.0/24", "10.0.2.0/24"), []string{"10.0.1.0/24", "10.0.2.0/24"}},
-		"IPv6 ranges are merged too":                  {balanced("2001:db8:1::/48", "2001:db8::/48"), []string{"2001:db8::/47"}},
-		"IPv4 and IPv6 ranges are not merged":         {balanced("255.0.0.0/8", "::/8"), []string{"255.0.0.0/8", "::/8"}},
-		"bits beyond the prefix length are cleared":   {balanced("10.1.2.3/8"), []string{"10.0.0.0/8"}},
-		"leading zeros are decimal":                   {balanced("010.000.000.000/08"), []string{"10.0.0.0/8"}},
-		"an IPv4-mapped range is IPv4":                {balanced("::ffff:10.0.0.0/104"), []string{"10.0.0.0/8"}},
-		"/0 opens its family":                         {balanced("0.0.0.0/0", "10.0.0.0/8"), nil},
-		"/0 opens no other family":                    {balanced("0.0.0.0/0", "fd00::/8"), []string{"fd00::/8"}},
-		"::/0 opens only IPv6":                        {balanced("::/0", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
-		"/0 of both families opens both":              {balanced("::/0", "0.0.0.0/0"), nil},
-		"two halves of all addresses open the family": {balanced("128.0.0.0/1", "0.0.0.0/1"), nil},
-		"IPv4-mapped /0 opens IPv4":                   {balanced("::ffff:0:0/96"), nil},
-		"a range of a family without a ClusterIP":     {balanced("fd00::/8"), []string{"fd00::/8"}},
+			loadBalancerService(" 10.0.0.0/8\t", "\n192.0.2.0/24"), []string{"10.0.0.0/8", "192.0.2.0/24"}},
+		"a range within another one is merged":        {loadBalancerService("10.1.0.0/16", "10.0.0.0/8", "10.2.3.4/32"), []string{"10.0.0.0/8"}},
+		"the same range twice is one":                 {loadBalancerService("10.0.0.0/8", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
+		"adjacent ranges are merged":                  {loadBalancerService("10.0.1.0/24", "10.0.0.0/24"), []string{"10.0.0.0/23"}},
+		"adjacent ranges that form no range stay two": {loadBalancerService("10.0.1.0/24", "10.0.2.0/24"), []string{"10.0.1.0/24", "10.0.2.0/24"}},
+		"IPv6 ranges are merged too":                  {loadBalancerService("2001:db8:1::/48", "2001:db8::/48"), []string{"2001:db8::/47"}},
+		"IPv4 and IPv6 ranges are not merged":         {loadBalancerService("255.0.0.0/8", "::/8"), []string{"255.0.0.0/8", "::/8"}},
+		"bits beyond the prefix length are cleared":   {loadBalancerService("10.1.2.3/8"), []string{"10.0.0.0/8"}},
+		"leading zeros are decimal":                   {loadBalancerService("010.000.000.000/08"), []string{"10.0.0.0/8"}},
+		"an IPv4-mapped range is IPv4":                {loadBalancerService("::ffff:10.0.0.0/104"), []string{"10.0.0.0/8"}},
+		"/0 opens its family":                         {loadBalancerService("0.0.0.0/0", "10.0.0.0/8"), nil},
+		"/0 opens no other family":                    {loadBalancerService("0.0.0.0/0", "fd00::/8"), []string{"fd00::/8"}},
+		"::/0 opens only IPv6":                        {loadBalancerService("::/0", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
+		"/0 of both families opens both":              {loadBalancerService("::/0", "0.0.0.0/0"), nil},
+		"two halves of all addresses open the family": {loadBalancerService("128.0.0.0/1", "0.0.0.0/1"), nil},
+		"IPv4-mapped /0 opens IPv4":                   {loadBalancerService("::ffff:0:0/96"), nil},
+		"a range of a family without a ClusterIP":     {loadBalancerService("fd00::/8"), []string{"fd00::/8"}},
 		"the legacy annotation is ignored":            {annotated, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestSourceRanges(t *testing.T) {
 }
 
 // Ranges of 256 addresses in each family often overlap and adjoin. The merged ranges must allow the same addresses.
-func TestMergedSourceRangesAllowWhatTheGivenOnesAllow(t *testing.T) {
+func TestMergedSourceRangesMatchInput(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		var given []netip.Prefix
@@ -78,7 +78,7 @@ func TestMergedSourceRangesAllowWhatTheGivenOnesAllow(t *testing.T) {
 			prefix := netip.PrefixFrom(addr, bits-random.IntN(7))
 			given, texts = append(given, prefix), append(texts, prefix.String())
 		}
-		service, errs := Service(balanced(texts...), View{})
+		service, errs := Service(loadBalancerService(texts...), View{})
 		if len(errs) > 0 {
 			t.Fatalf("%q: rejected: %v", texts, errs)
 		}
@@ -96,17 +96,17 @@ func TestMergedSourceRangesAllowWhatTheGivenOnesAllow(t *testing.T) {
 	}
 }
 
-func TestInvalidSourceRangesRejectTheServiceSoThatNothingIsOpened(t *testing.T) {
+func TestInvalidSourceRangesRejectTheService(t *testing.T) {
 	const noRange = `must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`
-	nodePort := balanced("10.0.0.0/8")
+	nodePort := loadBalancerService("10.0.0.0/8")
 	nodePort.Spec.Type = corev1.ServiceTypeNodePort
 	for name, test := range map[string]struct {
 		given *corev1.Service
 		want  []string
 	}{
-		"an address":  {balanced("10.0.0.1"), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "10.0.0.1": ` + noRange}},
-		"white space": {balanced(" "), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "": ` + noRange}},
-		"an invalid prefix length, among valid ranges": {balanced("10.0.0.0/8", "10.0.0.0/33", "::/0", "fd00::/129"), []string{
+		"an address":  {loadBalancerService("10.0.0.1"), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "10.0.0.1": ` + noRange}},
+		"white space": {loadBalancerService(" "), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "": ` + noRange}},
+		"an invalid prefix length, among valid ranges": {loadBalancerService("10.0.0.0/8", "10.0.0.0/33", "::/0", "fd00::/129"), []string{
 			`spec.loadBalancerSourceRanges[1]: Invalid value: "10.0.0.0/33": ` + noRange,
 			`spec.loadBalancerSourceRanges[3]: Invalid value: "fd00::/129": ` + noRange}},
 		"ranges on a Service of another type": {nodePort,

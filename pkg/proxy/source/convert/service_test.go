@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
+func TestServiceDefaults(t *testing.T) {
 	created := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	checkServices(t, map[string]serviceCase{
 		"an unset protocol is TCP": {func(*corev1.Service) {}, func(*model.Service) {}},
@@ -165,9 +165,9 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 	}
 }
 
-// TestServicesAndSlicesAreRequestedWhoeverServesThem: a Service that another proxy takes over must not look like a
+// TestSelectorsIgnoreTheServingProxy: a Service that another proxy takes over must not look like a
 // deleted one. Headless Services belong to no proxy, and are large.
-func TestServicesAndSlicesAreRequestedWhoeverServesThem(t *testing.T) {
+func TestSelectorsIgnoreTheServingProxy(t *testing.T) {
 	for _, proxyName := range []string{"", "vicinity"} {
 		view := View{Node: "node-1", ServiceProxyName: proxyName}
 		if got, want := Services.Select(view), (Selector{Fields: "spec.clusterIP!=None"}); got != want {

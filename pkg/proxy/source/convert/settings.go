@@ -20,8 +20,8 @@ import (
 type Setting struct {
 	Key          string
 	IsAnnotation bool
-	// wrong returns the errors of a value; nil if any value is valid, or errors are reported elsewhere.
-	wrong func(path *field.Path, value string) field.ErrorList
+	// validate returns the errors of a value; nil if any value is valid, or errors are reported elsewhere.
+	validate func(path *field.Path, value string) field.ErrorList
 }
 
 // The settings of each kind. For a Service that is served, policy.Parse reports the errors of its annotations.
@@ -45,7 +45,7 @@ func annotations() []Setting {
 func nodeLabels(labels ...policy.NodeLabel) []Setting {
 	var settings []Setting
 	for _, label := range labels {
-		settings = append(settings, Setting{Key: label.Name, wrong: func(path *field.Path, value string) field.ErrorList {
+		settings = append(settings, Setting{Key: label.Name, validate: func(path *field.Path, value string) field.ErrorList {
 			if err := label.Check(value); err != nil {
 				return field.ErrorList{field.Invalid(path, value, err.Error())}
 			}
@@ -57,7 +57,7 @@ func nodeLabels(labels ...policy.NodeLabel) []Setting {
 
 var (
 	// serviceName is the label with the name of a slice's Service. Names of Services are DNS labels.
-	serviceName = Setting{Key: discoveryv1.LabelServiceName, wrong: func(path *field.Path, value string) field.ErrorList {
+	serviceName = Setting{Key: discoveryv1.LabelServiceName, validate: func(path *field.Path, value string) field.ErrorList {
 		if value == "" {
 			return nil // a slice of no Service
 		}
@@ -65,7 +65,7 @@ var (
 	}}
 	triggeredAt = Setting{
 		Key: corev1.EndpointsLastChangeTriggerTime, IsAnnotation: true,
-		wrong: func(path *field.Path, value string) field.ErrorList {
+		validate: func(path *field.Path, value string) field.ErrorList {
 			if _, err := time.Parse(time.RFC3339Nano, value); err != nil {
 				return field.ErrorList{field.Invalid(path, value, "must be a time, such as 2026-11-22T18:00:00Z")}
 			}
@@ -77,18 +77,18 @@ var (
 // value returns the value of the setting on an object; empty if it is absent or invalid.
 func (s *Setting) value(object Object) string {
 	value, present := s.find(object)
-	if !present || s.wrong != nil && len(s.wrong(nil, value)) > 0 {
+	if !present || s.validate != nil && len(s.validate(nil, value)) > 0 {
 		return ""
 	}
 	return value
 }
 
 func (s *Setting) find(object Object) (value string, present bool) {
-	of := object.GetLabels()
+	values := object.GetLabels()
 	if s.IsAnnotation {
-		of = object.GetAnnotations()
+		values = object.GetAnnotations()
 	}
-	value, present = of[s.Key]
+	value, present = values[s.Key]
 	return value, present
 }
 
@@ -102,57 +102,57 @@ func (s *Setting) path() *field.Path {
 // labels is the path of an object's labels.
 var labels = field.NewPath("metadata", "labels")
 
-// ignored returns the errors of some settings of an object.
-func ignored(settings []Setting, object Object) field.ErrorList {
+// settingErrors returns the errors of some settings of an object.
+func settingErrors(settings []Setting, object Object) field.ErrorList {
 	var errs field.ErrorList
 	for i := range settings {
 		s := &settings[i]
-		if value, present := s.find(object); present && s.wrong != nil {
-			errs = append(errs, s.wrong(s.path(), value)...)
+		if value, present := s.find(object); present && s.validate != nil {
+			errs = append(errs, s.validate(s.path(), value)...)
 		}
 	}
 	return errs
 }
 
-// ignoredOfNode returns the errors of the labels of a Node. A Service may name any of them.
-func ignoredOfNode(object Object, _ View) field.ErrorList {
-	errs, all := ignored(nodeSettings, object), object.GetLabels()
+// ignoredNodeSettings returns the errors of the labels of a Node. A Service may name any of them.
+func ignoredNodeSettings(object Object, _ View) field.ErrorList {
+	errs, all := settingErrors(nodeSettings, object), object.GetLabels()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		errs = append(errs, wrongLabel(key, all[key])...)
+		errs = append(errs, checkLabel(key, all[key])...)
 	}
 	return errs
 }
 
-// wrongLabel returns the errors for which an API server would reject a label; none if it would accept it.
-func wrongLabel(key, value string) field.ErrorList {
+// checkLabel returns the errors for which an API server would reject a label; none if it would accept it.
+func checkLabel(key, value string) field.ErrorList {
 	return metav1validation.ValidateLabels(map[string]string{key: value}, labels)
 }
 
-// labelsThatCanBe returns the labels of a Node except those that every API server would reject.
-func labelsThatCanBe(all map[string]string) map[string]string {
-	can := maps.Clone(all)
-	maps.DeleteFunc(can, func(key, value string) bool { return len(wrongLabel(key, value)) > 0 })
-	return can
+// validLabels returns the labels of a Node except those that every API server would reject.
+func validLabels(all map[string]string) map[string]string {
+	valid := maps.Clone(all)
+	maps.DeleteFunc(valid, func(key, value string) bool { return len(checkLabel(key, value)) > 0 })
+	return valid
 }
 
-// ignoredOfSlice returns the errors of the settings of a slice that could be served.
-func ignoredOfSlice(object Object, view View) field.ErrorList {
+// ignoredSliceSettings returns the errors of the settings of a slice that could be served.
+func ignoredSliceSettings(object Object, view View) field.ErrorList {
 	if !isServable(object.(*discoveryv1.EndpointSlice), view) {
 		return nil
 	}
-	return ignored(sliceSettings, object)
+	return settingErrors(sliceSettings, object)
 }
 
-// ignoredOfService returns the errors of the topology keys of a headless Service. The cluster's DNS serves it
+// ignoredServiceSettings returns the errors of the topology keys of a headless Service. The cluster's DNS serves it
 // without them.
-func ignoredOfService(object Object, view View) field.ErrorList {
+func ignoredServiceSettings(object Object, view View) field.ErrorList {
 	service := object.(*corev1.Service)
 	if !view.WithHeadless || !isHeadlessService(service) || !policy.IsHandledBy(service.Labels, view.ServiceProxyName) {
 		return nil
 	}
 	keys := Setting{Key: policy.TopologyKeysAnnotation, IsAnnotation: true}
-	_, without := TopologyOf(service, view)
-	reason := missingKeysReason(without)
+	_, ignoredAnnotations := TopologyOf(service, view)
+	reason := missingKeysReason(ignoredAnnotations)
 	if reason == "" {
 		return nil
 	}
@@ -160,22 +160,22 @@ func ignoredOfService(object Object, view View) field.ErrorList {
 }
 
 // missingKeysReason returns why topology keys have no effect; empty if they have one, or there are none.
-func missingKeysReason(ignored []policy.Ignored) string {
-	for _, one := range ignored {
-		if one.Annotation == policy.TopologyKeysAnnotation {
-			return one.Reason
+func missingKeysReason(ignored []policy.IgnoredAnnotation) string {
+	for _, annotation := range ignored {
+		if annotation.Annotation == policy.TopologyKeysAnnotation {
+			return annotation.Reason
 		}
 	}
 	return ""
 }
 
-// ignoredForOtherProxy returns a function for the errors of some settings of other nodes. Those of this node are
+// ignoredOtherNodeSettings returns a function for the errors of some settings of other nodes. Those of this node are
 // reported with its Node.
-func ignoredForOtherProxy(settings []Setting) func(Object, View) field.ErrorList {
+func ignoredOtherNodeSettings(settings []Setting) func(Object, View) field.ErrorList {
 	return func(object Object, view View) field.ErrorList {
 		if object.GetName() == view.Node {
 			return nil
 		}
-		return ignored(settings, object)
+		return settingErrors(settings, object)
 	}
 }

@@ -14,38 +14,38 @@ const maxSkipped = 20
 
 // skippedParts collects the reasons why parts of an object are skipped while the rest of it is served.
 type skippedParts struct {
-	errs field.ErrorList // the first of them
-	more int             // the number of the others
+	errs    field.ErrorList // the first of them
+	omitted int             // the number of the others
 }
 
 // add records the errors for which one part is skipped. Without errors it is not skipped.
-func (l *skippedParts) add(errs field.ErrorList) {
-	taken := min(len(errs), maxSkipped-len(l.errs))
-	l.errs = append(l.errs, errs[:taken]...)
-	l.more += len(errs) - taken
+func (p *skippedParts) add(errs field.ErrorList) {
+	kept := min(len(errs), maxSkipped-len(p.errs))
+	p.errs = append(p.errs, errs[:kept]...)
+	p.omitted += len(errs) - kept
 }
 
 // findings returns one for each part with its field, its value and the reason; beyond maxSkipped only their number.
-func (l *skippedParts) findings(kind string, name model.ObjectName) []model.Finding {
+func (p *skippedParts) findings(kind string, name model.ObjectName) []model.Finding {
 	var list []model.Finding
 	add := func(field, reason string) {
 		list = append(list, model.Finding{Kind: kind, Name: name, Code: model.PartiallyIgnored, Field: field, Reason: reason}.Sanitized())
 	}
-	for _, err := range l.errs {
+	for _, err := range p.errs {
 		add(err.Field, err.ErrorBody())
 	}
-	if l.more > 0 {
-		add("", fmt.Sprintf("and %d more", l.more))
+	if p.omitted > 0 {
+		add("", fmt.Sprintf("and %d more", p.omitted))
 	}
 	return list
 }
 
-// withoutEffect returns a finding for each annotation of a Service that is ignored.
-func withoutEffect(service model.ObjectName, ignored []policy.Ignored) []model.Finding {
+// annotationFindings returns a finding for each annotation of a Service that is ignored.
+func annotationFindings(service model.ObjectName, ignored []policy.IgnoredAnnotation) []model.Finding {
 	var list []model.Finding
-	for _, one := range ignored {
+	for _, annotation := range ignored {
 		list = append(list, model.Finding{
-			Kind: ServiceKind, Name: service, Code: model.FindingCode(one.Code()), Field: one.Annotation, Reason: one.Reason,
+			Kind: ServiceKind, Name: service, Code: model.FindingCode(annotation.Code()), Field: annotation.Annotation, Reason: annotation.Reason,
 		})
 	}
 	return list

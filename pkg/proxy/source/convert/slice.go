@@ -28,8 +28,8 @@ const (
 // sending connections to endpoints that were removed long ago. But a slice whose ports or endpoints are all invalid is
 // rejected, too. It would take all connections from a Service that worked until its author made a mistake.
 func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.EndpointSlice, field.ErrorList) {
-	service, serves := servedService(slice, view)
-	if !serves {
+	service, isServed := servedService(slice, view)
+	if !isServed {
 		return nil, nil
 	}
 	metadata := field.NewPath("metadata")
@@ -48,7 +48,7 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	read := &model.EndpointSlice{
+	converted := &model.EndpointSlice{
 		Name:    model.ObjectName{Namespace: slice.Namespace, Name: slice.Name},
 		Service: model.ObjectName{Namespace: slice.Namespace, Name: service},
 		Family:  family,
@@ -57,19 +57,19 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 		TriggeredAt: readTriggeredAt(slice),
 	}
 	if hasNames {
-		read.FQDNCount = uint16(len(slice.Endpoints))
-		return read, nil
+		converted.FQDNCount = uint16(len(slice.Endpoints))
+		return converted, nil
 	}
 	var skipped skippedParts
-	read.Ports = readSlicePorts(ports, slice.Ports, &skipped)
-	read.MultiAddressCount = countMultiAddress(slice.Endpoints)
-	read.Endpoints, read.Hostnames = readEndpoints(endpoints, family, slice.Endpoints, namesOf(slice, view), &skipped)
-	noPort, noEndpoint := len(read.Ports) == 0, len(read.Endpoints) == 0
+	converted.Ports = readSlicePorts(ports, slice.Ports, &skipped)
+	converted.MultiAddressCount = countMultiAddress(slice.Endpoints)
+	converted.Endpoints, converted.Hostnames = readEndpoints(endpoints, family, slice.Endpoints, namesOf(slice, view), &skipped)
+	noPort, noEndpoint := len(converted.Ports) == 0, len(converted.Endpoints) == 0
 	if noPort && len(slice.Ports) > 0 || noEndpoint && len(slice.Endpoints) > 0 {
 		return nil, skipped.errs
 	}
-	read.Findings = skipped.findings(EndpointSliceKind, read.Name)
-	return read, nil
+	converted.Findings = skipped.findings(EndpointSliceKind, converted.Name)
+	return converted, nil
 }
 
 // readTriggeredAt returns the time of the change of a Pod or Service that made the EndpointSlice controller write this
@@ -84,7 +84,7 @@ func readTriggeredAt(slice *discoveryv1.EndpointSlice) time.Time {
 }
 
 // servedService returns the name of the Service that a slice belongs to, and whether any proxy would serve it.
-func servedService(slice *discoveryv1.EndpointSlice, view View) (name string, serves bool) {
+func servedService(slice *discoveryv1.EndpointSlice, view View) (name string, isServed bool) {
 	name = serviceName.value(slice)
 	return name, name != "" && isServable(slice, view)
 }
@@ -107,8 +107,8 @@ const sliceController = "endpointslice-controller.k8s.io"
 
 // namesOf returns a function for the DNS names of a slice's endpoints; nil if they are not needed.
 func namesOf(slice *discoveryv1.EndpointSlice, view View) func(*discoveryv1.Endpoint) *string {
-	isOfOthers := !isHeadless(slice) && slice.Labels[discoveryv1.LabelManagedBy] == sliceController
-	if !view.WithHeadless || isOfOthers {
+	isOfProxiedService := !isHeadless(slice) && slice.Labels[discoveryv1.LabelManagedBy] == sliceController
+	if !view.WithHeadless || isOfProxiedService {
 		return nil
 	}
 	return func(endpoint *discoveryv1.Endpoint) *string {

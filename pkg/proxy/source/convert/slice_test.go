@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
+func TestEndpointSliceDefaults(t *testing.T) {
 	given := webSlice()
 	given.Ports = append(given.Ports,
 		discoveryv1.EndpointPort{Name: new(""), Port: new(int32(53)), Protocol: new(corev1.ProtocolUDP)})
@@ -60,7 +60,7 @@ func TestEndpointSliceThatIsNotServedIsNil(t *testing.T) {
 	}
 }
 
-func TestOfASliceOfNamesOnlyTheirNumberIsRead(t *testing.T) {
+func TestFQDNSliceIsOnlyCounted(t *testing.T) {
 	given := webSlice()
 	given.AddressType = discoveryv1.AddressTypeFQDN
 	given.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"db.example.com"}}, {Addresses: []string{"not a name"}}}
@@ -69,7 +69,7 @@ func TestOfASliceOfNamesOnlyTheirNumberIsRead(t *testing.T) {
 	wantSkipped(t, given, want, nil)
 }
 
-func TestEndpointSliceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.T) {
+func TestInvalidEndpointSliceIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*discoveryv1.EndpointSlice)
 		want   []string
@@ -110,7 +110,7 @@ func TestEndpointSliceThatCannotBeIsRejectedWithTheFieldAndTheReason(t *testing.
 }
 
 // Each case changes a second port of the slice. The first one must remain.
-func TestAPortThatCannotBeIsSkippedByItself(t *testing.T) {
+func TestInvalidPortIsSkipped(t *testing.T) {
 	const outOfRange = `must be between 1 and 65535, inclusive`
 	for name, test := range map[string]struct {
 		port discoveryv1.EndpointPort
@@ -141,7 +141,7 @@ func TestAPortThatCannotBeIsSkippedByItself(t *testing.T) {
 	}
 }
 
-func TestOfManyThingsSkippedTheFirstAreNamedAndTheRestCounted(t *testing.T) {
+func TestManySkippedPartsAreCounted(t *testing.T) {
 	given := webSlice()
 	for range 999 {
 		given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}})
@@ -153,7 +153,7 @@ func TestOfManyThingsSkippedTheFirstAreNamedAndTheRestCounted(t *testing.T) {
 	}
 }
 
-func TestWhatIsSkippedIsOneShortLine(t *testing.T) {
+func TestSkippedFindingIsOneShortLine(t *testing.T) {
 	given := webSlice()
 	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"\n\x1b" + strings.Repeat("x", 5000)}})
 	got, errs := EndpointSlice(given, View{})
@@ -185,7 +185,7 @@ func TestEndpointSliceMayHaveNoPortsOrNoEndpoints(t *testing.T) {
 	wantSkipped(t, given, want, nil)
 }
 
-func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {
+func TestLargeEndpointSliceIsAccepted(t *testing.T) {
 	given := webSlice()
 	given.Ports, given.Endpoints = nil, nil
 	for i := range 100 {
@@ -200,7 +200,7 @@ func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {
 	}
 }
 
-func TestEndpointSliceReportsWhenItsCauseHappened(t *testing.T) {
+func TestEndpointSliceTriggerTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		want        time.Time

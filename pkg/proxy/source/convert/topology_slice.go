@@ -25,18 +25,18 @@ var TopologySlices = &Kind{
 
 // TopologySlice converts a TopologySlice, which its schema has validated. Labels that its keys do not list are ignored.
 func TopologySlice(slice *topologyslice.TopologySlice) *model.TopologySlice {
-	described := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Nodes))}
+	converted := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Nodes))}
 	for _, key := range slice.Keys {
-		described.Keys = append(described.Keys, policy.Key(key))
+		converted.Keys = append(converted.Keys, policy.Key(key))
 	}
 	for _, node := range slice.Nodes {
 		labels := map[string]string{}
 		for _, key := range slice.Keys {
-			if value, has := node.Labels[key]; has {
+			if value, ok := node.Labels[key]; ok {
 				labels[key] = value
 			}
 		}
-		described.Nodes[node.Name] = &model.Node{Name: node.Name, Labels: labels}
+		converted.Nodes[node.Name] = &model.Node{Name: node.Name, Labels: labels}
 	}
-	return described
+	return converted
 }

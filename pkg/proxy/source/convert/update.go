@@ -10,16 +10,18 @@ import (
 type Update struct {
 	Change model.Change
 	// The new problems and the resolved ones, both sorted.
-	Rejected, PutRight []model.Finding
+	NewProblems, ResolvedProblems []model.Finding
 }
 
 // NewUpdate returns an update for a change and the difference between two lists of problems.
 func NewUpdate(change model.Change, before, after []model.Finding) Update {
-	return Update{Change: change, Rejected: subtract(after, before), PutRight: subtract(before, after)}
+	return Update{Change: change, NewProblems: subtract(after, before), ResolvedProblems: subtract(before, after)}
 }
 
 // IsEmpty reports whether nothing has changed.
-func (u Update) IsEmpty() bool { return u.Change.IsEmpty() && len(u.Rejected)+len(u.PutRight) == 0 }
+func (u Update) IsEmpty() bool {
+	return u.Change.IsEmpty() && len(u.NewProblems)+len(u.ResolvedProblems) == 0
+}
 
 // subtract returns the problems that are not among others, sorted.
 func subtract(problems, others []model.Finding) []model.Finding {

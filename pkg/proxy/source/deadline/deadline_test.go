@@ -9,42 +9,42 @@ import (
 )
 
 // The queue must agree with a plain map after any history.
-func TestWhatIsDueIsWhatWasNotTakenBack(t *testing.T) {
+func TestQueueMatchesMap(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		var queue Queue[int]
 		want, now := map[int]time.Time{}, time.Unix(0, 0)
 		for range 500 {
-			thing := random.IntN(20)
+			key := random.IntN(20)
 			switch random.IntN(5) {
 			case 0:
-				queue.Cancel(thing)
-				delete(want, thing)
+				queue.Cancel(key)
+				delete(want, key)
 			case 1:
 				now = now.Add(time.Duration(random.IntN(5)) * time.Second)
-				due := queue.PopExpired(now)
-				var wanted []int
-				for thing, at := range want {
+				expired := queue.PopExpired(now)
+				var wantExpired []int
+				for key, at := range want {
 					if !now.Before(at) {
-						wanted = append(wanted, thing)
+						wantExpired = append(wantExpired, key)
 					}
 				}
 				maps.DeleteFunc(want, func(_ int, at time.Time) bool { return !now.Before(at) })
-				slices.Sort(due)
-				slices.Sort(wanted)
-				if !slices.Equal(due, wanted) {
-					t.Fatalf("seed %d: expired %v, want %v", seed, due, wanted)
+				slices.Sort(expired)
+				slices.Sort(wantExpired)
+				if !slices.Equal(expired, wantExpired) {
+					t.Fatalf("seed %d: expired %v, want %v", seed, expired, wantExpired)
 				}
 			default:
 				at := now.Add(time.Duration(1+random.IntN(10)) * time.Second)
-				queue.Schedule(thing, at)
-				if _, has := want[thing]; !has {
-					want[thing] = at
+				queue.Schedule(key, at)
+				if _, has := want[key]; !has {
+					want[key] = at
 				}
 			}
-			next, some := queue.Earliest()
-			if some != (len(want) > 0) || queue.Len() != len(want) {
-				t.Fatalf("seed %d: Earliest() reports %v, Len() = %d, want %d keys", seed, some, queue.Len(), len(want))
+			next, ok := queue.Earliest()
+			if ok != (len(want) > 0) || queue.Len() != len(want) {
+				t.Fatalf("seed %d: Earliest() reports %v, Len() = %d, want %d keys", seed, ok, queue.Len(), len(want))
 			}
 			for _, at := range want {
 				if at.Before(next) {
@@ -56,7 +56,7 @@ func TestWhatIsDueIsWhatWasNotTakenBack(t *testing.T) {
 }
 
 // Keys that are scheduled and cancelled must not use memory, however often.
-func TestWhoComesAndGoesTakesNoMemory(t *testing.T) {
+func TestCancelledKeysUseNoMemory(t *testing.T) {
 	var queue Queue[string]
 	for i := range 100_000 {
 		queue.Schedule("one", time.Unix(int64(i), 0))

@@ -19,8 +19,8 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := decode("all.yaml", []byte(text.String()), convert.View{}); len(got.claims) != 44_000 || !got.isComplete {
-			b.Fatalf("%d objects were read, problems %v", len(got.claims), got.problems)
+		if got := decode("all.yaml", []byte(text.String()), convert.View{}); len(got.objects) != 44_000 || !got.isComplete {
+			b.Fatalf("%d objects were read, problems %v", len(got.objects), got.problems)
 		}
 	}
 }

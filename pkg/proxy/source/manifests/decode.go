@@ -47,20 +47,20 @@ func (d *decoder) read(text []byte, object func(*manifest.Part)) {
 		}
 		switch {
 		case part.Fault != nil:
-			d.addError(&part)
+			d.addFault(&part)
 		case kindOf[part.Type] == nil:
 		case part.Name == "":
-			d.unreadable(&part, &manifest.ParseError{Field: "metadata.name", Reason: "Required value"})
+			d.addUnreadable(&part, &manifest.ParseError{Field: "metadata.name", Reason: "Required value"})
 		default:
 			object(&part)
 		}
 	}
 }
 
-// addError records the fault of a part that could not be read, or of which something was ignored.
-func (d *decoder) addError(part *manifest.Part) {
+// addFault records the fault of a part that could not be read, or of which something was ignored.
+func (d *decoder) addFault(part *manifest.Part) {
 	wasComplete := d.out.isComplete
-	d.unreadable(part, part.Fault)
+	d.addUnreadable(part, part.Fault)
 	if part.Fault.IsForeign { // in a list, whose other items count
 		d.out.problems[len(d.out.problems)-1].Code, d.out.isComplete = model.ValueIgnored, wasComplete
 	}
@@ -90,9 +90,9 @@ func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, objec
 	return nil, ignored
 }
 
-// unreadable records that a part of the file could not be read. Then the absence of an object from the file proves
+// addUnreadable records that a part of the file could not be read. Then the absence of an object from the file proves
 // nothing.
-func (d *decoder) unreadable(part *manifest.Part, fault *manifest.ParseError) {
+func (d *decoder) addUnreadable(part *manifest.Part, fault *manifest.ParseError) {
 	problem := model.Finding{File: d.file, Code: model.Invalid, Field: part.Field(fault.Field), Reason: fault.Reason}
 	switch {
 	case fault.Line > 0:
@@ -109,17 +109,17 @@ func (d *decoder) unreadable(part *manifest.Part, fault *manifest.ParseError) {
 
 // readObject reads one object of a type that the proxy reads.
 func (d *decoder) readObject(part *manifest.Part) {
-	c := objectVersion{key: keyOf(part)}
-	kind, object := c.key.Kind, c.key.Kind.New()
+	v := objectVersion{key: keyOf(part)}
+	kind, object := v.key.Kind, v.key.Kind.New()
 	var ignored []model.Finding
-	if c.problems, ignored = decodeObject(d.file, part, c.key, object); c.isValid() {
+	if v.problems, ignored = decodeObject(d.file, part, v.key, object); v.isValid() {
 		value, errs := kind.Convert(object, d.view)
-		c.value, c.problems = value, c.key.Problems(d.file, errs)
-		if c.isValid() {
-			c.ignored = append(ignored, c.key.Found(d.file, object, value, d.view)...)
+		v.value, v.problems = value, v.key.Problems(d.file, errs)
+		if v.isValid() {
+			v.ignored = append(ignored, v.key.IgnoredFindings(d.file, object, value, d.view)...)
 		}
 	}
-	d.out.claims = append(d.out.claims, c)
+	d.out.objects = append(d.out.objects, v)
 }
 
 // keyOf returns the key of a part's object. In a folder no API server has set the namespace.

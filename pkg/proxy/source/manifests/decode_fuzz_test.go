@@ -36,7 +36,7 @@ func FuzzDecode(f *testing.F) {
 		if !got.isComplete && len(got.problems) == 0 {
 			t.Error("a part was not read and no problem is reported")
 		}
-		for _, c := range got.claims {
+		for _, c := range got.objects {
 			for _, problem := range c.problems {
 				if strings.ContainsAny(problem.String(), "\n\r\x1b") {
 					t.Errorf("problem %q is not one line", problem)

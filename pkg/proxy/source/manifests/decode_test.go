@@ -36,7 +36,7 @@ func listed(m contents) (objects, problems []string) {
 	for _, p := range m.problems {
 		problems = append(problems, p.String())
 	}
-	for _, c := range m.claims {
+	for _, c := range m.objects {
 		if c.isValid() {
 			objects = append(objects, c.key.Problem("", "", "").Object())
 		}
@@ -47,7 +47,7 @@ func listed(m contents) (objects, problems []string) {
 	return objects, problems
 }
 
-func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
+func TestDecodeKubectlOutput(t *testing.T) {
 	text, err := os.ReadFile("testdata/kubectl-get.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -57,11 +57,11 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 	slice := model.ObjectName{Namespace: "shop", Name: "web-x7k2p"}
 	gate := model.ObjectName{Namespace: "shop", Name: "gate"}
 	serviceCIDRs := prefixes("10.96.0.0/12", "fd00:96::/108")
-	held := convert.Inventory{
+	inventory := convert.Inventory{
 		{APIVersion: "v1", Kind: "Service"}: 2, {APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}: 1,
 		{APIVersion: "v1", Kind: "Node"}: 1, {APIVersion: "networking.k8s.io/v1", Kind: "ServiceCIDR"}: 1,
 	}
-	want := contents{isComplete: true, inventory: held, claims: []objectVersion{
+	want := contents{isComplete: true, inventory: inventory, objects: []objectVersion{
 		{key: convert.ObjectKey{Kind: convert.Services, Name: web}, value: &model.Service{
 			Name: web, Created: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.10"),
 			Ports:    []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
@@ -146,7 +146,7 @@ func TestDecodeFindsEveryObjectOfAFile(t *testing.T) {
 	}
 }
 
-func TestDecodeSkipsOnlyWhatIsWrong(t *testing.T) {
+func TestDecodeSkipsOnlyInvalidParts(t *testing.T) {
 	good := serviceYAML("good", "10.96.0.1")
 	bad := serviceYAML("bad", "10.96.0.2")
 	const goodJSON = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"good"},"spec":{"clusterIP":"10.96.0.1","ports":[{"port":80}]}}`

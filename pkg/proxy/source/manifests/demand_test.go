@@ -47,8 +47,8 @@ func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 		if len(change.Demands) != step.changed || step.web != 0 && (web == nil || web.Zones["zone-a"] != step.web) {
 			t.Errorf("%s: demands are %v", step.does, change.Demands)
 		}
-		if len(update.Rejected) != step.problems {
-			t.Errorf("%s: problems are %v", step.does, update.Rejected)
+		if len(update.NewProblems) != step.problems {
+			t.Errorf("%s: problems are %v", step.does, update.NewProblems)
 		}
 	}
 }

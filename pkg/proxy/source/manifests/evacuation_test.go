@@ -10,7 +10,7 @@ import (
 
 // The evacuation lasts until the label is removed. An invalid value counts as absent. If the Node is deleted, too, it
 // stays demoted for a while.
-func TestALabelOfANodeEvacuatesIt(t *testing.T) {
+func TestEvacuateLabel(t *testing.T) {
 	f := newTestFolder(t)
 	node := func(value string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {vicinity.dev/evacuate: %q}}\n", value)
@@ -38,8 +38,8 @@ func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		evacuation, told := update.Change.Demotions[model.DemotionKey{Node: "n1"}]
-		if told != step.told || (evacuation != nil) != step.isEvacuated || len(update.Rejected) != step.problems {
-			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.does, told, evacuation, len(update.Rejected), update.Rejected)
+		if told != step.told || (evacuation != nil) != step.isEvacuated || len(update.NewProblems) != step.problems {
+			t.Errorf("after %s: demotion changed: %t, %v; %d problems: %v", step.does, told, evacuation, len(update.NewProblems), update.NewProblems)
 		}
 	}
 	if at, some := f.folder.next(); !some || time.Until(at) <= time.Minute {

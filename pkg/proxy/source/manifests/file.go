@@ -44,11 +44,11 @@ type file struct {
 
 // read reads a file again if it may have changed, and returns its new state. It does not change f. A file that is not
 // watched becomes active at once.
-func (f *file) read(dir, name string, view convert.View, isFollowed bool, now time.Time) *file {
+func (f *file) read(dir, name string, view convert.View, isWatched bool, now time.Time) *file {
 	updated := *f
 	text, err := updated.newText(filepath.Join(dir, name), now)
 	updated.failure = err
-	if err == nil && text != nil && len(text) == 0 && f.mayHoldObjects() {
+	if err == nil && text != nil && len(text) == 0 && f.mayHaveObjects() {
 		updated.failure = errEmptyFile
 	}
 	if updated.failure != nil {
@@ -61,7 +61,7 @@ func (f *file) read(dir, name string, view convert.View, isFollowed bool, now ti
 	if text != nil {
 		updated.observe(name, text, view, now)
 	}
-	if updated.candidate != nil && (!isFollowed || isStable(&f.version, updated.candidate, now.Sub(updated.since))) {
+	if updated.candidate != nil && (!isWatched || isStable(&f.version, updated.candidate, now.Sub(updated.since))) {
 		updated.promote()
 	}
 	return &updated
@@ -81,17 +81,17 @@ func (f *file) observe(name string, text []byte, view convert.View, now time.Tim
 
 // promote makes the candidate the active version.
 func (f *file) promote() {
-	now := *f.candidate
-	if !now.contents.isComplete {
-		now.missing = now.droppedObjects(&f.version)
+	promoted := *f.candidate
+	if !promoted.contents.isComplete {
+		promoted.missing = promoted.droppedObjects(&f.version)
 	}
-	f.version, f.candidate = now, nil
+	f.version, f.candidate = promoted, nil
 }
 
-// mayHoldObjects reports whether the file may have had objects when it was last read.
-func (f *file) mayHoldObjects() bool {
+// mayHaveObjects reports whether the file may have had objects when it was last read.
+func (f *file) mayHaveObjects() bool {
 	wasRead := f.sum != [sha256.Size]byte{}
-	return wasRead && (len(f.contents.claims) > 0 || !f.contents.isComplete)
+	return wasRead && (len(f.contents.objects) > 0 || !f.contents.isComplete)
 }
 
 // newText returns the text of a file and records its stamp, or returns nil if the stamp shows that it is unchanged.
@@ -112,16 +112,16 @@ func (f *file) newText(name string, now time.Time) ([]byte, error) {
 	if info.Size() > manifest.MaxSize {
 		return nil, boundedio.Error{Limit: manifest.MaxSize}
 	}
-	found := stampOf(info)
-	if f.isSettled && found == f.stamp && f.failure == nil {
+	newStamp := stampOf(info)
+	if f.isSettled && newStamp == f.stamp && f.failure == nil {
 		return nil, nil
 	}
 	text, err := manifest.Read(name, opened)
 	if err != nil {
 		return nil, err
 	}
-	f.stamp = found
-	f.isSettled = now.Sub(time.Unix(found.changed.Unix())) > stableAfter
+	f.stamp = newStamp
+	f.isSettled = now.Sub(time.Unix(newStamp.changed.Unix())) > stableAfter
 	return text, nil
 }
 

@@ -19,9 +19,9 @@ type Folder struct {
 	// LastKnownGood are the versions that a running proxy uses for invalid objects. They are active here before the first
 	// load.
 	LastKnownGood []convert.Rejection
-	// isFollowed is set if the folder is loaded repeatedly. Then a file version that removes objects becomes active only
+	// isWatched is set if the folder is loaded repeatedly. Then a file version that removes objects becomes active only
 	// after a delay.
-	isFollowed bool
+	isWatched bool
 
 	isLoaded bool
 	files    map[string]*file // by path relative to the folder
@@ -68,23 +68,23 @@ func (f *Folder) LoadStream(stream *Stream) convert.Update {
 func (f *Folder) applyFiles(files map[string]*file, unreadable map[string]error, now time.Time) convert.Update {
 	before := f.applied
 	if !f.isLoaded {
-		before = f.lastKnownGoodOf()
+		before = f.lastKnownGoodEntries()
 		f.nodes = nodes.NewStore(f.View.Node)
 		f.nodes.AllLabels = true
 	}
-	inForce, problems := resolve(before, files)
+	applied, problems := resolve(before, files)
 	for name, failure := range unreadable {
 		if files[name] == nil {
 			problems = append(problems, unreadableProblem(name, failure))
 		}
 	}
-	was := f.applied
-	f.files, f.applied = files, inForce
-	change := f.changeSince(was, now)
+	previous := f.applied
+	f.files, f.applied = files, applied
+	change := f.changeSince(previous, now)
 	if !f.isLoaded {
 		change.AllNodes = new(true) // the folder contains all nodes
 	}
-	if demand := demandIn(inForce); demand != f.demand {
+	if demand := demandIn(applied); demand != f.demand {
 		f.demand, change.DemandState = demand, &demand
 	}
 	f.isLoaded = true
@@ -92,8 +92,8 @@ func (f *Folder) applyFiles(files map[string]*file, unreadable map[string]error,
 }
 
 // demandIn returns whether measured demand counts. A folder needs no Lease: its ServiceDemands are current.
-func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
-	for key, current := range inForce {
+func demandIn(applied map[convert.ObjectKey]entry) model.DemandState {
+	for key, current := range applied {
 		if key.Kind == convert.ServiceDemands && current.value != nil {
 			return model.DemandActive
 		}
@@ -105,8 +105,8 @@ func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
 func (f *Folder) Inventory() convert.Inventory {
 	all := convert.Inventory{}
 	for _, file := range f.files {
-		for of, count := range file.contents.inventory {
-			all[of] += count
+		for typ, count := range file.contents.inventory {
+			all[typ] += count
 		}
 	}
 	return all
@@ -127,7 +127,7 @@ func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
 		if old == nil {
 			old = &file{}
 		}
-		current := old.read(found.Dir, name, f.View, f.isFollowed, now)
+		current := old.read(found.Dir, name, f.View, f.isWatched, now)
 		if errors.Is(current.failure, fs.ErrNotExist) {
 			continue // deleted a moment ago
 		}
@@ -144,7 +144,7 @@ func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
 }
 
 // next returns the next deadline at which the state changes without a file change, and whether there is one.
-func (f *Folder) next() (at time.Time, some bool) {
+func (f *Folder) next() (at time.Time, ok bool) {
 	if f.nodes == nil {
 		return time.Time{}, false
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFolderKeepsTheLastGoodVersionWhileAnObjectIsBad(t *testing.T) {
+func TestFolderKeepsTheLastKnownGoodVersion(t *testing.T) {
 	f := newTestFolder(t)
 	good := serviceYAML("web", "10.96.0.1")
 	f.write("a.yaml", good)
@@ -42,7 +42,7 @@ func TestFolderKeepsTheLastGoodVersionWhileAnObjectIsBad(t *testing.T) {
 	f.wantProblems()
 }
 
-func TestFolderKeepsWhatAFileHeldThatIsEmptiedUntilItIsWrittenOrDeleted(t *testing.T) {
+func TestFolderKeepsObjectsOfAnEmptiedFile(t *testing.T) {
 	const emptied = "a.yaml: cannot be read: the file is empty, perhaps because it is still being written; delete it to remove its objects"
 	const broken = "a.yaml: must be a Kubernetes object, with apiVersion, kind and metadata (document at line 1)"
 	f := newTestFolder(t)
@@ -89,7 +89,7 @@ func TestFolderSkipsAnObjectThatWasNeverValid(t *testing.T) {
 	f.wantProblems()
 }
 
-func TestFolderKeepsWhatABrokenDocumentMayHold(t *testing.T) {
+func TestFolderKeepsObjectsOfAnUnreadableDocument(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1")+"---\n"+serviceYAML("db", "10.96.0.2"))
 	f.load()
@@ -107,7 +107,7 @@ func TestFolderKeepsWhatABrokenDocumentMayHold(t *testing.T) {
 	f.wantProblems()
 }
 
-func TestFolderKeepsAnObjectThatMovedAndBroke(t *testing.T) {
+func TestFolderKeepsAnObjectThatMovedAndBecameInvalid(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
 	f.load()

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestFolderLetsTheIncumbentKeepAnObjectThatTwoFilesDefine(t *testing.T) {
+func TestDuplicateInTwoFiles(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("b.yaml", serviceYAML("web", "10.96.0.2"))
 	f.write("c.yaml", serviceYAML("web", "10.96.0.3"))
@@ -29,7 +29,7 @@ func TestFolderLetsTheIncumbentKeepAnObjectThatTwoFilesDefine(t *testing.T) {
 	f.wantProblems()
 }
 
-func TestFolderLetsTheIncumbentKeepAnObjectThatOneFileDefinesTwice(t *testing.T) {
+func TestDuplicateInOneFile(t *testing.T) {
 	f := newTestFolder(t)
 	one, two := serviceYAML("web", "10.96.0.1"), serviceYAML("web", "10.96.0.2")
 	const twice = `a.yaml: Service default/web: metadata.name: Duplicate value: "web": ` +

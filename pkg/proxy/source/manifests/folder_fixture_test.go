@@ -100,13 +100,13 @@ func (f *testFolder) apply(update convert.Update) []string {
 	for name, prefixes := range update.Change.ServiceCIDRs {
 		set("ServiceCIDR "+name, fmt.Sprint(prefixes), prefixes == nil)
 	}
-	for _, problem := range update.PutRight {
+	for _, problem := range update.ResolvedProblems {
 		if !slices.Contains(f.problems, problem.String()) {
 			f.t.Errorf("resolved, but was not reported: %s", problem)
 		}
 		f.problems = slices.DeleteFunc(f.problems, func(line string) bool { return line == problem.String() })
 	}
-	for _, problem := range update.Rejected {
+	for _, problem := range update.NewProblems {
 		if slices.Contains(f.problems, problem.String()) {
 			f.t.Errorf("reported twice: %s", problem)
 		}

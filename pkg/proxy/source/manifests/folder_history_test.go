@@ -36,7 +36,7 @@ func randomText(random *rand.Rand, file int, mayBeBad bool) string {
 	return strings.Join(documents, "---\n")
 }
 
-func TestFolderEndsUpWhereAFreshLoadWouldWhateverHappenedBefore(t *testing.T) {
+func TestFolderMatchesAFreshLoadAfterRandomChanges(t *testing.T) {
 	const files = 4
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -75,9 +75,9 @@ func TestFolderEndsUpWhereAFreshLoadWouldWhateverHappenedBefore(t *testing.T) {
 }
 
 // The old file counts sooner than the new one, because that one lacks another object and was written later.
-func TestAnObjectThatMovesToAFileThatIsBeingWrittenStays(t *testing.T) {
+func TestObjectThatMovesToAnUnstableFileStays(t *testing.T) {
 	f := newTestFolder(t)
-	f.folder.isFollowed = true
+	f.folder.isWatched = true
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
 	f.write("b.yaml", serviceYAML("db", "10.96.0.2"))
 	f.loadAfter(0)

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-func TestFolderHandsOverServiceCIDRsLikeAnyOtherObject(t *testing.T) {
+func TestFolderDeliversServiceCIDRs(t *testing.T) {
 	f := newTestFolder(t)
 	for _, step := range []struct {
 		does, text string
@@ -38,7 +38,7 @@ func TestFolderHandsOverServiceCIDRsLikeAnyOtherObject(t *testing.T) {
 	}
 }
 
-func TestFolderHandsOverAChangeOfAnyFieldThatIsServed(t *testing.T) {
+func TestFolderDeliversChangesOfAnyServedField(t *testing.T) {
 	const plain = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  type: LoadBalancer\n  clusterIP: 10.96.0.1\n" +
 		"  externalTrafficPolicy: Local\n  ports: [{port: 80, nodePort: 30080}]\n"
 	f := newTestFolder(t)
@@ -65,7 +65,7 @@ func TestFolderHandsOverAChangeOfAnyFieldThatIsServed(t *testing.T) {
 }
 
 // Unknown parts count as absent, and are reported once.
-func TestFolderFollowsObjectsOfANewerKubernetes(t *testing.T) {
+func TestFolderReadsObjectsOfANewerKubernetes(t *testing.T) {
 	f := newTestFolder(t)
 	text := serviceYAML("web", "10.96.0.1") + "  newIn138: x\n---\n" + sliceYAML("web-1", "web", "10.244.0.1") + "newField: 3\n"
 	news := []string{
@@ -104,7 +104,7 @@ func skipped(text string) []string {
 		`may not be in the loopback range (127.0.0.0/8, ::1/128)`}
 }
 
-func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
+func TestFolderReadsPartlyInvalidSlices(t *testing.T) {
 	slice := func(addrs ...string) string {
 		text := strings.Replace(sliceYAML("web-1", "web", addrs[0]), "ports:", "PORTS:", 1)
 		for _, addr := range addrs[1:] {
@@ -149,7 +149,7 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 }
 
 // A folder delivers the Services with the name of its proxy, or those without the label if the proxy has no name.
-func TestFolderHandsOverTheServicesOfItsProxyAlone(t *testing.T) {
+func TestFolderDeliversOnlyServicesOfItsProxy(t *testing.T) {
 	const labelled = "apiVersion: v1\nkind: Service\nmetadata: {name: labelled, labels: {service.kubernetes.io/service-proxy-name: mine}}\n" +
 		"spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n"
 	const other = "---\napiVersion: v1\nkind: Service\nmetadata: {name: other, labels: {service.kubernetes.io/service-proxy-name: other}}\n" +

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFolderHandsOverEverythingFirstAndThenOnlyWhatChanged(t *testing.T) {
+func TestFolderDeliversEverythingThenChanges(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1")+"---\n"+serviceYAML("db", "10.96.0.2"))
 	f.write("deep/er/b.json", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}}`)
@@ -52,7 +52,7 @@ func TestFolderHandsOverEverythingFirstAndThenOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-func TestFolderFollowsLinksAndNeverInCircles(t *testing.T) {
+func TestFolderFollowsLinksWithoutLoops(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("..2026_01/web.yaml", serviceYAML("web", "10.96.0.1"))
 	f.write("sub/db.yaml", serviceYAML("db", "10.96.0.2"))

@@ -38,7 +38,7 @@ func TestFolderStaysAppliedWhileItCannotBeRead(t *testing.T) {
 	f.wantProblems()
 }
 
-func TestFolderThatCannotBeReadAtTheStartIsAnError(t *testing.T) {
+func TestFirstLoadOfAMissingFolderFails(t *testing.T) {
 	var folder Folder
 	missing := filepath.Join(t.TempDir(), "missing")
 	_, err := folder.Load(missing)

@@ -42,8 +42,8 @@ func (r *releases) swap(to string) {
 	}
 }
 
-// ways are the setups in which a folder leads to a release through the link.
-var ways = map[string]struct {
+// linkSetups are the setups in which a folder leads to a release through the link.
+var linkSetups = map[string]struct {
 	link string
 	// folder creates the links to the link, and returns the folder.
 	folder func(t *testing.T, root string) string
@@ -87,24 +87,24 @@ func linkTo(folder string, links ...string) func(*testing.T, string) string {
 
 // The links lead to the folder or are in it. No object may be lost during the switch, and the last state must stay when
 // a link leads nowhere.
-func TestWatchSeesChangedLinksOnTheWay(t *testing.T) {
-	for name, way := range ways {
+func TestWatchNoticesChangedLinks(t *testing.T) {
+	for name, way := range linkSetups {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // a changed link is noticed within a second
 			r := &releases{t: t, root: t.TempDir(), link: way.link}
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(r.root, r.link)), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			turn := r.switchLink
+			switchTo := r.switchLink
 			if way.isSwap {
-				turn = r.swap
+				switchTo = r.swap
 			}
 			for number := 1; number <= 3; number++ {
 				r.write(filepath.Join(fmt.Sprintf("v%d", number), way.of), fmt.Sprintf("10.96.0.%d", number))
 			}
-			turn("v1")
+			switchTo("v1")
 			dir := filepath.Join(r.root, way.folder(t, r.root))
-			f := follow(t, &testFolder{t: t, dir: dir, state: make(map[string]string)}, newWatch)
+			f := runFolder(t, &testFolder{t: t, dir: dir, state: make(map[string]string)}, newWatch)
 			until := func(what string, holds func() bool) {
 				t.Helper()
 				f.until(func() bool {
@@ -120,33 +120,33 @@ func TestWatchSeesChangedLinksOnTheWay(t *testing.T) {
 				}
 			}
 			until("first release", serves("10.96.0.1"))
-			turn("v2")
+			switchTo("v2")
 			until("the link is switched", serves("10.96.0.2"))
 			current := &testFolder{t: t, dir: filepath.Join(r.root, way.link, way.of)}
 			current.write("web.yaml", serviceYAML("web", "10.96.0.22"))
 			until("the new target changes", serves("10.96.0.22"))
-			turn("nowhere")
+			switchTo("nowhere")
 			until("the link is dangling", func() bool { return len(f.problems) > 0 })
 			f.wantService("10.96.0.22")
-			turn("v3")
+			switchTo("v3")
 			until("the link has a target again", serves("10.96.0.3"))
 		})
 	}
 }
 
 // An object that moves from one file to another would otherwise be in neither.
-func TestALinkThatChangesDuringAReadIsReadAgain(t *testing.T) {
-	const turns = 250
+func TestLinkChangeDuringAReadCausesAnotherRead(t *testing.T) {
+	const switches = 250
 	r := &releases{t: t, root: t.TempDir(), link: "current"}
-	for number := range turns {
+	for number := range switches {
 		release := &testFolder{t: t, dir: filepath.Join(r.root, fmt.Sprint(number))}
 		for at, service := range []string{"web", "stays"} {
 			release.write(fmt.Sprintf("%d.yaml", (number+at)%2), serviceYAML(service, fmt.Sprintf("10.96.%d.1", at)))
 		}
 	}
 	r.switchLink("0")
-	f := follow(t, &testFolder{t: t, dir: filepath.Join(r.root, r.link), state: make(map[string]string)}, restless)
-	for number := 1; number < turns; number++ {
+	f := runFolder(t, &testFolder{t: t, dir: filepath.Join(r.root, r.link), state: make(map[string]string)}, busyWatch)
+	for number := 1; number < switches; number++ {
 		r.switchLink(fmt.Sprint(number))
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -43,17 +43,17 @@ func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error
 	return m.run(ctx, watch, deliver)
 }
 
-// loadAtOnce loads a consistent state of the folder. If a link is changed while files are read, an object that
+// loadConsistently loads a consistent state of the folder. If a link is changed while files are read, an object that
 // moves from one file to another may be in neither, and seem to be deleted. Then everything is read again. While links
 // keep changing, the loaded state stays active.
 //
 // It first watches and then reads, so that it misses no change between the two.
-func (m *Manifests) loadAtOnce(watch *watch) (convert.Update, error) {
+func (m *Manifests) loadConsistently(watch *watch) (convert.Update, error) {
 	for attempt := 1; ; attempt++ {
-		watch.follow()
+		watch.watchTree()
 		loaded := m.folder // Load changes this copy, but nothing that it references
 		update, err := loaded.Load(m.dir)
-		isLast := attempt == followAttempts
+		isLast := attempt == maxAttempts
 		if !watch.hasLinkChanged() || isLast && !m.folder.isLoaded {
 			m.folder = loaded
 			return update, err
@@ -66,34 +66,34 @@ func (m *Manifests) loadAtOnce(watch *watch) (convert.Update, error) {
 
 // run implements Run with a given watch.
 func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.Update)) error {
-	m.folder.isFollowed = true
+	m.folder.isWatched = true
 	for first := true; ; first = false {
-		update, err := m.loadAtOnce(watch)
+		update, err := m.loadConsistently(watch)
 		if err != nil {
 			return err
 		}
 		m.mutex.Lock()
 		m.loaded = m.folder // a load changes nothing that this copy references
 		m.mutex.Unlock()
-		m.warn()
+		m.logMissingSlices()
 		if first || !update.IsEmpty() {
 			deliver(update)
 		}
-		watch.again = m.folder.isWaiting()
-		watch.until, _ = m.folder.next()
+		watch.recheck = m.folder.isWaiting()
+		watch.deadline, _ = m.folder.next()
 		if !watch.wait(ctx) {
 			return nil
 		}
 	}
 }
 
-// warn logs once that there are no EndpointSlices for the Services, or that some are of an old version.
-func (m *Manifests) warn() {
-	lack, _ := m.folder.Inventory().MissingSlices(m.dir)
-	if lack != "" && m.missingSlices == "" {
-		m.log.Warn("EndpointSlices are missing", "reason", lack)
+// logMissingSlices logs once that there are no EndpointSlices for the Services, or that some are of an old version.
+func (m *Manifests) logMissingSlices() {
+	missing, _ := m.folder.Inventory().MissingSlices(m.dir)
+	if missing != "" && m.missingSlices == "" {
+		m.log.Warn("EndpointSlices are missing", "reason", missing)
 	}
-	m.missingSlices = lack
+	m.missingSlices = missing
 }
 
 // Rejections returns the objects that were invalid at the last load, with the active versions.

@@ -14,11 +14,11 @@ type objectVersion struct {
 	ignored []model.Finding
 }
 
-func (c *objectVersion) isValid() bool { return len(c.problems) == 0 }
+func (v *objectVersion) isValid() bool { return len(v.problems) == 0 }
 
 // contents are the parsed contents of one file.
 type contents struct {
-	claims []objectVersion
+	objects []objectVersion
 	// inventory counts all objects, including invalid ones and those of other kinds.
 	inventory convert.Inventory
 	// problems are the problems of whole documents.

@@ -36,7 +36,7 @@ func ObjectsOf(stream *Stream) (convert.Objects, []model.Finding) {
 }
 
 func newObjectDecoder() objectDecoder {
-	return objectDecoder{objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{}}
+	return objectDecoder{objects: convert.Objects{FolderInventory: convert.Inventory{}}, seen: map[convert.ObjectKey]string{}}
 }
 
 type objectDecoder struct {
@@ -60,9 +60,9 @@ func (d *objectDecoder) file(dir, name string) error {
 }
 
 func (d *objectDecoder) text(name string, text []byte) {
-	one := decoder{file: name, out: contents{inventory: d.objects.Held}}
-	one.read(text, func(part *manifest.Part) { d.object(name, part) })
-	d.problems = append(d.problems, one.out.problems...)
+	dec := decoder{file: name, out: contents{inventory: d.objects.FolderInventory}}
+	dec.read(text, func(part *manifest.Part) { d.object(name, part) })
+	d.problems = append(d.problems, dec.out.problems...)
 }
 
 func (d *objectDecoder) object(file string, part *manifest.Part) {

@@ -14,17 +14,17 @@ func (f *Folder) Rejections() []convert.Rejection {
 			continue
 		}
 		rejection := convert.Rejection{File: problem.File, Kind: problem.Kind, Name: problem.Name}
-		if key, isObject := keyNamed(problem.Kind, problem.Name); isObject {
-			if current, isInForce := f.applied[key]; isInForce {
+		if key, isObject := findKey(problem.Kind, problem.Name); isObject {
+			if current, isApplied := f.applied[key]; isApplied {
 				rejection.File, rejection.Applied = current.file, current.value
 			}
 		}
 		rejections = append(rejections, rejection)
 	}
 	if len(f.problems) > 0 { // otherwise nothing is lost
-		written := f.written()
+		valid := f.validObjects()
 		for key, current := range f.applied {
-			if current.value != nil && !written[locatedObject{current.file, key}] {
+			if current.value != nil && !valid[locatedObject{current.file, key}] {
 				rejections = append(rejections, convert.Rejection{File: current.file, Kind: key.Kind.Name, Name: key.Name, Applied: current.value})
 			}
 		}
@@ -38,35 +38,35 @@ type locatedObject struct {
 	key  convert.ObjectKey
 }
 
-// written returns the objects that have a valid version in a readable file.
-func (f *Folder) written() map[locatedObject]bool {
-	written := map[locatedObject]bool{}
+// validObjects returns the objects that have a valid version in a readable file.
+func (f *Folder) validObjects() map[locatedObject]bool {
+	valid := map[locatedObject]bool{}
 	for name, file := range f.files {
 		if file.failure != nil {
 			continue
 		}
-		for i := range file.contents.claims {
-			if claim := &file.contents.claims[i]; claim.isValid() {
-				written[locatedObject{name, claim.key}] = true
+		for i := range file.contents.objects {
+			if claim := &file.contents.objects[i]; claim.isValid() {
+				valid[locatedObject{name, claim.key}] = true
 			}
 		}
 	}
-	return written
+	return valid
 }
 
-// lastKnownGoodOf returns the versions that a running proxy uses for invalid objects.
-func (f *Folder) lastKnownGoodOf() map[convert.ObjectKey]entry {
-	inForce := map[convert.ObjectKey]entry{}
+// lastKnownGoodEntries returns the versions that a running proxy uses for invalid objects.
+func (f *Folder) lastKnownGoodEntries() map[convert.ObjectKey]entry {
+	entries := map[convert.ObjectKey]entry{}
 	for _, rejection := range f.LastKnownGood {
-		if key, isObject := keyNamed(rejection.Kind, rejection.Name); isObject && rejection.Applied != nil {
-			inForce[key] = entry{rejection.File, rejection.Applied}
+		if key, isObject := findKey(rejection.Kind, rejection.Name); isObject && rejection.Applied != nil {
+			entries[key] = entry{rejection.File, rejection.Applied}
 		}
 	}
-	return inForce
+	return entries
 }
 
-// keyNamed returns the key of an object, and whether the folder may have objects of its kind.
-func keyNamed(kind string, name model.ObjectName) (convert.ObjectKey, bool) {
+// findKey returns the key of an object, and whether the folder may have objects of its kind.
+func findKey(kind string, name model.ObjectName) (convert.ObjectKey, bool) {
 	for _, known := range kindOf {
 		if known.Name == kind && name != (model.ObjectName{}) {
 			return convert.ObjectKey{Kind: known, Name: name}, true

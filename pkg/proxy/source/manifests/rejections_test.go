@@ -7,7 +7,7 @@ import (
 
 // A start from the applied versions must decide like the running proxy, regardless of the problems in the folder:
 // 'proxy status' depends on this.
-func TestAStartFromTheAppliedVersionsDecidesAsTheRunningProxy(t *testing.T) {
+func TestStartFromRejectionsMatchesTheRunningProxy(t *testing.T) {
 	service := func(port int) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n"+
 			"spec: {clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1], ports: [{port: %d}]}\n---\n", port)

@@ -34,28 +34,28 @@ type locatedVersion struct {
 //   - Otherwise the first valid version becomes active, by file name, then by position.
 //   - While all versions are invalid, the last known good one stays active.
 func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[convert.ObjectKey]entry, []model.Finding) {
-	claims, problems := collect(files)
-	coming := incoming(files)
-	after := make(map[convert.ObjectKey]entry, len(claims))
+	versions, problems := collect(files)
+	moving := incoming(files)
+	after := make(map[convert.ObjectKey]entry, len(versions))
 	for key, current := range before {
-		if holder := files[current.file]; coming[key] || holder != nil && !holder.isComplete() {
+		if holdingFile := files[current.file]; moving[key] || holdingFile != nil && !holdingFile.isComplete() {
 			after[key] = current
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(claims), convert.ObjectKey.Compare)
+	keys := slices.SortedFunc(maps.Keys(versions), convert.ObjectKey.Compare)
 	for _, key := range keys {
 		incumbent, had := before[key]
 		_, kept := after[key]
-		winner, chosen := resolveDuplicates(claims[key], incumbent, had, kept)
+		winner, chosen := resolveDuplicates(versions[key], incumbent, had, kept)
 		if chosen != nil {
 			winner.value = chosen.value
 		}
 		if winner.file != "" {
 			after[key] = winner
 		}
-		problems = append(problems, duplicates(key, claims[key], chosen, winner.file)...)
+		problems = append(problems, duplicates(key, versions[key], chosen, winner.file)...)
 	}
-	problems = append(problems, orphans(after, claims)...)
+	problems = append(problems, orphans(after, versions)...)
 	return after, convert.SortProblems(problems)
 }
 
@@ -64,21 +64,21 @@ func (f *file) isComplete() bool { return f.failure == nil && f.contents.isCompl
 
 // incoming returns the objects in files that are not stable yet.
 func incoming(files map[string]*file) map[convert.ObjectKey]bool {
-	coming := map[convert.ObjectKey]bool{}
+	keys := map[convert.ObjectKey]bool{}
 	for _, f := range files {
 		if f.candidate == nil {
 			continue
 		}
-		for _, claim := range f.candidate.contents.claims {
-			coming[claim.key] = true
+		for _, claim := range f.candidate.contents.objects {
+			keys[claim.key] = true
 		}
 	}
-	return coming
+	return keys
 }
 
 // collect groups the claims of all files by object, in the order of the files, and collects their problems.
 func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []model.Finding) {
-	claims := make(map[convert.ObjectKey][]locatedVersion)
+	versions := make(map[convert.ObjectKey][]locatedVersion)
 	var problems []model.Finding
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		f := files[name]
@@ -86,28 +86,28 @@ func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []
 			problems = append(problems, unreadableProblem(name, f.failure))
 		}
 		problems = append(problems, f.contents.problems...)
-		for i := range f.contents.claims {
-			c := &f.contents.claims[i]
+		for i := range f.contents.objects {
+			c := &f.contents.objects[i]
 			problems = append(append(problems, c.problems...), c.ignored...)
-			claims[c.key] = append(claims[c.key], locatedVersion{name, c})
+			versions[c.key] = append(versions[c.key], locatedVersion{name, c})
 		}
 	}
-	return claims, problems
+	return versions, problems
 }
 
 // resolveDuplicates returns the entry that becomes active, and the claim that it comes from: nil if it is the last
 // known good version. The entry has no file if no version is active.
 func resolveDuplicates(candidates []locatedVersion, incumbent entry, had, kept bool) (entry, *objectVersion) {
-	var own []locatedVersion
+	var sameFile []locatedVersion
 	for _, c := range candidates {
 		if had && c.file == incumbent.file {
-			own = append(own, c)
+			sameFile = append(sameFile, c)
 		}
 	}
-	if chosen := choose(own, incumbent.value); chosen.objectVersion != nil {
+	if chosen := choose(sameFile, incumbent.value); chosen.objectVersion != nil {
 		return incumbent, chosen.objectVersion
 	}
-	if len(own) > 0 || kept {
+	if len(sameFile) > 0 || kept {
 		return incumbent, nil
 	}
 	chosen := choose(candidates, nil)
@@ -155,16 +155,16 @@ func duplicates(key convert.ObjectKey, candidates []locatedVersion, chosen *obje
 }
 
 // orphans returns a problem for each active slice whose Service does not exist.
-func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][]locatedVersion) []model.Finding {
+func orphans(applied map[convert.ObjectKey]entry, versions map[convert.ObjectKey][]locatedVersion) []model.Finding {
 	var problems []model.Finding
-	for key, current := range inForce {
+	for key, current := range applied {
 		slice, isSlice := current.value.(*model.EndpointSlice)
 		if !isSlice {
 			continue
 		}
 		service := convert.ObjectKey{Kind: convert.Services, Name: slice.Service}
-		_, exists := inForce[service]
-		if exists || len(claims[service]) > 0 {
+		_, exists := applied[service]
+		if exists || len(versions[service]) > 0 {
 			continue
 		}
 		path := field.NewPath("metadata", "labels").Key(discoveryv1.LabelServiceName)
@@ -178,32 +178,32 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 // changeSince returns the change since a previous state: an object that is not ours to serve counts as deleted. The
 // consequences for nodes come from the node store.
 func (f *Folder) changeSince(before map[convert.ObjectKey]entry, now time.Time) model.Change {
-	after, known := f.applied, f.nodes
+	after, store := f.applied, f.nodes
 	var change model.Change
-	note := func(key convert.ObjectKey, is any) {
+	apply := func(key convert.ObjectKey, current any) {
 		if key.Kind == convert.Nodes {
-			node, _ := is.(*model.Node)
-			known.UpdateFull(key.Name.Name, node, now)
+			node, _ := current.(*model.Node)
+			store.UpdateFull(key.Name.Name, node, now)
 			return
 		}
-		key.Kind.Apply(&change, key.Name, is)
+		key.Kind.Apply(&change, key.Name, current)
 	}
-	for key, was := range before {
-		if _, stays := after[key]; !stays && was.value != nil {
-			note(key, nil)
+	for key, previous := range before {
+		if _, stays := after[key]; !stays && previous.value != nil {
+			apply(key, nil)
 		}
 	}
-	for key, is := range after {
-		if was := before[key].value; !key.Kind.IsSame(was, is.value) {
-			note(key, is.value)
+	for key, current := range after {
+		if previous := before[key].value; !key.Kind.IsSame(previous, current.value) {
+			apply(key, current.value)
 		}
 	}
-	areThere := map[string]bool{}
-	known.Expire(now)
-	for node := range known.TakePendingChecks() {
-		areThere[node] = false
+	results := map[string]bool{}
+	store.Expire(now)
+	for node := range store.TakePendingChecks() {
+		results[node] = false
 	}
-	known.ResolveChecks(areThere, now)
-	known.TakeChanges(&change)
+	store.ResolveChecks(results, now)
+	store.TakeChanges(&change)
 	return change
 }

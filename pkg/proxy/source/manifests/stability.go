@@ -22,8 +22,8 @@ type version struct {
 // A program may write a file slowly, and objects that it has not written yet were not deleted. A truncated text may
 // well be valid up to its end. So a version that removes something counts only after the file was unchanged for
 // stableAfter, regardless of what else is wrong or new in it. A version that removes nothing counts at once.
-func isStable(before, now *version, alone time.Duration) bool {
-	return alone >= stableAfter || !now.dropsObjects(before) && !now.mayBeTruncated(before)
+func isStable(before, now *version, unchanged time.Duration) bool {
+	return unchanged >= stableAfter || !now.dropsObjects(before) && !now.mayBeTruncated(before)
 }
 
 // dropsObjects reports whether an object of the previous version is missing.
@@ -31,36 +31,36 @@ func (v *version) dropsObjects(before *version) bool { return len(v.droppedObjec
 
 // droppedObjects returns the objects of the previous version that are missing.
 func (v *version) droppedObjects(before *version) []convert.ObjectKey {
-	there := make(map[convert.ObjectKey]bool, len(v.contents.claims))
-	for _, claim := range v.contents.claims {
-		there[claim.key] = true
+	present := make(map[convert.ObjectKey]bool, len(v.contents.objects))
+	for _, claim := range v.contents.objects {
+		present[claim.key] = true
 	}
-	var lost []convert.ObjectKey
+	var dropped []convert.ObjectKey
 	add := func(key convert.ObjectKey) {
-		if !there[key] {
-			there[key] = true
-			lost = append(lost, key)
+		if !present[key] {
+			present[key] = true
+			dropped = append(dropped, key)
 		}
 	}
-	for _, claim := range before.contents.claims {
+	for _, claim := range before.contents.objects {
 		add(claim.key)
 	}
 	for _, key := range before.missing {
 		add(key)
 	}
-	return lost
+	return dropped
 }
 
 // mayBeTruncated reports whether the end of the previous version may be missing: the text is shorter, and the last
 // object differs. A slice that is truncated after three of ten endpoints is a valid object.
 func (v *version) mayBeTruncated(before *version) bool {
-	claims := v.contents.claims
+	claims := v.contents.objects
 	if v.size >= before.size || len(claims) == 0 {
 		return false
 	}
 	last := claims[len(claims)-1]
-	for _, was := range before.contents.claims {
-		if was.key == last.key && last.isValid() && reflect.DeepEqual(was.value, last.value) {
+	for _, previous := range before.contents.objects {
+		if previous.key == last.key && last.isValid() && reflect.DeepEqual(previous.value, last.value) {
 			return false
 		}
 	}

@@ -51,19 +51,19 @@ func forms() map[string]string {
 	}
 }
 
-const some = 13 // bytes between two truncations where not each is tested
+const coarseStep = 13 // bytes between two truncations where not each is tested
 
 // The file is unchanged, or has another object at its beginning. Each truncation is tested for the forms in which the
 // rest may be valid, and for JSON.
-func TestNoCutOfAFileTakesAnythingAway(t *testing.T) {
+func TestTruncatedFileRemovesNothing(t *testing.T) {
 	for name, before := range forms() {
-		each := some
+		each := coarseStep
 		if name == "documents.yaml" || name == "list.yaml" || name == "list.json" {
 			each = 1
 		}
 		t.Run(name, func(t *testing.T) { cutEverywhere(t, name, before, before, each) })
 		another := strings.Replace(before, "10.0.0.10", "10.0.0.99", 1)
-		t.Run(name+" changed", func(t *testing.T) { cutEverywhere(t, name, before, another, some) })
+		t.Run(name+" changed", func(t *testing.T) { cutEverywhere(t, name, before, another, coarseStep) })
 	}
 }
 
@@ -71,22 +71,22 @@ func TestNoCutOfAFileTakesAnythingAway(t *testing.T) {
 // whole.
 func cutEverywhere(t *testing.T, name, before, after string, each int) {
 	f := newTestFolder(t)
-	f.folder.isFollowed = true
+	f.folder.isWatched = true
 	f.write(name, before)
 	f.loadAfter(0)
-	inForce := maps.Clone(f.state)
-	if len(inForce) != 20 {
-		t.Fatalf("%d objects are active, want 20", len(inForce))
+	applied := maps.Clone(f.state)
+	if len(applied) != 20 {
+		t.Fatalf("%d objects are active, want 20", len(applied))
 	}
 	now := time.Duration(0)
 	for size := 1; size < len(strings.TrimSpace(after)); size += each {
 		f.write(name, after[:size])
 		now += stableAfter // since the previous text, so that this one is new each time
 		f.loadAfter(now)
-		if size%some == 0 {
+		if size%coarseStep == 0 {
 			f.loadAfter(now + stableAfter - 1)
 		}
-		if diff := cmp.Diff(inForce, f.state); diff != "" {
+		if diff := cmp.Diff(applied, f.state); diff != "" {
 			t.Fatalf("after %d of %d bytes, ending in %q (-want +got):\n%s", size, len(after), tail(after[:size]), diff)
 		}
 		if f.wantProblems(); t.Failed() {
@@ -108,7 +108,7 @@ func TestAnUnchangedFileCounts(t *testing.T) {
 	for name, whole := range forms() {
 		t.Run(name, func(t *testing.T) {
 			f := newTestFolder(t)
-			f.folder.isFollowed = true
+			f.folder.isWatched = true
 			f.write(name, whole)
 			f.loadAfter(0)
 			loaded := f.folder
@@ -119,12 +119,12 @@ func TestAnUnchangedFileCounts(t *testing.T) {
 				if f.loadAfter(time.Second + stableAfter); f.folder.isWaiting() {
 					t.Fatalf("%d bytes are not active, although the file is unchanged", size)
 				}
-				there := decode(name, []byte(whole[:size]), convert.View{})
-				if !there.isComplete && len(f.folder.applied) != 20 {
+				decoded := decode(name, []byte(whole[:size]), convert.View{})
+				if !decoded.isComplete && len(f.folder.applied) != 20 {
 					t.Fatalf("after %d bytes %d objects are active, want 20, because a part cannot be read", size, len(f.folder.applied))
 				}
-				if there.isComplete && len(f.folder.applied) != len(there.claims) {
-					t.Fatalf("after %d bytes %d objects are active, and %d are in the file", size, len(f.folder.applied), len(there.claims))
+				if decoded.isComplete && len(f.folder.applied) != len(decoded.objects) {
+					t.Fatalf("after %d bytes %d objects are active, and %d are in the file", size, len(f.folder.applied), len(decoded.objects))
 				}
 				f.state, f.problems = map[string]string{}, nil
 			}
@@ -133,13 +133,13 @@ func TestAnUnchangedFileCounts(t *testing.T) {
 }
 
 // 100 Services became 32, because the objects after an unreadable position were forgotten.
-func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T) {
+func TestLastingTruncationKeepsUnreadableObjects(t *testing.T) {
 	asYAML, _ := twentyObjects()
 	f := newTestFolder(t)
-	f.folder.isFollowed = true
+	f.folder.isWatched = true
 	f.write("a.yaml", strings.Join(asYAML, "---\n"))
 	f.loadAfter(0)
-	inForce := maps.Clone(f.state)
+	applied := maps.Clone(f.state)
 	for i, step := range []string{
 		strings.Join(asYAML[:8], "---\n") + "---\nkind: [\n",                     // an unreadable part
 		strings.Join(asYAML[:10], "---\n") + "---\na: 'b",                        // likewise
@@ -150,7 +150,7 @@ func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T
 		if i < 2 {
 			f.loadAfter(time.Duration(i)*3*time.Second + stableAfter) // it counts, with its errors
 		}
-		if diff := cmp.Diff(inForce, f.state); diff != "" {
+		if diff := cmp.Diff(applied, f.state); diff != "" {
 			t.Fatalf("step %d removes objects (-want +got):\n%s", i, diff)
 		}
 	}
@@ -167,12 +167,12 @@ func TestStability(t *testing.T) {
 		for _, name := range names {
 			name, value, _ := strings.Cut(name, "=")
 			key := convert.ObjectKey{Kind: convert.Services, Name: model.ObjectName{Namespace: "default", Name: name}}
-			c.claims = append(c.claims, objectVersion{key: key, value: value})
+			c.objects = append(c.objects, objectVersion{key: key, value: value})
 		}
 		return c
 	}
 	of := func(size int, names ...string) version { return version{size: size, contents: claims(names...)} }
-	missing := claims("c").claims[0].key
+	missing := claims("c").objects[0].key
 	for name, test := range map[string]struct {
 		before, now version
 		alone       time.Duration

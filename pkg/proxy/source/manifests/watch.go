@@ -33,9 +33,9 @@ const (
 	pollInterval      = 2 * time.Second
 )
 
-// followAttempts bounds how often a tree is walked, or loaded, again because it changed during the walk. The next
+// maxAttempts bounds how often a tree is walked, or loaded, again because it changed during the walk. The next
 // change or the next check causes another one anyway.
-const followAttempts = 10
+const maxAttempts = 10
 
 // watch waits for changes below a directory.
 type watch struct {
@@ -45,12 +45,12 @@ type watch struct {
 	watcher *fsnotify.Watcher // nil when polling
 	// watched are the inodes to which the folder and the links in it led when the tree was last walked, by name.
 	watched map[string]inode
-	// isBlind reports whether the folder is currently missing, and with it everything that could be watched.
-	isBlind bool
-	// again requests another check after linkCheckInterval even without an event. until is the time of the next check at
+	// isMissing reports whether the folder is currently missing, and with it everything that could be watched.
+	isMissing bool
+	// recheck requests another check after linkCheckInterval even without an event. until is the time of the next check at
 	// the latest; zero means none.
-	again bool
-	until time.Time
+	recheck  bool
+	deadline time.Time
 }
 
 // newWatch returns a watch that does not watch anything yet. Without inotify (each user may have 128 instances by
@@ -86,13 +86,13 @@ func (w *watch) close() {
 	}
 }
 
-// follow watches every directory of the current tree. To find a directory that appeared before its parent was
+// watchTree watches every directory of the current tree. To find a directory that appeared before its parent was
 // watched, it walks again, until a walk finds nothing new and no link has changed.
-func (w *watch) follow() {
+func (w *watch) watchTree() {
 	var watched []string
-	for range followAttempts {
+	for range maxAttempts {
 		found, err := manifest.Scan(w.dir)
-		w.isBlind = err != nil
+		w.isMissing = err != nil
 		before := w.watched
 		w.watched = linkTargets(w.dir, found.Links)
 		if w.watcher == nil || slices.Equal(found.Watched, watched) && maps.Equal(w.watched, before) {
@@ -112,11 +112,11 @@ type inode struct{ device, number uint64 }
 
 // linkTargets returns the inodes to which a folder and the links in it lead.
 func linkTargets(dir string, links map[string]error) map[string]inode {
-	places := map[string]inode{".": linkTarget(dir)}
+	targets := map[string]inode{".": linkTarget(dir)}
 	for name := range links {
-		places[name] = linkTarget(filepath.Join(dir, name))
+		targets[name] = linkTarget(filepath.Join(dir, name))
 	}
-	return places
+	return targets
 }
 
 // linkTarget returns the inode to which a path leads; the zero value if it does not exist.
@@ -125,8 +125,8 @@ func linkTarget(path string) inode {
 	if err != nil {
 		return inode{}
 	}
-	at := stampOf(info)
-	return inode{at.device, at.inode}
+	s := stampOf(info)
+	return inode{s.device, s.inode}
 }
 
 // hasLinkChanged reports whether the folder or a link in it leads elsewhere than when the tree was last walked.
@@ -158,43 +158,43 @@ func (w *watch) add(dir string) bool {
 // wait returns true after something may have changed, and false when the context has ended.
 func (w *watch) wait(ctx context.Context) bool {
 	if w.watcher == nil {
-		return sleep(ctx, min(w.poll, w.waitQuiet()))
+		return sleep(ctx, min(w.poll, w.maxWait()))
 	}
-	looks := time.NewTicker(linkCheckInterval)
-	defer looks.Stop()
-	rest := time.NewTimer(w.waitQuiet())
-	defer rest.Stop()
+	linkChecks := time.NewTicker(linkCheckInterval)
+	defer linkChecks.Stop()
+	deadline := time.NewTimer(w.maxWait())
+	defer deadline.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-w.watcher.Events:
-			return w.waitStable(ctx)
+			return w.waitForBurstEnd(ctx)
 		case err := <-w.watcher.Errors:
 			// Usually an overflow of the kernel's queue, after which anything may have changed.
 			w.log.Warn("changes may have been missed; reading the folder again", "folder", w.dir, "error", err)
-			return w.waitStable(ctx)
-		case <-rest.C:
+			return w.waitForBurstEnd(ctx)
+		case <-deadline.C:
 			return true
-		case <-looks.C:
-			if w.isBlind || w.again || w.hasLinkChanged() {
-				return w.waitStable(ctx)
+		case <-linkChecks.C:
+			if w.isMissing || w.recheck || w.hasLinkChanged() {
+				return w.waitForBurstEnd(ctx)
 			}
 		}
 	}
 }
 
-// waitQuiet returns how long to wait at most: until the deadline, but at most a minute, because the clock may be set,
+// maxWait returns how long to wait at most: until the deadline, but at most a minute, because the clock may be set,
 // and at least quietTime, so that a folder that changes all the time is not read continuously.
-func (w *watch) waitQuiet() time.Duration {
-	if w.until.IsZero() {
+func (w *watch) maxWait() time.Duration {
+	if w.deadline.IsZero() {
 		return math.MaxInt64
 	}
-	return min(max(time.Until(w.until), quietTime), time.Minute)
+	return min(max(time.Until(w.deadline), quietTime), time.Minute)
 }
 
-// waitStable waits for the end of a burst, and returns false when the context has ended.
-func (w *watch) waitStable(ctx context.Context) bool {
+// waitForBurstEnd waits for the end of a burst, and returns false when the context has ended.
+func (w *watch) waitForBurstEnd(ctx context.Context) bool {
 	end := time.NewTimer(burstTime)
 	defer end.Stop()
 	quiet := time.NewTimer(quietTime)

@@ -16,18 +16,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// follower runs Manifests over a folder and applies its updates.
-type follower struct {
+// folderRunner runs Manifests over a folder and applies its updates.
+type folderRunner struct {
 	*testFolder
 	updates chan convert.Update
 	count   int
 }
 
-// follow runs Manifests over f until the test ends. It returns after the first update.
-func follow(t *testing.T, f *testFolder, newWatch func(dir string, log *slog.Logger) *watch) *follower {
+// runFolder runs Manifests over f until the test ends. It returns after the first update.
+func runFolder(t *testing.T, f *testFolder, newWatch func(dir string, log *slog.Logger) *watch) *folderRunner {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	followed := &follower{testFolder: f, updates: make(chan convert.Update, 1000)}
+	followed := &folderRunner{testFolder: f, updates: make(chan convert.Update, 1000)}
 	done := make(chan error, 1)
 	manifests := NewManifests(f.dir, convert.View{}, slog.New(slog.DiscardHandler))
 	go func() {
@@ -46,7 +46,7 @@ func follow(t *testing.T, f *testFolder, newWatch func(dir string, log *slog.Log
 }
 
 // next applies the next update.
-func (f *follower) next() {
+func (f *folderRunner) next() {
 	f.t.Helper()
 	select {
 	case update := <-f.updates:
@@ -58,14 +58,14 @@ func (f *follower) next() {
 }
 
 // until applies updates until a condition is true.
-func (f *follower) until(condition func() bool) {
+func (f *folderRunner) until(condition func() bool) {
 	f.t.Helper()
 	for !condition() {
 		f.next()
 	}
 }
 
-func (f *follower) untilService(clusterIP string) {
+func (f *folderRunner) untilService(clusterIP string) {
 	f.t.Helper()
 	f.until(func() bool { return f.state["Service default/web"] == fmt.Sprintf("[%s] [{ TCP 80 0}]", clusterIP) })
 }
@@ -75,8 +75,8 @@ func polling(dir string, log *slog.Logger) *watch {
 	return &watch{dir: dir, log: log, poll: 20 * time.Millisecond}
 }
 
-// restless returns a watch that never waits, but causes the whole folder to be read again at once.
-func restless(dir string, log *slog.Logger) *watch { return &watch{dir: dir, log: log} }
+// busyWatch returns a watch that never waits, but causes the whole folder to be read again at once.
+func busyWatch(dir string, log *slog.Logger) *watch { return &watch{dir: dir, log: log} }
 
 // The file may have any name, and its neighbours are ignored. While the file is missing, its objects stay active.
 func TestWatchFollowsASingleFile(t *testing.T) {
@@ -87,7 +87,7 @@ func TestWatchFollowsASingleFile(t *testing.T) {
 			folder.write("beside.yaml", serviceYAML("db", "10.96.0.9"))
 			single := *folder
 			single.dir = filepath.Join(folder.dir, "state")
-			f := follow(t, &single, watch)
+			f := runFolder(t, &single, watch)
 			f.wantService("10.96.0.1")
 			folder.write("state", serviceYAML("web", "10.96.0.2"))
 			f.untilService("10.96.0.2")
@@ -112,12 +112,12 @@ func TestWatchFollowsASingleFile(t *testing.T) {
 	}
 }
 
-func TestWatchSeesWhatHappensToFiles(t *testing.T) {
+func TestWatchNoticesFileChanges(t *testing.T) {
 	for name, watch := range map[string]func(string, *slog.Logger) *watch{"inotify": newWatch, "polling": polling} {
 		t.Run(name, func(t *testing.T) {
 			folder := newTestFolder(t)
 			folder.write("a.yaml", serviceYAML("web", "10.96.0.1"))
-			f := follow(t, folder, watch)
+			f := runFolder(t, folder, watch)
 			f.wantService("10.96.0.1")
 
 			f.write("a.yaml", serviceYAML("web", "10.96.0.2"))
@@ -151,7 +151,7 @@ func TestWatchSeesAConfigMapMountChange(t *testing.T) {
 	folder.write("..1/web.yaml", serviceYAML("web", "10.96.0.1"))
 	link(t, folder.dir, "..1", "..data")
 	link(t, folder.dir, "..data/web.yaml", "web.yaml")
-	f := follow(t, folder, newWatch)
+	f := runFolder(t, folder, newWatch)
 	f.wantService("10.96.0.1")
 	for generation := 2; generation < 5; generation++ {
 		f.write(fmt.Sprintf("..%d/web.yaml", generation), serviceYAML("web", fmt.Sprintf("10.96.0.%d", generation)))
@@ -170,7 +170,7 @@ func TestWatchSeesTheFolderBeingReplaced(t *testing.T) {
 		other.write("web.yaml", serviceYAML("web", "10.96.0."+version))
 	}
 	link(t, root, "1", "current")
-	f := follow(t, &testFolder{t: t, dir: filepath.Join(root, "current"), state: make(map[string]string)}, newWatch)
+	f := runFolder(t, &testFolder{t: t, dir: filepath.Join(root, "current"), state: make(map[string]string)}, newWatch)
 	f.wantService("10.96.0.1")
 
 	link(t, root, "2", "next")
@@ -191,13 +191,13 @@ func TestWatchSeesAFileChangeBehindALink(t *testing.T) {
 	folder, elsewhere := newTestFolder(t), newTestFolder(t)
 	elsewhere.write("real.txt", serviceYAML("web", "10.96.0.1"))
 	link(t, folder.dir, filepath.Join(elsewhere.dir, "real.txt"), "web.yaml")
-	f := follow(t, folder, newWatch)
+	f := runFolder(t, folder, newWatch)
 	elsewhere.write("real.txt", serviceYAML("web", "10.96.0.2"))
 	f.untilService("10.96.0.2")
 }
 
 func TestWatchMergesABurstIntoFewUpdates(t *testing.T) {
-	f := follow(t, newTestFolder(t), newWatch)
+	f := runFolder(t, newTestFolder(t), newWatch)
 	const files = 300
 	for i := range files {
 		f.write(fmt.Sprintf("%03d.yaml", i), serviceYAML(fmt.Sprintf("s%d", i), fmt.Sprintf("10.96.%d.%d", 1+i/250, i%250)))
@@ -211,7 +211,7 @@ func TestWatchMergesABurstIntoFewUpdates(t *testing.T) {
 func TestWatchIgnoresChangesThatChangeNothing(t *testing.T) {
 	folder := newTestFolder(t)
 	folder.write("a.yaml", serviceYAML("web", "10.96.0.1"))
-	f := follow(t, folder, newWatch)
+	f := runFolder(t, folder, newWatch)
 	f.replace("a.yaml", "# a comment\n"+serviceYAML("web", "10.96.0.1"))
 	f.write("readme.txt", "hello")
 	f.write("b.yaml", serviceYAML("db", "10.96.0.2"))
@@ -227,7 +227,7 @@ func TestWatchThatLosesInotifyLogsItOnceAndPolls(t *testing.T) {
 	w.poll = time.Millisecond
 	w.switchToPolling(errors.New("no space left on device"))
 	for range 3 {
-		w.follow()
+		w.watchTree()
 		if !w.wait(t.Context()) {
 			t.Fatal("wait() = false, although the context has not ended")
 		}
@@ -269,7 +269,7 @@ func link(t *testing.T, dir, target, name string) {
 
 // The documents are written one after the other, with pauses that are longer than any burst. Only objects that are
 // missing in the end are removed, and only then.
-func TestAFileThatIsWrittenSlowlyTakesNothingAway(t *testing.T) {
+func TestSlowlyWrittenFileRemovesNothing(t *testing.T) {
 	document := func(name, clusterIP string) string {
 		const text = "---\napiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {clusterIP: %s, ports: [{port: 80}]}\n"
 		return fmt.Sprintf(text, name, clusterIP)
@@ -277,7 +277,7 @@ func TestAFileThatIsWrittenSlowlyTakesNothingAway(t *testing.T) {
 	all := []string{document("a", "10.96.0.1"), document("b", "10.96.0.2"), document("c", "10.96.0.3")}
 	folder := newTestFolder(t)
 	folder.write("all.yaml", strings.Join(all, ""))
-	f := follow(t, folder, newWatch)
+	f := runFolder(t, folder, newWatch)
 	for written := range all {
 		f.write("all.yaml", strings.Join(all[:written+1], "")+"# and more\n")
 		time.Sleep(burstTime + 2*quietTime)

@@ -23,120 +23,120 @@ type demotionTracker struct {
 	changed map[model.DemotionKey]*model.Demotion // not delivered yet; nil means that the demotion ended
 }
 
-func newDemotionTracker(later *deadline.Queue[timer]) demotionTracker {
+func newDemotionTracker(timers *deadline.Queue[timer]) demotionTracker {
 	return demotionTracker{
 		demotions: map[model.DemotionKey]*model.Demotion{}, labels: map[model.DemotionKey]map[string]string{},
-		checks: map[string]string{}, timers: later,
+		checks: map[string]string{}, timers: timers,
 	}
 }
 
 // observeLabels processes an event from the watch for the label of one demotion reason. node is nil if the watch
 // reports a deletion: the label or the Node is gone.
-func (a *demotionTracker) observeLabels(from *provider, name string, node *model.Node, now time.Time) {
+func (t *demotionTracker) observeLabels(source *provider, name string, node *model.Node, now time.Time) {
 	var demotion *model.Demotion
 	if node != nil {
-		if demotion = from.reason.FromLabels(node.Labels); demotion != nil && demotion.IsExpired(now) {
+		if demotion = source.reason.FromLabels(node.Labels); demotion != nil && demotion.IsExpired(now) {
 			demotion = nil
 		}
 	}
-	key := model.DemotionKey{Node: name, Reason: from.reason}
-	labels, isSaid := a.labels[key]
-	delete(a.labels, key)
+	key := model.DemotionKey{Node: name, Reason: source.reason}
+	labels, wasLabelled := t.labels[key]
+	delete(t.labels, key)
 	switch {
 	case demotion != nil:
-		a.labels[key] = node.Labels
-		a.clearStale(name)
-		a.setDemotion(key, demotion)
+		t.labels[key] = node.Labels
+		t.clearStale(name)
+		t.setDemotion(key, demotion)
 	case node != nil:
-		a.clearStale(name)
-	case isSaid && a.demotions[key] != nil && !a.timers.Has(timer{lift, name}):
-		a.checks[name] = labels[corev1.LabelHostname]
-		a.timers.Schedule(timer{lift, name}, now.Add(checkTimeout))
+		t.clearStale(name)
+	case wasLabelled && t.demotions[key] != nil && !t.timers.Has(timer{trackingExpiry, name}):
+		t.checks[name] = labels[corev1.LabelHostname]
+		t.timers.Schedule(timer{trackingExpiry, name}, now.Add(checkTimeout))
 	}
 }
 
 // setDemotion sets the demotion of a node for one reason; nil ends it.
-func (a *demotionTracker) setDemotion(key model.DemotionKey, demotion *model.Demotion) {
-	before := a.demotions[key]
+func (t *demotionTracker) setDemotion(key model.DemotionKey, demotion *model.Demotion) {
+	before := t.demotions[key]
 	end := timer{demotionExpiry, key.Node}
 	if demotion == nil {
-		delete(a.demotions, key)
+		delete(t.demotions, key)
 	} else {
-		a.demotions[key] = demotion
+		t.demotions[key] = demotion
 	}
-	a.timers.Cancel(end)
-	if at, some := a.nextExpiry(key.Node); some {
-		a.timers.Schedule(end, at)
+	t.timers.Cancel(end)
+	if at, ok := t.nextExpiry(key.Node); ok {
+		t.timers.Schedule(end, at)
 	}
 	if reflect.DeepEqual(before, demotion) {
 		return
 	}
-	if a.changed == nil {
-		a.changed = map[model.DemotionKey]*model.Demotion{}
+	if t.changed == nil {
+		t.changed = map[model.DemotionKey]*model.Demotion{}
 	}
-	a.changed[key] = demotion
+	t.changed[key] = demotion
 }
 
 // nextExpiry returns when the next of the demotions that labels of a Node cause ends.
-func (a *demotionTracker) nextExpiry(node string) (at time.Time, some bool) {
+func (t *demotionTracker) nextExpiry(node string) (at time.Time, ok bool) {
 	for reason := range model.DemotionReason(model.NumDemotionReasons) {
 		key := model.DemotionKey{Node: node, Reason: reason}
-		if demotion := a.demotions[key]; demotion != nil && demotion.Until != nil && a.labels[key] != nil &&
-			(!some || demotion.Until.Before(at)) {
-			at, some = *demotion.Until, true
+		if demotion := t.demotions[key]; demotion != nil && demotion.Until != nil && t.labels[key] != nil &&
+			(!ok || demotion.Until.Before(at)) {
+			at, ok = *demotion.Until, true
 		}
 	}
-	return at, some
+	return at, ok
 }
 
 // expireDemotions ends the demotions of a node that have expired.
-func (a *demotionTracker) expireDemotions(node string, now time.Time) {
+func (t *demotionTracker) expireDemotions(node string, now time.Time) {
 	for reason := range model.DemotionReason(model.NumDemotionReasons) {
 		key := model.DemotionKey{Node: node, Reason: reason}
-		if demotion := a.demotions[key]; demotion != nil && a.labels[key] != nil && demotion.IsExpired(now) {
-			a.setDemotion(key, nil)
+		if demotion := t.demotions[key]; demotion != nil && t.labels[key] != nil && demotion.IsExpired(now) {
+			t.setDemotion(key, nil)
 		}
 	}
 }
 
 // TakePendingChecks returns the nodes that have needed an existence check since the last call, each with its hostname
 // label.
-func (a *demotionTracker) TakePendingChecks() map[string]string {
-	questions := a.checks
-	a.checks = map[string]string{}
-	return questions
+func (t *demotionTracker) TakePendingChecks() map[string]string {
+	pending := t.checks
+	t.checks = map[string]string{}
+	return pending
 }
 
 // HasPendingChecks reports whether there are any.
-func (a *demotionTracker) HasPendingChecks() bool { return len(a.checks) > 0 }
+func (t *demotionTracker) HasPendingChecks() bool { return len(t.checks) > 0 }
 
 // ResolveChecks processes the results of existence checks. The demotions of a deleted Node stay for
 // deletedNodeRetention.
-func (a *demotionTracker) ResolveChecks(areThere map[string]bool, now time.Time) {
-	for node, isThere := range areThere {
+func (t *demotionTracker) ResolveChecks(results map[string]bool, now time.Time) {
+	for node, exists := range results {
 		switch {
-		case !a.timers.Has(timer{lift, node}): // the label is back, or the check timed out
-		case isThere:
-			a.clearStale(node)
+		case !t.timers.Has(timer{trackingExpiry, node}): // the label is back, or the check timed out
+		case exists:
+			t.clearStale(node)
 		default:
-			a.stopTracking(node)
-			a.timers.Schedule(timer{lift, node}, now.Add(deletedNodeRetention))
+			t.stopTracking(node)
+			t.timers.Schedule(timer{trackingExpiry, node}, now.Add(deletedNodeRetention))
 		}
 	}
 }
 
 // clearStale ends those demotions of a node that its labels no longer cause.
-func (a *demotionTracker) clearStale(node string) {
-	a.stopTracking(node)
+func (t *demotionTracker) clearStale(node string) {
+	t.stopTracking(node)
 	for reason := range model.DemotionReason(model.NumDemotionReasons) {
-		if key := (model.DemotionKey{Node: node, Reason: reason}); a.labels[key] == nil {
-			a.setDemotion(key, nil)
+		if key := (model.DemotionKey{Node: node, Reason: reason}); t.labels[key] == nil {
+			t.setDemotion(key, nil)
 		}
 	}
 }
 
 // stopTracking cancels an existence check of a node, or the retention after its deletion.
-func (a *demotionTracker) stopTracking(node string) {
-	delete(a.checks, node)
-	a.timers.Cancel(timer{lift, node})
+func (t *demotionTracker) stopTracking(node string) {
+	delete(t.checks, node)
+	t.timers.Cancel(timer{trackingExpiry, node})
 }

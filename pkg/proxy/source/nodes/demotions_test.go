@@ -17,13 +17,13 @@ import (
 // site is a cluster with a Store of its nodes.
 type site struct {
 	*Store
-	now   time.Time
-	avoid map[string]*model.Demotion // as delivered
+	now     time.Time
+	demoted map[string]*model.Demotion // as delivered
 }
 
 func newSite() *site {
 	return &site{
-		Store: NewStore("self"), now: time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC), avoid: map[string]*model.Demotion{},
+		Store: NewStore("self"), now: time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC), demoted: map[string]*model.Demotion{},
 	}
 }
 
@@ -34,64 +34,64 @@ func (s *site) label(node, value string) {
 	if value != "" {
 		now = &model.Node{Name: node, Labels: map[string]string{policy.EvacuateLabel: value, string(policy.Hostname): "host-of-" + node}}
 	}
-	s.Update(convert.Avoided[model.Evacuated], model.ObjectName{Name: node}, now, s.now)
+	s.Update(convert.NodesByDemotionReason[model.Evacuated], model.ObjectName{Name: node}, now, s.now)
 }
 
-// pass advances the clock.
-func (s *site) pass(duration time.Duration) {
+// advance advances the clock.
+func (s *site) advance(duration time.Duration) {
 	s.now = s.now.Add(duration)
 	s.Expire(s.now)
 }
 
-// avoidedNodes returns the demoted nodes, as delivered.
-func (s *site) avoidedNodes() string {
+// demotedNodes returns the demoted nodes, as delivered.
+func (s *site) demotedNodes() string {
 	var change model.Change
 	s.TakeChanges(&change)
 	for key, demotion := range change.Demotions {
-		if delete(s.avoid, key.Node); demotion != nil {
-			s.avoid[key.Node] = demotion
+		if delete(s.demoted, key.Node); demotion != nil {
+			s.demoted[key.Node] = demotion
 		}
 	}
-	return fmt.Sprint(slices.Sorted(maps.Keys(s.avoid)))
+	return fmt.Sprint(slices.Sorted(maps.Keys(s.demoted)))
 }
 
-// goes deletes a Node, as the existence check reports it.
-func (s *site) goes(node string) {
+// deleteNode deletes a Node, as the existence check reports it.
+func (s *site) deleteNode(node string) {
 	s.label(node, "")
 	s.TakePendingChecks()
 	s.ResolveChecks(map[string]bool{node: false}, s.now)
 }
 
 // The demotion stays for a while, unless the node is known to be back.
-func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
+func TestDeletedNodeStaysDemoted(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(*site)
 		want string
 	}{
-		"nothing happens":          {func(s *site) { s.pass(deletedNodeRetention - 1) }, "[node-1]"},
-		"nothing happens for long": {func(s *site) { s.pass(deletedNodeRetention) }, "[]"},
+		"nothing happens":          {func(s *site) { s.advance(deletedNodeRetention - 1) }, "[node-1]"},
+		"nothing happens for long": {func(s *site) { s.advance(deletedNodeRetention) }, "[]"},
 		"its label is removed": {func(s *site) {
 			s.label("node-1", "true")
 			s.label("node-1", "")
 			s.ResolveChecks(map[string]bool{"node-1": true}, s.now)
 		}, "[]"},
 		"it returns with the label set to false": {func(s *site) { s.label("node-1", "false") }, "[]"},
-		"it returns with the label":              {func(s *site) { s.label("node-1", "true"); s.pass(time.Hour) }, "[node-1]"},
+		"it returns with the label":              {func(s *site) { s.label("node-1", "true"); s.advance(time.Hour) }, "[node-1]"},
 		"it returns and is deleted again": {func(s *site) {
-			s.pass(deletedNodeRetention - 1)
+			s.advance(deletedNodeRetention - 1)
 			s.label("node-1", "true")
-			s.goes("node-1")
-			s.pass(deletedNodeRetention - 1)
+			s.deleteNode("node-1")
+			s.advance(deletedNodeRetention - 1)
 		}, "[node-1]"},
 	} {
 		s := newSite()
 		s.label("node-1", "20261122T1800Z")
-		if got := s.avoidedNodes(); got != "[node-1]" {
+		if got := s.demotedNodes(); got != "[node-1]" {
 			t.Fatalf("%s: demoted nodes %s", name, got)
 		}
-		s.goes("node-1")
+		s.deleteNode("node-1")
 		test.then(s)
-		if got := s.avoidedNodes(); got != test.want {
+		if got := s.demotedNodes(); got != test.want {
 			t.Errorf("%s: demoted nodes %s, want %s", name, got, test.want)
 		}
 		if got := s.timers.Len(); test.want == "[]" && got != 0 {
@@ -112,28 +112,28 @@ func TestAMissingLabelStartsAnExistenceCheck(t *testing.T) {
 	}, s.TakePendingChecks()); diff != "" || s.HasPendingChecks() || len(s.TakePendingChecks()) != 0 {
 		t.Errorf("pending checks (-want +got):\n%s", diff)
 	}
-	if got := s.avoidedNodes(); got != "[node-1 node-2 node-3 node-4]" {
+	if got := s.demotedNodes(); got != "[node-1 node-2 node-3 node-4]" {
 		t.Errorf("before the result: demoted nodes %s", got)
 	}
 	s.label("node-3", "true")
 	s.ResolveChecks(map[string]bool{"node-1": true, "node-2": false, "node-3": false}, s.now)
-	if got := s.avoidedNodes(); got != "[node-2 node-3 node-4]" {
+	if got := s.demotedNodes(); got != "[node-2 node-3 node-4]" {
 		t.Errorf("after the result: demoted nodes %s", got)
 	}
-	if s.pass(checkTimeout - 1); s.avoidedNodes() != "[node-2 node-3 node-4]" {
+	if s.advance(checkTimeout - 1); s.demotedNodes() != "[node-2 node-3 node-4]" {
 		t.Errorf("a pending check has timed out too early")
 	}
-	if s.pass(1); s.avoidedNodes() != "[node-2 node-3]" {
-		t.Errorf("demoted nodes %s, although the check has timed out", s.avoidedNodes())
+	if s.advance(1); s.demotedNodes() != "[node-2 node-3]" {
+		t.Errorf("demoted nodes %s, although the check has timed out", s.demotedNodes())
 	}
-	s.goes("node-3")
-	if s.pass(deletedNodeRetention); s.avoidedNodes() != "[]" || len(s.checks) != 0 || s.timers.Len() != 0 {
-		t.Errorf("demoted nodes %s, %d checks and %d deadlines remain", s.avoidedNodes(), len(s.checks), s.timers.Len())
+	s.deleteNode("node-3")
+	if s.advance(deletedNodeRetention); s.demotedNodes() != "[]" || len(s.checks) != 0 || s.timers.Len() != 0 {
+		t.Errorf("demoted nodes %s, %d checks and %d deadlines remain", s.demotedNodes(), len(s.checks), s.timers.Len())
 	}
 }
 
 // An evacuation expires only while the Node still has the label.
-func TestEvacuationsEndWhenTheyShould(t *testing.T) {
+func TestEvacuationExpiry(t *testing.T) {
 	s := newSite()
 	for node, value := range map[string]string{
 		"node-1": "20261122T1710Z", "node-2": "20261122T1720Z", "node-3": "true", "node-4": "20261122T1710Z", "node-5": "20261122T1659Z",
@@ -142,17 +142,17 @@ func TestEvacuationsEndWhenTheyShould(t *testing.T) {
 	}
 	check := func(when string, passed time.Duration, want string) {
 		t.Helper()
-		if s.pass(passed); s.avoidedNodes() != want {
-			t.Errorf("%s: demoted nodes %s, want %s", when, s.avoidedNodes(), want)
+		if s.advance(passed); s.demotedNodes() != want {
+			t.Errorf("%s: demoted nodes %s, want %s", when, s.demotedNodes(), want)
 		}
 	}
 	check("one has expired", 0, "[node-1 node-2 node-3 node-4]")
 	s.label("node-2", "20261122T1715Z")
 	check("a minute before the first end", 9*time.Minute, "[node-1 node-2 node-3 node-4]")
-	s.goes("node-4")
+	s.deleteNode("node-4")
 	check("just before the first end", time.Minute-1, "[node-1 node-2 node-3 node-4]")
-	if at, some := s.Next(); !some || at.Sub(s.now) != 1 {
-		t.Errorf("next deadline %v, %v", at, some)
+	if at, ok := s.Next(); !ok || at.Sub(s.now) != 1 {
+		t.Errorf("next deadline %v, %v", at, ok)
 	}
 	check("the first end, except for the deleted node", 1, "[node-2 node-3 node-4]")
 	check("one whose end was moved forward", 5*time.Minute, "[node-3]")

@@ -38,22 +38,22 @@ type fact struct {
 
 func (f fact) isPending() bool { return !f.isKnown && !f.isTimedOut }
 
-func newLabelGate(later *deadline.Queue[timer], isKnown func(policy.Key) bool) labelGate {
+func newLabelGate(timers *deadline.Queue[timer], isKnown func(policy.Key) bool) labelGate {
 	return labelGate{
 		keys: map[model.ObjectName][]policy.Key{}, uses: map[policy.Key]int{}, measured: map[model.ObjectName]bool{},
-		blocked: map[model.ObjectName]bool{}, timedOut: map[policy.Key]bool{}, isPublishedKey: isKnown, timers: later,
+		blocked: map[model.ObjectName]bool{}, timedOut: map[policy.Key]bool{}, isPublishedKey: isKnown, timers: timers,
 	}
 }
 
 // NeedsPeers reports whether a Service names a label for which the other nodes must be known.
-func (w *labelGate) NeedsPeers() bool { return len(w.keys) > 0 }
+func (g *labelGate) NeedsPeers() bool { return len(g.keys) > 0 }
 
 // NeedsMeasured reports whether a Service is planned with measured demand.
-func (w *labelGate) NeedsMeasured() bool { return len(w.measured) > 0 }
+func (g *labelGate) NeedsMeasured() bool { return len(g.measured) > 0 }
 
 // NeedsLabels reports whether a Service names a label that is neither the zone of a node nor its demand.
-func (w *labelGate) NeedsLabels() bool {
-	for key := range w.uses {
+func (g *labelGate) NeedsLabels() bool {
+	for key := range g.uses {
 		if !isZoneOrDemand(key) {
 			return true
 		}
@@ -62,87 +62,89 @@ func (w *labelGate) NeedsLabels() bool {
 }
 
 // setKeys sets the labels of other nodes that a Service names, and reports whether one of them came into use.
-func (w *labelGate) setKeys(service model.ObjectName, keys []policy.Key) (isMore bool) {
-	before := w.keys[service]
-	delete(w.keys, service)
+func (g *labelGate) setKeys(service model.ObjectName, keys []policy.Key) (hasNewKey bool) {
+	before := g.keys[service]
+	delete(g.keys, service)
 	if len(keys) > 0 {
-		w.keys[service] = keys
+		g.keys[service] = keys
 	}
 	for _, key := range keys {
-		w.uses[key]++
-		isMore = isMore || w.uses[key] == 1
+		g.uses[key]++
+		hasNewKey = hasNewKey || g.uses[key] == 1
 	}
 	for _, key := range before {
-		if w.uses[key]--; w.uses[key] == 0 {
-			delete(w.uses, key)
-			delete(w.timedOut, key)
-			w.timers.Cancel(timer{keyTimeout, string(key)})
+		if g.uses[key]--; g.uses[key] == 0 {
+			delete(g.uses, key)
+			delete(g.timedOut, key)
+			g.timers.Cancel(timer{keyTimeout, string(key)})
 		}
 	}
-	return isMore
+	return hasNewKey
 }
 
 // blockIfNeeded reports whether a Service has to wait, and blocks it if so.
-func (w *labelGate) blockIfNeeded(service model.ObjectName, now time.Time) bool {
-	delete(w.blocked, service)
-	if !w.mustWait(service) {
+func (g *labelGate) blockIfNeeded(service model.ObjectName, now time.Time) bool {
+	delete(g.blocked, service)
+	if !g.mustWait(service) {
 		return false
 	}
-	w.blocked[service] = true
-	w.startKeyTimeouts(w.keys[service], now)
+	g.blocked[service] = true
+	g.startKeyTimeouts(g.keys[service], now)
 	return true
 }
 
 // IsBlocked reports whether a Service waits.
-func (w *labelGate) IsBlocked(service model.ObjectName) bool { return w.blocked[service] }
+func (g *labelGate) IsBlocked(service model.ObjectName) bool { return g.blocked[service] }
 
 // mustWait reports whether a Service has to wait: for measured demand, for the other nodes, or until a label that came
 // into use is published.
-func (w *labelGate) mustWait(service model.ObjectName) bool {
-	keys := w.keys[service]
+func (g *labelGate) mustWait(service model.ObjectName) bool {
+	keys := g.keys[service]
 	switch {
-	case w.measured[service] && w.demand.isPending():
+	case g.measured[service] && g.demand.isPending():
 		return true
 	case len(keys) == 0:
 		return false
-	case !w.peerNodes.isKnown:
-		return w.peerNodes.isPending()
+	case !g.peerNodes.isKnown:
+		return g.peerNodes.isPending()
 	}
-	return slices.ContainsFunc(keys, w.isUnpublished)
+	return slices.ContainsFunc(keys, g.isUnpublished)
 }
 
 // isUnpublished reports whether a label may yet be published.
-func (w *labelGate) isUnpublished(key policy.Key) bool {
-	return !w.isPublishedKey(key) && !w.timedOut[key]
+func (g *labelGate) isUnpublished(key policy.Key) bool {
+	return !g.isPublishedKey(key) && !g.timedOut[key]
 }
 
 // StartListTimeout starts the timeout for the lists of the other nodes, which have just been requested.
-func (w *labelGate) StartListTimeout(now time.Time) { w.startWaiting(w.peerNodes, listTimeout, now) }
+func (g *labelGate) StartListTimeout(now time.Time) { g.startTimeout(g.peerNodes, listTimeout, now) }
 
-// WaitForMeasured starts the timeout for measured demand, which has just been requested.
-func (w *labelGate) WaitForMeasured(now time.Time) { w.startWaiting(w.demand, giveUpMeasured, now) }
+// StartMeasuredTimeout starts the timeout for measured demand, which has just been requested.
+func (g *labelGate) StartMeasuredTimeout(now time.Time) {
+	g.startTimeout(g.demand, measuredTimeout, now)
+}
 
-func (w *labelGate) startWaiting(f fact, end timerKind, now time.Time) {
+func (g *labelGate) startTimeout(f fact, kind timerKind, now time.Time) {
 	if !f.isKnown {
-		w.timers.Schedule(timer{end, ""}, now.Add(LabelTimeout))
+		g.timers.Schedule(timer{kind, ""}, now.Add(LabelTimeout))
 	}
 }
 
 // startKeyTimeouts starts the timeouts of the unpublished labels of a waiting Service.
-func (w *labelGate) startKeyTimeouts(keys []policy.Key, now time.Time) {
-	if !w.peerNodes.isKnown {
+func (g *labelGate) startKeyTimeouts(keys []policy.Key, now time.Time) {
+	if !g.peerNodes.isKnown {
 		return
 	}
 	for _, key := range keys {
-		if w.isUnpublished(key) {
-			w.timers.Schedule(timer{keyTimeout, string(key)}, now.Add(LabelTimeout))
+		if g.isUnpublished(key) {
+			g.timers.Schedule(timer{keyTimeout, string(key)}, now.Add(LabelTimeout))
 		}
 	}
 }
 
-func (w *labelGate) waitForKeys(now time.Time) {
-	for service := range w.blocked {
-		w.startKeyTimeouts(w.keys[service], now)
+func (g *labelGate) startAllKeyTimeouts(now time.Time) {
+	for service := range g.blocked {
+		g.startKeyTimeouts(g.keys[service], now)
 	}
 }
 
@@ -152,79 +154,79 @@ type WaitTimeout struct {
 	Services int
 }
 
-func (w *labelGate) onListTimeout() *WaitTimeout {
+func (g *labelGate) onListTimeout() *WaitTimeout {
 	timeouts := &WaitTimeout{}
-	if !w.peerNodes.isTimedOut {
-		timeouts.Services = len(w.keys)
+	if !g.peerNodes.isTimedOut {
+		timeouts.Services = len(g.keys)
 	}
-	for _, key := range slices.Sorted(maps.Keys(w.uses)) {
+	for _, key := range slices.Sorted(maps.Keys(g.uses)) {
 		timeouts.Keys = append(timeouts.Keys, string(key))
 	}
-	w.peerNodes.isTimedOut = true
+	g.peerNodes.isTimedOut = true
 	return timeouts
 }
 
-// giveUpMeasured returns the number of Services that timed out waiting for measured demand.
-func (w *labelGate) giveUpMeasured() (waited int) {
-	if !w.demand.isTimedOut {
-		waited = len(w.measured)
+// onMeasuredTimeout returns the number of Services that timed out waiting for measured demand.
+func (g *labelGate) onMeasuredTimeout() (waited int) {
+	if !g.demand.isTimedOut {
+		waited = len(g.measured)
 	}
-	w.demand.isTimedOut = true
+	g.demand.isTimedOut = true
 	return waited
 }
 
 // setKnown sets whether all nodes are known.
-func (w *labelGate) setKnown(known bool) {
-	if w.peerNodes.isKnown = known; known {
-		w.timers.Cancel(timer{listTimeout, ""})
+func (g *labelGate) setKnown(known bool) {
+	if g.peerNodes.isKnown = known; known {
+		g.timers.Cancel(timer{listTimeout, ""})
 	}
-	w.unblock()
+	g.unblock()
 }
 
 // reset records that the other nodes are no longer watched.
-func (w *labelGate) reset() {
-	clear(w.timedOut)
-	w.timers.Cancel(timer{listTimeout, ""})
-	w.peerNodes.isTimedOut = false
-	w.setKnown(false)
+func (g *labelGate) reset() {
+	clear(g.timedOut)
+	g.timers.Cancel(timer{listTimeout, ""})
+	g.peerNodes.isTimedOut = false
+	g.setKnown(false)
 }
 
 // SetMeasured sets whether it is known if measured demand counts; false if it is no longer requested.
-func (w *labelGate) SetMeasured(known bool) {
-	w.demand = fact{isKnown: known}
-	w.timers.Cancel(timer{giveUpMeasured, ""})
-	w.unblock()
+func (g *labelGate) SetMeasured(known bool) {
+	g.demand = fact{isKnown: known}
+	g.timers.Cancel(timer{measuredTimeout, ""})
+	g.unblock()
 }
 
-func (w *labelGate) onKeyTimeout(key policy.Key) {
-	if w.uses[key] > 0 && !w.isPublishedKey(key) {
-		w.timedOut[key] = true
+func (g *labelGate) onKeyTimeout(key policy.Key) {
+	if g.uses[key] > 0 && !g.isPublishedKey(key) {
+		g.timedOut[key] = true
 	}
 }
 
 // timeOutUnknownKeys ends the waiting for all labels in use: a label that was in use when the slices were listed, but
 // is not in them, will not be published.
-func (w *labelGate) timeOutUnknownKeys() {
-	for key := range w.uses {
-		if !w.isPublishedKey(key) {
-			w.timedOut[key] = true
+func (g *labelGate) timeOutUnknownKeys() {
+	for key := range g.uses {
+		if !g.isPublishedKey(key) {
+			g.timedOut[key] = true
 		}
 	}
 }
 
 // unblock releases the Services that no longer wait for anything.
-func (w *labelGate) unblock() {
-	for service := range w.blocked {
-		if !w.mustWait(service) {
-			delete(w.blocked, service)
-			w.released = append(w.released, service)
+func (g *labelGate) unblock() {
+	for service := range g.blocked {
+		if !g.mustWait(service) {
+			delete(g.blocked, service)
+			g.released = append(g.released, service)
 		}
 	}
 }
 
 // TakeUnblocked returns the Services that have stopped waiting since the last call.
-func (w *labelGate) TakeUnblocked() []model.ObjectName {
-	released := w.released
-	w.released = nil
+func (g *labelGate) TakeUnblocked() []model.ObjectName {
+	released := g.released
+	g.released = nil
 	return released
 }

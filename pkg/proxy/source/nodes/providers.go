@@ -49,12 +49,12 @@ var providers = append([]provider{
 	{kind: convert.ProxySlices, role: nodeSlice, source: model.TopologyFromProxies, resource: model.TopologyFromProxies},
 	{kind: convert.NodesWithDemand, role: supplement, source: model.TopologyFromProxies, resource: "nodes/demand"},
 	{kind: convert.ControlPlaneNodes, role: supplement, source: model.TopologyFromProxies, resource: "nodes/control-plane"},
-}, reasons()...)
+}, demotionProviders()...)
 
-func reasons() (rows []provider) {
-	for why, kind := range convert.Avoided {
+func demotionProviders() (rows []provider) {
+	for i, kind := range convert.NodesByDemotionReason {
 		if kind != nil {
-			reason := model.DemotionReason(why)
+			reason := model.DemotionReason(i)
 			rows = append(rows, provider{kind: kind, role: demotionLabel, resource: "nodes/" + reason.String(), reason: reason})
 		}
 	}
@@ -93,11 +93,11 @@ func DemotionKinds(yield func(kind *convert.Kind, resource string) bool) {
 }
 
 func providerOf(kind *convert.Kind) *provider {
-	at := slices.IndexFunc(providers, func(p provider) bool { return p.kind == kind })
-	if at < 0 {
+	i := slices.IndexFunc(providers, func(p provider) bool { return p.kind == kind })
+	if i < 0 {
 		return nil
 	}
-	return &providers[at]
+	return &providers[i]
 }
 
 // IsPeerSource reports whether the objects of a kind describe other nodes.

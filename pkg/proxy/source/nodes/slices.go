@@ -34,16 +34,16 @@ func newSourceState(kinds []*convert.Kind) *sourceState {
 }
 
 // update processes an object, nil if it was deleted, and returns the nodes that it describes or described.
-func (s *sourceState) update(from *provider, name model.ObjectName, value any) map[string]bool {
-	switch from.role {
+func (s *sourceState) update(source *provider, name model.ObjectName, value any) map[string]bool {
+	switch source.role {
 	case nodeSlice:
 		slice, _ := value.(*model.TopologySlice)
 		return s.updateSlice(name, slice)
 	case supplement:
-		if s.supplements[from.kind] == nil {
-			s.supplements[from.kind] = map[string]*model.Node{}
+		if s.supplements[source.kind] == nil {
+			s.supplements[source.kind] = map[string]*model.Node{}
 		}
-		putNode(s.supplements[from.kind], name.Name, value)
+		putNode(s.supplements[source.kind], name.Name, value)
 		if len(s.slicesByNode[name.Name]) == 0 {
 			return nil // no slice describes the node
 		}
@@ -61,8 +61,8 @@ func putNode(all map[string]*model.Node, name string, value any) {
 	delete(all, name)
 }
 
-func (s *sourceState) updateSlice(name model.ObjectName, now *model.TopologySlice) map[string]bool {
-	concerned := map[string]bool{}
+func (s *sourceState) updateSlice(name model.ObjectName, slice *model.TopologySlice) map[string]bool {
+	affected := map[string]bool{}
 	if before := s.slices[name]; before != nil {
 		for _, key := range before.Keys {
 			if s.slicesByKey[key]--; s.slicesByKey[key] == 0 {
@@ -70,29 +70,29 @@ func (s *sourceState) updateSlice(name model.ObjectName, now *model.TopologySlic
 			}
 		}
 		for node := range before.Nodes {
-			concerned[node] = true
-			holders := s.slicesByNode[node]
-			at, _ := slices.BinarySearchFunc(holders, name, model.ObjectName.Compare)
-			if s.slicesByNode[node] = slices.Delete(holders, at, at+1); len(s.slicesByNode[node]) == 0 {
+			affected[node] = true
+			sliceNames := s.slicesByNode[node]
+			at, _ := slices.BinarySearchFunc(sliceNames, name, model.ObjectName.Compare)
+			if s.slicesByNode[node] = slices.Delete(sliceNames, at, at+1); len(s.slicesByNode[node]) == 0 {
 				delete(s.slicesByNode, node)
 			}
 		}
 	}
 	delete(s.slices, name)
-	if now == nil {
-		return concerned
+	if slice == nil {
+		return affected
 	}
-	s.slices[name] = now
-	for _, key := range now.Keys {
+	s.slices[name] = slice
+	for _, key := range slice.Keys {
 		s.slicesByKey[key]++
 	}
-	for node := range now.Nodes {
-		concerned[node] = true
-		holders := s.slicesByNode[node]
-		at, _ := slices.BinarySearchFunc(holders, name, model.ObjectName.Compare)
-		s.slicesByNode[node] = slices.Insert(holders, at, name)
+	for node := range slice.Nodes {
+		affected[node] = true
+		sliceNames := s.slicesByNode[node]
+		at, _ := slices.BinarySearchFunc(sliceNames, name, model.ObjectName.Compare)
+		s.slicesByNode[node] = slices.Insert(sliceNames, at, name)
 	}
-	return concerned
+	return affected
 }
 
 // node returns the combined description of a node; nil if no object describes it.
@@ -100,17 +100,17 @@ func (s *sourceState) node(name string) *model.Node {
 	if node := s.nodes[name]; node != nil {
 		return node
 	}
-	holders := s.slicesByNode[name]
-	if len(holders) == 0 {
+	sliceNames := s.slicesByNode[name]
+	if len(sliceNames) == 0 {
 		return nil
 	}
-	node := s.slices[holders[0]].Nodes[name]
+	node := s.slices[sliceNames[0]].Nodes[name]
 	for _, provider := range providers {
-		if more := s.supplements[provider.kind][name]; more != nil {
-			with := *node
-			with.Labels = maps.Clone(node.Labels)
-			maps.Copy(with.Labels, more.Labels)
-			node = &with
+		if extra := s.supplements[provider.kind][name]; extra != nil {
+			merged := *node
+			merged.Labels = maps.Clone(node.Labels)
+			maps.Copy(merged.Labels, extra.Labels)
+			node = &merged
 		}
 	}
 	return node

@@ -40,258 +40,258 @@ type timer struct {
 type timerKind int
 
 const (
-	listTimeout    timerKind = iota // of the lists: Services stop waiting for them
-	keyTimeout                      // of a label: Services stop waiting for it
-	giveUpMeasured                  // of measured demand: Services stop waiting for it
-	nodeExpiry                      // of a node that no source describes any more
-	demotionExpiry                  // of the demotions of a node
-	lift                            // of the demotions of a deleted node, or of an existence check
+	listTimeout     timerKind = iota // of the lists: Services stop waiting for them
+	keyTimeout                       // of a label: Services stop waiting for it
+	measuredTimeout                  // of measured demand: Services stop waiting for it
+	nodeExpiry                       // of a node that no source describes any more
+	demotionExpiry                   // of the demotions of a node
+	trackingExpiry                   // of the demotions of a deleted node, or of an existence check
 )
 
 // NewStore returns an empty Store for the node with the name self.
-func NewStore(own string) *Store {
-	d := &Store{
-		self: own, current: newSourceState(nil),
+func NewStore(self string) *Store {
+	s := &Store{
+		self: self, current: newSourceState(nil),
 		fullNodes: map[string]*model.Node{}, peers: map[string]*model.Node{}, delivered: map[string]*model.Node{},
 	}
-	d.demotionTracker = newDemotionTracker(&d.timers)
-	d.labelGate = newLabelGate(&d.timers, func(key policy.Key) bool { return d.current.isKnown(key) })
-	return d
+	s.demotionTracker = newDemotionTracker(&s.timers)
+	s.labelGate = newLabelGate(&s.timers, func(key policy.Key) bool { return s.current.isKnown(key) })
+	return s
 }
 
 // SetServiceKeys sets the labels of other nodes that a Service names, and whether it is planned with measured demand.
 // It reports whether the Service has to wait for them.
-func (d *Store) SetServiceKeys(service model.ObjectName, keys []policy.Key, isMeasured bool, now time.Time) (waits bool) {
-	if delete(d.measured, service); isMeasured {
-		d.measured[service] = true
+func (s *Store) SetServiceKeys(service model.ObjectName, keys []policy.Key, isMeasured bool, now time.Time) (isBlocked bool) {
+	if delete(s.measured, service); isMeasured {
+		s.measured[service] = true
 	}
-	if d.setKeys(service, keys) { // a label that may not have been delivered
-		for name := range d.fullNodes {
-			d.publish(name)
+	if s.setKeys(service, keys) { // a label that may not have been delivered
+		for name := range s.fullNodes {
+			s.publish(name)
 		}
-		for name := range d.peers {
-			d.publish(name)
+		for name := range s.peers {
+			s.publish(name)
 		}
 	}
-	return d.blockIfNeeded(service, now)
+	return s.blockIfNeeded(service, now)
 }
 
 // Update processes an object of a kind that describes nodes; a nil value means that it was deleted.
-func (d *Store) Update(kind *convert.Kind, name model.ObjectName, value any, now time.Time) {
-	from := providerOf(kind)
+func (s *Store) Update(kind *convert.Kind, name model.ObjectName, value any, now time.Time) {
+	source := providerOf(kind)
 	switch {
-	case from.role == fullNode:
-		putNode(d.fullNodes, name.Name, value)
-		d.publish(name.Name)
-	case from.role == demotionLabel:
+	case source.role == fullNode:
+		putNode(s.fullNodes, name.Name, value)
+		s.publish(name.Name)
+	case source.role == demotionLabel:
 		node, _ := value.(*model.Node)
-		d.observeLabels(from, name.Name, node, now)
-	case d.pending != nil && slices.Contains(d.pending.kinds, kind):
-		d.pending.update(from, name, value) // evaluated when all lists are complete
+		s.observeLabels(source, name.Name, node, now)
+	case s.pending != nil && slices.Contains(s.pending.kinds, kind):
+		s.pending.update(source, name, value) // evaluated when all lists are complete
 	default:
 		if slice, _ := value.(*model.TopologySlice); slice != nil {
 			for _, key := range slice.Keys {
-				delete(d.timedOut, key)
+				delete(s.timedOut, key)
 			}
 		}
-		isLeftOut := from.omitsDeleted && (value != nil || from.role == peerNode)
-		for node := range d.current.update(from, name, value) {
-			d.refresh(node, isLeftOut, now)
+		isOmitted := source.omitsDeleted && (value != nil || source.role == peerNode)
+		for node := range s.current.update(source, name, value) {
+			s.refresh(node, isOmitted, now)
 		}
-		d.unblock()
+		s.unblock()
 	}
 }
 
 // UpdateFull processes a complete Node, and reads all of its demotion labels; nil means that it was deleted. Then
 // existence checks concern only nodes that were deleted.
-func (d *Store) UpdateFull(name string, node *model.Node, now time.Time) {
+func (s *Store) UpdateFull(name string, node *model.Node, now time.Time) {
 	var value any
 	if node != nil {
 		value = node
 	}
-	d.Update(convert.Nodes, model.ObjectName{Name: name}, value, now)
+	s.Update(convert.Nodes, model.ObjectName{Name: name}, value, now)
 	for i := range providers {
 		if providers[i].role == demotionLabel {
-			d.observeLabels(&providers[i], name, node, now)
+			s.observeLabels(&providers[i], name, node, now)
 		}
 	}
 }
 
 // refresh updates a node from its source. If the source no longer describes it, the node is removed at once if that
 // means that it was deleted; otherwise after NodeRetention.
-func (d *Store) refresh(name string, isLeftOut bool, now time.Time) {
-	if name == d.self {
+func (s *Store) refresh(name string, isOmitted bool, now time.Time) {
+	if name == s.self {
 		return // its own Node object describes it
 	}
-	node, forget := d.current.node(name), timer{nodeExpiry, name}
+	node, expiry := s.current.node(name), timer{nodeExpiry, name}
 	switch {
 	case node != nil:
-		d.peers[name] = node
-	case isLeftOut:
-		delete(d.peers, name)
-	case d.peers[name] != nil:
-		d.timers.Schedule(forget, now.Add(NodeRetention))
+		s.peers[name] = node
+	case isOmitted:
+		delete(s.peers, name)
+	case s.peers[name] != nil:
+		s.timers.Schedule(expiry, now.Add(NodeRetention))
 		return
 	}
-	d.timers.Cancel(forget)
-	d.publish(name)
+	s.timers.Cancel(expiry)
+	s.publish(name)
 }
 
 // publish delivers a node with the labels in use, if that differs from the last delivery. A label that is no longer in
 // use may be outdated until it is used again.
-func (d *Store) publish(name string) {
-	node, before := d.peers[name], d.delivered[name]
-	if whole := d.fullNodes[name]; whole != nil {
-		node = whole
+func (s *Store) publish(name string) {
+	node, before := s.peers[name], s.delivered[name]
+	if full := s.fullNodes[name]; full != nil {
+		node = full
 	}
 	if node == nil {
 		if before != nil {
-			delete(d.delivered, name)
-			d.recordChange(name, nil)
+			delete(s.delivered, name)
+			s.recordChange(name, nil)
 		}
 		return
 	}
-	used := d.withUsedLabels(node)
-	if before != nil && reflect.DeepEqual(d.withUsedLabels(before), used) {
+	used := s.withUsedLabels(node)
+	if before != nil && reflect.DeepEqual(s.withUsedLabels(before), used) {
 		return
 	}
-	d.delivered[name] = used
-	d.recordChange(name, used)
+	s.delivered[name] = used
+	s.recordChange(name, used)
 }
 
 // withUsedLabels returns a node with the labels that Services name; for this node also with the zone, which hints need,
 // and the operating system. With AllLabels it returns all labels.
-func (d *Store) withUsedLabels(node *model.Node) *model.Node {
-	if d.AllLabels {
+func (s *Store) withUsedLabels(node *model.Node) *model.Node {
+	if s.AllLabels {
 		return node
 	}
 	used := *node
 	used.Labels = map[string]string{} // never nil: a node without any of them is still known
-	take := func(key policy.Key) {
+	add := func(key policy.Key) {
 		if value, has := node.Labels[string(key)]; has {
 			used.Labels[string(key)] = value
 		}
 	}
-	for key := range d.uses {
-		take(key)
+	for key := range s.uses {
+		add(key)
 	}
-	if d.fullNodes[node.Name] != nil {
-		take(policy.Zone)
-		take(policy.OSLabel)
+	if s.fullNodes[node.Name] != nil {
+		add(policy.Zone)
+		add(policy.OSLabel)
 	}
 	return &used
 }
 
-func (d *Store) recordChange(name string, node *model.Node) {
-	if d.change.Nodes == nil {
-		d.change.Nodes = map[string]*model.Node{}
+func (s *Store) recordChange(name string, node *model.Node) {
+	if s.change.Nodes == nil {
+		s.change.Nodes = map[string]*model.Node{}
 	}
-	d.change.Nodes[name] = node
+	s.change.Nodes[name] = node
 }
 
 // SwitchSource sets the kinds of objects that will describe the other nodes. Until all of them are listed, the last
 // known state stays active, and blocked Services keep waiting.
-func (d *Store) SwitchSource(kinds ...*convert.Kind) { d.pending = newSourceState(kinds) }
+func (s *Store) SwitchSource(kinds ...*convert.Kind) { s.pending = newSourceState(kinds) }
 
 // OnListed records that all objects of a kind are listed. Once all kinds of a source are listed, all nodes are known.
-func (d *Store) OnListed(kind *convert.Kind, now time.Time) {
-	from := providerOf(kind)
+func (s *Store) OnListed(kind *convert.Kind, now time.Time) {
+	source := providerOf(kind)
 	if !IsPeerSource(kind) {
 		return
 	}
-	if d.pending != nil {
-		if at := slices.Index(d.pending.missing, kind); at >= 0 {
-			d.pending.missing = slices.Delete(d.pending.missing, at, at+1)
+	if s.pending != nil {
+		if at := slices.Index(s.pending.missing, kind); at >= 0 {
+			s.pending.missing = slices.Delete(s.pending.missing, at, at+1)
 		}
-		if len(d.pending.missing) > 0 {
+		if len(s.pending.missing) > 0 {
 			return
 		}
-		d.activateNext(now)
+		s.activatePending(now)
 	}
-	for name := range d.peers {
-		d.refresh(name, from.omitsDeleted && from.role == peerNode, now)
+	for name := range s.peers {
+		s.refresh(name, source.omitsDeleted && source.role == peerNode, now)
 	}
-	if from.listIsFinal {
-		d.timeOutUnknownKeys()
+	if source.listIsFinal {
+		s.timeOutUnknownKeys()
 	}
-	d.SetAllKnown(true)
-	d.waitForKeys(now) // the other source has the labels that they wait for
+	s.SetAllKnown(true)
+	s.startAllKeyTimeouts(now) // the other source has the labels that they wait for
 }
 
-// activateNext switches to the pending source. All of its objects are complete before any node is updated.
-func (d *Store) activateNext(now time.Time) {
-	d.current, d.pending = d.pending, nil
-	clear(d.timedOut)
-	for name := range d.peers {
-		d.timers.Cancel(timer{nodeExpiry, name})
+// activatePending switches to the pending source. All of its objects are complete before any node is updated.
+func (s *Store) activatePending(now time.Time) {
+	s.current, s.pending = s.pending, nil
+	clear(s.timedOut)
+	for name := range s.peers {
+		s.timers.Cancel(timer{nodeExpiry, name})
 	}
-	for name := range d.current.names {
-		d.refresh(name, false, now)
+	for name := range s.current.names {
+		s.refresh(name, false, now)
 	}
 }
 
 // SetAllKnown sets whether all nodes are known.
-func (d *Store) SetAllKnown(known bool) {
-	if d.peerNodes.isKnown != known {
-		d.change.AllNodes = &known
+func (s *Store) SetAllKnown(known bool) {
+	if s.peerNodes.isKnown != known {
+		s.change.AllNodes = &known
 	}
-	d.setKnown(known)
+	s.setKnown(known)
 }
 
 // DropPeers drops the other nodes unless a Service needs them again. It reports whether it did.
-func (d *Store) DropPeers() bool {
-	if d.NeedsPeers() {
+func (s *Store) DropPeers() bool {
+	if s.NeedsPeers() {
 		return false
 	}
-	d.current, d.pending = newSourceState(nil), nil
-	for name := range d.peers {
-		delete(d.peers, name)
-		d.timers.Cancel(timer{nodeExpiry, name})
-		d.publish(name)
+	s.current, s.pending = newSourceState(nil), nil
+	for name := range s.peers {
+		delete(s.peers, name)
+		s.timers.Cancel(timer{nodeExpiry, name})
+		s.publish(name)
 	}
-	d.SetAllKnown(false)
-	d.reset()
+	s.SetAllKnown(false)
+	s.reset()
 	return true
 }
 
 // SliceNodeCount returns the number of nodes that slices describe.
-func (d *Store) SliceNodeCount() int { return len(d.current.slicesByNode) }
+func (s *Store) SliceNodeCount() int { return len(s.current.slicesByNode) }
 
 // NodeCount returns the number of known nodes, including this one.
-func (d *Store) NodeCount() int { return len(d.peers) + 1 }
+func (s *Store) NodeCount() int { return len(s.peers) + 1 }
 
 // Next returns the next deadline, and whether there is one.
-func (d *Store) Next() (at time.Time, some bool) { return d.timers.Earliest() }
+func (s *Store) Next() (at time.Time, ok bool) { return s.timers.Earliest() }
 
 // Expire processes the expired deadlines. It returns the Services that timed out waiting for lists, or nil, and the
 // number of those that timed out waiting for measured demand.
-func (d *Store) Expire(now time.Time) (timeouts *WaitTimeout, forDemand int) {
-	for _, due := range d.timers.PopExpired(now) {
-		switch due.kind {
+func (s *Store) Expire(now time.Time) (timeouts *WaitTimeout, demandTimeouts int) {
+	for _, expired := range s.timers.PopExpired(now) {
+		switch expired.kind {
 		case listTimeout:
-			timeouts = d.onListTimeout()
+			timeouts = s.onListTimeout()
 		case keyTimeout:
-			d.onKeyTimeout(policy.Key(due.name))
-		case giveUpMeasured:
-			forDemand = d.giveUpMeasured()
+			s.onKeyTimeout(policy.Key(expired.name))
+		case measuredTimeout:
+			demandTimeouts = s.onMeasuredTimeout()
 		case nodeExpiry:
-			delete(d.peers, due.name)
-			d.publish(due.name)
+			delete(s.peers, expired.name)
+			s.publish(expired.name)
 		case demotionExpiry:
-			d.expireDemotions(due.name, now)
-		case lift:
-			d.clearStale(due.name)
+			s.expireDemotions(expired.name, now)
+		case trackingExpiry:
+			s.clearStale(expired.name)
 		}
 	}
-	d.unblock()
-	return timeouts, forDemand
+	s.unblock()
+	return timeouts, demandTimeouts
 }
 
 // HasChanges reports whether there are changes to take.
-func (d *Store) HasChanges() bool { return !d.change.IsEmpty() || len(d.changed) > 0 }
+func (s *Store) HasChanges() bool { return !s.change.IsEmpty() || len(s.changed) > 0 }
 
 // TakeChanges moves the undelivered changes to into.
-func (d *Store) TakeChanges(into *model.Change) {
-	into.Nodes, into.AllNodes, into.Demotions = d.change.Nodes, d.change.AllNodes, d.changed
-	d.change, d.changed = model.Change{}, nil
+func (s *Store) TakeChanges(into *model.Change) {
+	into.Nodes, into.AllNodes, into.Demotions = s.change.Nodes, s.change.AllNodes, s.changed
+	s.change, s.changed = model.Change{}, nil
 }

@@ -41,7 +41,7 @@ type Counters struct {
 	node     buckets
 	zones    map[zones]*Traffic
 	services *services // nil unless counted by Service
-	follower flowTracker
+	tracker  flowTracker
 }
 
 // Count is a number of connections with their bytes.
@@ -74,11 +74,11 @@ type bucketKey struct {
 	tier     string
 }
 
-func (c buckets) bucket(where bucketKey) *Count {
-	count := c[where]
+func (b buckets) bucket(key bucketKey) *Count {
+	count := b[key]
 	if count == nil {
 		count = &Count{}
-		c[where] = count
+		b[key] = count
 	}
 	return count
 }
@@ -88,84 +88,84 @@ type zones struct{ source, endpoint string }
 
 // NewCounters returns Counters with zero counts.
 func NewCounters(settings Settings) *Counters {
-	l := &Counters{
+	c := &Counters{
 		tiers: map[string]bool{"*": true, selection.TierHint: true, selection.TierNone: true},
-		node:  buckets{}, zones: map[zones]*Traffic{}, follower: newFollower(),
+		node:  buckets{}, zones: map[zones]*Traffic{}, tracker: newFlowTracker(),
 	}
 	for _, key := range settings.Keys {
-		l.tiers[key] = true
+		c.tiers[key] = true
 	}
 	if settings.PerService {
-		l.services = newServices(settings.MaxServices)
+		c.services = newServices(settings.MaxServices)
 	}
-	return l
+	return c
 }
 
 // add adds the counts of a connection.
-func (l *Counters) add(origin *serviceindex.Attribution, count Count, now time.Time) {
+func (c *Counters) add(origin *serviceindex.Attribution, count Count, now time.Time) {
 	if count == (Count{}) {
 		return
 	}
-	where := bucketKey{origin.Location.Locality, origin.Location.Tier}
-	if !l.tiers[where.tier] {
-		where.tier = OtherTier
+	key := bucketKey{origin.Location.Locality, origin.Location.Tier}
+	if !c.tiers[key.tier] {
+		key.tier = OtherTier
 	}
-	l.node.bucket(where).add(count)
-	l.zoneTraffic(origin.Location).add(count.Traffic)
-	if l.services != nil {
-		l.services.at(origin, where, now).add(count)
+	c.node.bucket(key).add(count)
+	c.zoneTraffic(origin.Location).add(count.Traffic)
+	if c.services != nil {
+		c.services.counterFor(origin, key, now).add(count)
 	}
 }
 
-func (l *Counters) zoneTraffic(location serviceindex.Location) *Traffic {
+func (c *Counters) zoneTraffic(location serviceindex.Location) *Traffic {
 	pair := zones{location.OwnZone, location.Zone}
-	traffic := l.zones[pair]
-	if traffic == nil && len(l.zones) >= maxNamedZones {
+	traffic := c.zones[pair]
+	if traffic == nil && len(c.zones) >= maxNamedZones {
 		pair = zones{otherZones, otherZones}
-		traffic = l.zones[pair]
+		traffic = c.zones[pair]
 	}
 	if traffic == nil {
 		traffic = &Traffic{}
-		l.zones[pair] = traffic
+		c.zones[pair] = traffic
 	}
 	return traffic
 }
 
 // OnDestroy counts the not yet counted traffic of a connection whose entry was destroyed. origin is the result of
 // serviceindex.Index.OfEnded.
-func (l *Counters) OnDestroy(e *conntrack.Entry, origin *serviceindex.Attribution, now time.Time) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if of, count := l.follower.onDestroy(e, origin); of != nil {
-		l.add(of, count, now)
+func (c *Counters) OnDestroy(e *conntrack.Entry, origin *serviceindex.Attribution, now time.Time) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if attribution, count := c.tracker.onDestroy(e, origin); attribution != nil {
+		c.add(attribution, count, now)
 	}
 }
 
 // BeginDump starts a dump.
-func (l *Counters) BeginDump() {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.follower.beginDump()
+func (c *Counters) BeginDump() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.tracker.beginDump()
 }
 
 // OnEntry counts the not yet counted traffic of an entry of the current dump. origin is the result of
 // serviceindex.Index.Attribute, and atEnd that of OfEnded.
-func (l *Counters) OnEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attribution, now time.Time) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if of, count := l.follower.onEntry(e, origin, atEnd); of != nil {
-		l.add(of, count, now)
+func (c *Counters) OnEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attribution, now time.Time) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if attribution, count := c.tracker.onEntry(e, origin, atEnd); attribution != nil {
+		c.add(attribution, count, now)
 	}
 }
 
 // EndDump ends a dump. isWhole reports whether it had all entries. Services that were deleted long ago lose their
 // series.
-func (l *Counters) EndDump(isWhole bool, exists func(model.ObjectName) bool, now time.Time) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.follower.endDump(isWhole, now)
-	if l.services != nil {
-		l.services.expire(exists, now)
+func (c *Counters) EndDump(isComplete bool, exists func(model.ObjectName) bool, now time.Time) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.tracker.endDump(isComplete, now)
+	if c.services != nil {
+		c.services.expire(exists, now)
 	}
 }
 
@@ -178,36 +178,36 @@ type Row struct {
 }
 
 // Node yields the totals of all Services.
-func (l *Counters) Node(yield func(Row)) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.node.rows(model.ObjectName{}, yield)
+func (c *Counters) Node(yield func(Row)) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.node.rows(model.ObjectName{}, yield)
 }
 
 // Services yields the counts by Service. All unnamed Services share one row per locality and tier.
-func (l *Counters) Services(yield func(Row)) {
-	if l.services == nil {
+func (c *Counters) Services(yield func(Row)) {
+	if c.services == nil {
 		return
 	}
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.services.unnamedCounts.rows(model.ObjectName{}, yield)
-	for name, of := range l.services.named {
-		of.cells.rows(name, yield)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.services.unnamedCounts.rows(model.ObjectName{}, yield)
+	for name, service := range c.services.named {
+		service.counts.rows(name, yield)
 	}
 }
 
-func (c buckets) rows(service model.ObjectName, yield func(Row)) {
-	for where, count := range c {
-		yield(Row{service, where.locality, where.tier, *count})
+func (b buckets) rows(service model.ObjectName, yield func(Row)) {
+	for key, count := range b {
+		yield(Row{service, key.locality, key.tier, *count})
 	}
 }
 
 // Zones yields the bytes between this node's zone and each endpoint zone. The name of an unknown zone is empty.
-func (l *Counters) Zones(yield func(own, endpoint string, traffic Traffic)) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	for pair, traffic := range l.zones {
+func (c *Counters) Zones(yield func(own, endpoint string, traffic Traffic)) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for pair, traffic := range c.zones {
 		yield(pair.source, pair.endpoint, *traffic)
 	}
 }
@@ -220,8 +220,8 @@ type State struct {
 }
 
 // State returns the current state.
-func (l *Counters) State() State {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return State{Tracked: len(l.follower.flows), Missed: l.follower.missed}
+func (c *Counters) State() State {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return State{Tracked: len(c.tracker.flows), Missed: c.tracker.missed}
 }

@@ -30,43 +30,43 @@ func sum(l *Counters) (all Count) {
 // step is an operation on Counters with one entry.
 type step func(*Counters, conntrack.Entry)
 
-func ends(sent, received uint64) step {
+func onDestroy(sent, received uint64) step {
 	return func(l *Counters, e conntrack.Entry) {
-		e = moved(e, sent, received)
+		e = withTraffic(e, sent, received)
 		l.OnDestroy(&e, toB, start)
 	}
 }
 
-func begin(l *Counters, _ conntrack.Entry) { l.BeginDump() }
+func beginDump(l *Counters, _ conntrack.Entry) { l.BeginDump() }
 
-func seen(sent, received uint64) step {
+func onEntry(sent, received uint64) step {
 	return func(l *Counters, e conntrack.Entry) {
-		e = moved(e, sent, received)
+		e = withTraffic(e, sent, received)
 		l.OnEntry(&e, toB, toB, start)
 	}
 }
 
-func finishAfter(after time.Duration) step {
+func endDumpAfter(after time.Duration) step {
 	return func(l *Counters, _ conntrack.Entry) {
 		l.EndDump(true, func(model.ObjectName) bool { return true }, start.Add(after))
 	}
 }
 
-func finish(l *Counters, e conntrack.Entry) { finishAfter(0)(l, e) }
+func endDump(l *Counters, e conntrack.Entry) { endDumpAfter(0)(l, e) }
 
-func cutShort(l *Counters, _ conntrack.Entry) {
+func truncateDump(l *Counters, _ conntrack.Entry) {
 	l.EndDump(false, func(model.ObjectName) bool { return true }, start)
 }
 
-// dumped is a dump that has the entry.
-func dumped(sent, received uint64) step {
-	return func(l *Counters, e conntrack.Entry) { begin(l, e); seen(sent, received)(l, e); finish(l, e) }
+// dumpWith is a dump that has the entry.
+func dumpWith(sent, received uint64) step {
+	return func(l *Counters, e conntrack.Entry) { beginDump(l, e); onEntry(sent, received)(l, e); endDump(l, e) }
 }
 
-// misses is a dump without the entry.
-func misses(l *Counters, e conntrack.Entry) { begin(l, e); finish(l, e) }
+// dumpWithout is a dump without the entry.
+func dumpWithout(l *Counters, e conntrack.Entry) { beginDump(l, e); endDump(l, e) }
 
-func as(status conntrack.Status, state uint8, do step) step {
+func withState(status conntrack.Status, state uint8, do step) step {
 	return func(l *Counters, e conntrack.Entry) { e.Status, e.State = status, state; do(l, e) }
 }
 
@@ -74,102 +74,102 @@ func with(edit func(*conntrack.Entry), do step) step {
 	return func(l *Counters, e conntrack.Entry) { edit(&e); do(l, e) }
 }
 
-// asNext uses another entry of the same connection.
-func asNext(id uint32, do step) step { return with(func(e *conntrack.Entry) { e.ID = id }, do) }
+// withID uses another entry of the same connection.
+func withID(id uint32, do step) step { return with(func(e *conntrack.Entry) { e.ID = id }, do) }
 
-func by(protocol model.Protocol, do step) step {
+func withProtocol(protocol model.Protocol, do step) step {
 	return with(func(e *conntrack.Entry) { e.Protocol = protocol }, do)
 }
 
-// back uses an entry with packets from the endpoint.
-func back(packets uint64, do step) step {
+// withReplyPackets uses an entry with packets from the endpoint.
+func withReplyPackets(packets uint64, do step) step {
 	return with(func(e *conntrack.Entry) { e.Received.Packets = packets }, do)
 }
 
-func uncounted(do step) step { return with(func(e *conntrack.Entry) { e.IsCounted = false }, do) }
+func withoutCounters(do step) step { return with(func(e *conntrack.Entry) { e.IsCounted = false }, do) }
 
 func connectionCount(connections, sent, received uint64) Count {
 	return Count{Connections: connections, Traffic: Traffic{sent, received}}
 }
 
-func TestWhatIsCountedOfAConnection(t *testing.T) {
+func TestConnectionsAreCounted(t *testing.T) {
 	for name, test := range map[string]struct {
 		steps []step
 		want  Count
 	}{
-		"at its end":                  {[]step{misses, ends(10, 20)}, connectionCount(1, 10, 20)},
-		"nothing before its end":      {[]step{misses, dumped(10, 20)}, Count{}},
-		"once, although dumps had it": {[]step{misses, dumped(10, 20), ends(11, 21)}, connectionCount(1, 11, 21)},
+		"at its end":                  {[]step{dumpWithout, onDestroy(10, 20)}, connectionCount(1, 10, 20)},
+		"nothing before its end":      {[]step{dumpWithout, dumpWith(10, 20)}, Count{}},
+		"once, although dumps had it": {[]step{dumpWithout, dumpWith(10, 20), onDestroy(11, 21)}, connectionCount(1, 11, 21)},
 		"incrementally if it is long": {
-			[]step{misses, dumped(2*mib, 5), dumped(3*mib, 6)}, connectionCount(1, 3*mib, 6),
+			[]step{dumpWithout, dumpWith(2*mib, 5), dumpWith(3*mib, 6)}, connectionCount(1, 3*mib, 6),
 		},
 		"a long one, and the rest at its end": {
-			[]step{misses, dumped(2*mib, 5), dumped(3*mib, 6), ends(4*mib, 7)}, connectionCount(1, 4*mib, 7),
+			[]step{dumpWithout, dumpWith(2*mib, 5), dumpWith(3*mib, 6), onDestroy(4*mib, 7)}, connectionCount(1, 4*mib, 7),
 		},
-		"its traffic since the start":           {[]step{dumped(5*mib, 10), dumped(7*mib, 11)}, connectionCount(0, 2*mib, 1)},
-		"its traffic from the start to its end": {[]step{dumped(5*mib, 10), ends(7*mib, 11)}, connectionCount(0, 2*mib, 1)},
+		"its traffic since the start":           {[]step{dumpWith(5*mib, 10), dumpWith(7*mib, 11)}, connectionCount(0, 2*mib, 1)},
+		"its traffic from the start to its end": {[]step{dumpWith(5*mib, 10), onDestroy(7*mib, 11)}, connectionCount(0, 2*mib, 1)},
 		"a small one from before the start, completely": {
-			[]step{dumped(10, 20), ends(11, 21)}, connectionCount(1, 11, 21),
+			[]step{dumpWith(10, 20), onDestroy(11, 21)}, connectionCount(1, 11, 21),
 		},
 		"a long one that was closed before the start": {
-			[]step{as(replied, conntrack.TCPTimeWait, dumped(5*mib, 1)), as(replied, conntrack.TCPTimeWait, ends(5*mib, 1))}, Count{},
+			[]step{withState(replied, conntrack.TCPTimeWait, dumpWith(5*mib, 1)), withState(replied, conntrack.TCPTimeWait, onDestroy(5*mib, 1))}, Count{},
 		},
-		"nothing of a long one that ends during the first dump": {[]step{begin, ends(5*mib, 1), finish}, Count{}},
+		"nothing of a long one that ends during the first dump": {[]step{beginDump, onDestroy(5*mib, 1), endDump}, Count{}},
 		"once if it ended before the dump delivers it": {
-			[]step{misses, begin, ends(5*mib, 1), seen(5*mib, 1), finish}, connectionCount(1, 5*mib, 1),
+			[]step{dumpWithout, beginDump, onDestroy(5*mib, 1), onEntry(5*mib, 1), endDump}, connectionCount(1, 5*mib, 1),
 		},
 		"once if a dump delivers it before its end": {
-			[]step{misses, begin, seen(5*mib, 1), ends(6*mib, 1), finish}, connectionCount(1, 6*mib, 1),
+			[]step{dumpWithout, beginDump, onEntry(5*mib, 1), onDestroy(6*mib, 1), endDump}, connectionCount(1, 6*mib, 1),
 		},
 		"one whose event follows a dump without it": {
-			[]step{misses, dumped(5*mib, 1), misses, ends(6*mib, 1)}, connectionCount(1, 6*mib, 1),
+			[]step{dumpWithout, dumpWith(5*mib, 1), dumpWithout, onDestroy(6*mib, 1)}, connectionCount(1, 6*mib, 1),
 		},
 		"one whose event was lost": {
-			[]step{misses, dumped(5*mib, 1), misses, begin, finishAfter(3 * time.Minute)}, connectionCount(1, 5*mib, 1),
+			[]step{dumpWithout, dumpWith(5*mib, 1), dumpWithout, beginDump, endDumpAfter(3 * time.Minute)}, connectionCount(1, 5*mib, 1),
 		},
 		"its traffic after a reset of its counters": {
-			[]step{misses, dumped(5*mib, 9*mib), ends(7, 8)}, connectionCount(1, 5*mib+7, 9*mib+8),
+			[]step{dumpWithout, dumpWith(5*mib, 9*mib), onDestroy(7, 8)}, connectionCount(1, 5*mib+7, 9*mib+8),
 		},
 		"its traffic after a reset of its counters, in a dump": {
-			[]step{misses, dumped(5*mib, 9*mib), dumped(6*mib, 8), dumped(7*mib, 9)}, connectionCount(1, 12*mib, 9*mib+9),
+			[]step{dumpWithout, dumpWith(5*mib, 9*mib), dumpWith(6*mib, 8), dumpWith(7*mib, 9)}, connectionCount(1, 12*mib, 9*mib+9),
 		},
 		"truncated dumps drop nothing": {
-			[]step{misses, dumped(5*mib, 1), begin, cutShort, begin, cutShort, ends(6*mib, 1)}, connectionCount(1, 6*mib, 1),
+			[]step{dumpWithout, dumpWith(5*mib, 1), beginDump, truncateDump, beginDump, truncateDump, onDestroy(6*mib, 1)}, connectionCount(1, 6*mib, 1),
 		},
 		"a closed one counts at its end": {
-			[]step{misses, as(replied, conntrack.TCPTimeWait, dumped(5*mib, 1))}, Count{},
+			[]step{dumpWithout, withState(replied, conntrack.TCPTimeWait, dumpWith(5*mib, 1))}, Count{},
 		},
-		"a later one of the same port": {[]step{misses, ends(10, 20), asNext(2, ends(1, 2))}, connectionCount(2, 11, 22)},
+		"a later one of the same port": {[]step{dumpWithout, onDestroy(10, 20), withID(2, onDestroy(1, 2))}, connectionCount(2, 11, 22)},
 		"UDP flows, one for each entry": {
-			[]step{misses, by(model.UDP, ends(10, 20)), asNext(2, by(model.UDP, ends(1, 2)))}, connectionCount(2, 11, 22),
+			[]step{dumpWithout, withProtocol(model.UDP, onDestroy(10, 20)), withID(2, withProtocol(model.UDP, onDestroy(1, 2)))}, connectionCount(2, 11, 22),
 		},
 		"a dial that was refused": {
-			[]step{misses, as(nobody, conntrack.TCPClose, back(1, ends(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
+			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, withReplyPackets(1, onDestroy(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
 		},
 		"a dial that was refused, without packet counters": {
-			[]step{misses, as(nobody, conntrack.TCPClose, uncounted(ends(0, 0)))}, Count{Refused: 1},
+			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, withoutCounters(onDestroy(0, 0)))}, Count{Refused: 1},
 		},
 		"a dial that its client reset": {
-			[]step{misses, as(nobody, conntrack.TCPClose, ends(100, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 100}},
+			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, onDestroy(100, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 100}},
 		},
 		"an association that was refused": {
-			[]step{misses, as(replied, conntrack.SCTPClosed, by(model.SCTP, ends(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
+			[]step{dumpWithout, withState(replied, conntrack.SCTPClosed, withProtocol(model.SCTP, onDestroy(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
 		},
 		"an association": {
-			[]step{misses, as(replied|conntrack.Assured, conntrack.SCTPClosed, by(model.SCTP, ends(60, 40)))}, connectionCount(1, 60, 40),
+			[]step{dumpWithout, withState(replied|conntrack.Assured, conntrack.SCTPClosed, withProtocol(model.SCTP, onDestroy(60, 40)))}, connectionCount(1, 60, 40),
 		},
 		"an unreplied dial": {
-			[]step{misses, as(nobody, conntrack.TCPSynSent, ends(60, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 60}},
+			[]step{dumpWithout, withState(unreplied, conntrack.TCPSynSent, onDestroy(60, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 60}},
 		},
 		"in one direction": {
-			[]step{misses, as(nobody, 0, dumped(2*mib, 0)), as(nobody, 0, ends(3*mib, 0))},
+			[]step{dumpWithout, withState(unreplied, 0, dumpWith(2*mib, 0)), withState(unreplied, 0, onDestroy(3*mib, 0))},
 			Count{Unreplied: 1, Traffic: Traffic{Sent: 3 * mib}},
 		},
 		"in one direction at first": {
-			[]step{misses, as(nobody, 0, dumped(2*mib, 0)), dumped(3*mib, 5), ends(3*mib, 6)}, connectionCount(1, 3*mib, 6),
+			[]step{dumpWithout, withState(unreplied, 0, dumpWith(2*mib, 0)), dumpWith(3*mib, 5), onDestroy(3*mib, 6)}, connectionCount(1, 3*mib, 6),
 		},
-		"no translation": {[]step{misses, as(conntrack.SeenReply, conntrack.TCPEstablished, ends(10, 20))}, Count{}},
-		"no counters":    {[]step{misses, ends(0, 0)}, connectionCount(1, 0, 0)},
+		"no translation": {[]step{dumpWithout, withState(conntrack.SeenReply, conntrack.TCPEstablished, onDestroy(10, 20))}, Count{}},
+		"no counters":    {[]step{dumpWithout, onDestroy(0, 0)}, connectionCount(1, 0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewCounters(Settings{})
@@ -200,17 +200,17 @@ func TestADumpOverridesADestroyEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewCounters(Settings{})
-			look := func(bytes uint64) {
+			dump := func(bytes uint64) {
 				l.BeginDump()
-				e := moved(ours, bytes, 0)
+				e := withTraffic(ours, bytes, 0)
 				l.OnEntry(&e, test.inDump, test.atEnd, start)
 				l.EndDump(true, func(model.ObjectName) bool { return true }, start)
 			}
 			l.BeginDump()
 			l.EndDump(true, func(model.ObjectName) bool { return true }, start)
-			look(test.bytes / 2)
-			look(test.bytes)
-			e := moved(ours, test.bytes, 0)
+			dump(test.bytes / 2)
+			dump(test.bytes)
+			e := withTraffic(ours, test.bytes, 0)
 			l.OnDestroy(&e, test.atEnd, start)
 			if got, state := sum(l), l.State(); got != test.want || state != (State{Missed: test.missed}) {
 				t.Errorf("got %+v and %+v, want %+v and %+v", got, state, test.want, test.missed)
@@ -223,7 +223,7 @@ func TestADumpOverridesADestroyEvent(t *testing.T) {
 func TestLostEventsAreReported(t *testing.T) {
 	l, e := NewCounters(Settings{}), entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
 	for _, do := range []step{
-		misses, dumped(5*mib, 0), dumped(2*mib, 0), ends(1, 0), asNext(2, uncounted(ends(0, 0))), asNext(3, dumped(2*mib, 0)),
+		dumpWithout, dumpWith(5*mib, 0), dumpWith(2*mib, 0), onDestroy(1, 0), withID(2, withoutCounters(onDestroy(0, 0))), withID(3, dumpWith(2*mib, 0)),
 	} {
 		do(l, e)
 	}
@@ -232,7 +232,7 @@ func TestLostEventsAreReported(t *testing.T) {
 	}
 }
 
-func TestWhatIsOthersIsCountedAsSuch(t *testing.T) {
+func TestConnectionsOfOtherProgramsAreMissed(t *testing.T) {
 	l := NewCounters(Settings{})
 	l.BeginDump()
 	l.EndDump(true, nil, start)
@@ -254,15 +254,15 @@ type kernelFlow struct {
 // generator simulates a kernel that reports its connections. DESTROY events come in order, but late. In a dump, each
 // entry is read at its own time and delivered later.
 type generator struct {
-	random *rand.Rand
-	l      *Counters
-	alive  []*kernelFlow
-	events []conntrack.Entry // events in flight
-	dumped []conntrack.Entry // entries read and in flight
-	inDump bool
-	number uint32
-	truth  Count
-	now    time.Time
+	random   *rand.Rand
+	counters *Counters
+	alive    []*kernelFlow
+	events   []conntrack.Entry // events in flight
+	dumped   []conntrack.Entry // entries read and in flight
+	inDump   bool
+	number   uint32
+	truth    Count
+	now      time.Time
 }
 
 func (g *generator) step() {
@@ -301,7 +301,7 @@ func (g *generator) move(e *conntrack.Entry) {
 
 func (g *generator) sendEvents() {
 	if len(g.events) > 0 {
-		g.l.OnDestroy(&g.events[0], toB, g.now)
+		g.counters.OnDestroy(&g.events[0], toB, g.now)
 		g.events = g.events[1:]
 	}
 }
@@ -309,7 +309,7 @@ func (g *generator) sendEvents() {
 func (g *generator) dump() {
 	if !g.inDump {
 		g.inDump = true
-		g.l.BeginDump()
+		g.counters.BeginDump()
 		return
 	}
 	for _, flow := range g.alive {
@@ -319,7 +319,7 @@ func (g *generator) dump() {
 		}
 	}
 	if len(g.dumped) > 0 && g.random.IntN(3) > 0 {
-		g.l.OnEntry(&g.dumped[0], toB, toB, g.now)
+		g.counters.OnEntry(&g.dumped[0], toB, toB, g.now)
 		g.dumped = g.dumped[1:]
 		return
 	}
@@ -335,21 +335,21 @@ func (g *generator) finish() {
 		}
 	}
 	for i := range g.dumped {
-		g.l.OnEntry(&g.dumped[i], toB, toB, g.now)
+		g.counters.OnEntry(&g.dumped[i], toB, toB, g.now)
 	}
 	for _, flow := range g.alive {
 		flow.inDump = false
 	}
 	g.dumped, g.inDump = nil, false
-	g.l.EndDump(true, func(model.ObjectName) bool { return true }, g.now)
+	g.counters.EndDump(true, func(model.ObjectName) bool { return true }, g.now)
 }
 
 // The order in which events and dumps arrive does not matter.
 func TestEverySumIsExact(t *testing.T) {
 	for seed := range uint64(300) {
-		g := generator{random: rand.New(rand.NewPCG(seed, 1)), l: NewCounters(Settings{}), now: start}
-		g.l.BeginDump()
-		g.l.EndDump(true, func(model.ObjectName) bool { return true }, start)
+		g := generator{random: rand.New(rand.NewPCG(seed, 1)), counters: NewCounters(Settings{}), now: start}
+		g.counters.BeginDump()
+		g.counters.EndDump(true, func(model.ObjectName) bool { return true }, start)
 		for range 600 {
 			g.step()
 			if len(g.events) > 20 { // so that no event is in flight for two minutes
@@ -365,11 +365,11 @@ func TestEverySumIsExact(t *testing.T) {
 		for len(g.events) > 0 {
 			g.sendEvents()
 		}
-		if diff := cmp.Diff(g.truth, sum(g.l)); diff != "" {
+		if diff := cmp.Diff(g.truth, sum(g.counters)); diff != "" {
 			t.Fatalf("seed %d (-moved +counted):\n%s", seed, diff)
 		}
-		if left := g.l.State().Tracked; left > 0 {
-			t.Fatalf("seed %d: %d flows are still tracked after their end", seed, left)
+		if tracked := g.counters.State().Tracked; tracked > 0 {
+			t.Fatalf("seed %d: %d flows are still tracked after their end", seed, tracked)
 		}
 	}
 }
@@ -378,10 +378,10 @@ func TestEverySumIsExact(t *testing.T) {
 // connections.
 func TestARestartCountsNothingTwice(t *testing.T) {
 	for seed := range uint64(300) {
-		g := generator{random: rand.New(rand.NewPCG(seed, 2)), l: NewCounters(Settings{}), now: start}
+		g := generator{random: rand.New(rand.NewPCG(seed, 2)), counters: NewCounters(Settings{}), now: start}
 		isSmall := seed%2 == 0
-		g.l.BeginDump()
-		g.l.EndDump(true, func(model.ObjectName) bool { return true }, start)
+		g.counters.BeginDump()
+		g.counters.EndDump(true, func(model.ObjectName) bool { return true }, start)
 		run := func() {
 			for range 300 {
 				g.step()
@@ -404,9 +404,9 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 		for len(g.events) > 0 {
 			g.sendEvents() // as at SIGTERM
 		}
-		earlier := sum(g.l)
-		g.l = NewCounters(Settings{})
-		g.l.BeginDump()
+		earlier := sum(g.counters)
+		g.counters = NewCounters(Settings{})
+		g.counters.BeginDump()
 		g.inDump = true
 		g.finish()
 		run()
@@ -416,7 +416,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 		for len(g.events) > 0 {
 			g.sendEvents()
 		}
-		both := sum(g.l)
+		both := sum(g.counters)
 		both.add(earlier)
 		if both.Connections > g.truth.Connections || both.Sent > g.truth.Sent || both.Received > g.truth.Received {
 			t.Fatalf("seed %d: counted %+v of %+v", seed, both, g.truth)
@@ -427,13 +427,13 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	}
 }
 
-func TestTheFollowerIsBounded(t *testing.T) {
+func TestTheTrackerIsBounded(t *testing.T) {
 	l := NewCounters(Settings{})
 	const more = 1000
-	look := func() {
+	dump := func() {
 		l.BeginDump()
 		for i := range uint32(maxTracked + more) {
-			e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), 2*mib, 0)
+			e := withTraffic(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), 2*mib, 0)
 			e.ID = i
 			l.OnEntry(&e, toB, toB, start)
 		}
@@ -441,8 +441,8 @@ func TestTheFollowerIsBounded(t *testing.T) {
 	}
 	l.BeginDump()
 	l.EndDump(true, func(model.ObjectName) bool { return true }, start)
-	look()
-	look()
+	dump()
+	dump()
 	state := l.State()
 	if state.Tracked != maxTracked {
 		t.Errorf("%+v", state)

@@ -17,22 +17,22 @@ var (
 )
 
 const (
-	nobody  = conntrack.DestinationNAT
-	replied = conntrack.DestinationNAT | conntrack.SeenReply
+	unreplied = conntrack.DestinationNAT
+	replied   = conntrack.DestinationNAT | conntrack.SeenReply
 )
 
-func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+func addrPort(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
 
 // entry returns a connection that our rules sent to an endpoint.
 func entry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, State: conntrack.TCPEstablished, Status: replied, ID: 1, IsCounted: true,
-		Original: conntrack.Tuple{Source: at(client), Destination: at(dialled)},
-		Reply:    conntrack.Tuple{Source: at(endpoint), Destination: at(client)},
+		Original: conntrack.Tuple{Source: addrPort(client), Destination: addrPort(dialled)},
+		Reply:    conntrack.Tuple{Source: addrPort(endpoint), Destination: addrPort(client)},
 	}
 }
 
-func moved(e conntrack.Entry, sent, received uint64) conntrack.Entry {
+func withTraffic(e conntrack.Entry, sent, received uint64) conntrack.Entry {
 	e.Sent.Bytes, e.Received.Bytes = sent, received
 	return e
 }

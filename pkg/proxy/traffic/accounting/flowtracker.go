@@ -69,7 +69,7 @@ type trackedFlow struct {
 	missing             uint32 // since when it is missing in dumps, in Unix seconds; 0 if the last dump had it
 }
 
-func newFollower() flowTracker {
+func newFlowTracker() flowTracker {
 	return flowTracker{seed: maphash.MakeSeed(), flows: map[key]trackedFlow{}, ended: map[key]bool{}, isFirst: true}
 }
 
@@ -79,8 +79,8 @@ type tuples struct {
 	original, reply conntrack.Tuple
 }
 
-func (f *flowTracker) keyOf(e *conntrack.Entry) key {
-	return key{maphash.Comparable(f.seed, tuples{e.Protocol, e.Original, e.Reply}), e.ID}
+func (t *flowTracker) keyOf(e *conntrack.Entry) key {
+	return key{maphash.Comparable(t.seed, tuples{e.Protocol, e.Original, e.Reply}), e.ID}
 }
 
 func trafficOf(e *conntrack.Entry) Traffic { return Traffic{e.Sent.Bytes, e.Received.Bytes} }
@@ -119,15 +119,15 @@ func isConnectionRefused(e *conntrack.Entry) bool {
 	return false
 }
 
-// rest returns the part of an entry that is not counted yet. If the entry has less than was counted, its counters were
+// uncounted returns the part of an entry that is not counted yet. If the entry has less than was counted, its counters were
 // reset to zero: then rest returns all of it, and the traffic in between is lost.
-func (f *flowTracker) rest(flow *trackedFlow, e *conntrack.Entry) (count Count) {
-	now, before := trafficOf(e), flow.counted
-	if now.Sent < before.Sent || now.Received < before.Received {
-		f.missed.CountersReset++
-		before = Traffic{}
+func (t *flowTracker) uncounted(flow *trackedFlow, e *conntrack.Entry) (count Count) {
+	current, counted := trafficOf(e), flow.counted
+	if current.Sent < counted.Sent || current.Received < counted.Received {
+		t.missed.CountersReset++
+		counted = Traffic{}
 	}
-	count.Traffic = Traffic{now.Sent - before.Sent, now.Received - before.Received}
+	count.Traffic = Traffic{current.Sent - counted.Sent, current.Received - counted.Received}
 	if !flow.countedAsConnection && isReplied(e) {
 		count.Connections = 1
 	}
@@ -136,30 +136,30 @@ func (f *flowTracker) rest(flow *trackedFlow, e *conntrack.Entry) (count Count) 
 
 // onDestroy returns the count to add for a destroyed entry, and its attribution; nil if there is nothing to count. The
 // origin argument is the attribution by the DESTROY event alone.
-func (f *flowTracker) onDestroy(e *conntrack.Entry, origin *serviceindex.Attribution) (*serviceindex.Attribution, Count) {
+func (t *flowTracker) onDestroy(e *conntrack.Entry, origin *serviceindex.Attribution) (*serviceindex.Attribution, Count) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return nil, Count{}
 	}
-	name := f.keyOf(e)
-	if f.dumping && isLong(e) {
-		f.ended[name] = true
+	k := t.keyOf(e)
+	if t.dumping && isLong(e) {
+		t.ended[k] = true
 	}
-	flow, isFollowed := f.flows[name]
-	delete(f.flows, name)
+	flow, isTracked := t.flows[k]
+	delete(t.flows, k)
 	switch {
-	case !isFollowed && isLong(e) && f.dumping && f.isFirst:
+	case !isTracked && isLong(e) && t.dumping && t.isFirst:
 		return nil, Count{} // an earlier process may have counted an unknown part of it
-	case !isFollowed:
+	case !isTracked:
 		flow.origin = origin
 	}
 	if flow.origin == nil {
-		f.missed.OtherProgram++
+		t.missed.OtherProgram++
 		return nil, Count{}
 	}
 	if !e.IsCounted {
-		f.missed.NoCounters++
+		t.missed.NoCounters++
 	}
-	count := f.rest(&flow, e)
+	count := t.uncounted(&flow, e)
 	switch {
 	case flow.countedAsConnection, count.Connections > 0:
 	case isConnectionRefused(e):
@@ -170,63 +170,63 @@ func (f *flowTracker) onDestroy(e *conntrack.Entry, origin *serviceindex.Attribu
 	return flow.origin, count
 }
 
-func (f *flowTracker) beginDump() {
-	f.dumping = true
-	f.dumpNumber++
+func (t *flowTracker) beginDump() {
+	t.dumping = true
+	t.dumpNumber++
 }
 
 // onEntry returns the count to add for an entry of a dump, and its attribution; nil if there is nothing to count. atEnd
 // is the attribution that the DESTROY event alone would give.
-func (f *flowTracker) onEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attribution) (*serviceindex.Attribution, Count) {
-	isWanted := f.shouldTrack(e) && origin != nil
-	if len(f.flows) == 0 && !isWanted && origin == atEnd {
+func (t *flowTracker) onEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attribution) (*serviceindex.Attribution, Count) {
+	isTrackable := t.shouldTrack(e) && origin != nil
+	if len(t.flows) == 0 && !isTrackable && origin == atEnd {
 		return nil, Count{}
 	}
-	name := f.keyOf(e)
-	flow, isFollowed := f.flows[name]
-	if !isFollowed {
-		if f.ended[name] || len(f.flows) >= maxTracked || !isWanted && origin == atEnd {
+	k := t.keyOf(e)
+	flow, isTracked := t.flows[k]
+	if !isTracked {
+		if t.ended[k] || len(t.flows) >= maxTracked || !isTrackable && origin == atEnd {
 			return nil, Count{}
 		}
 		flow.origin = origin
 	}
-	flow.lastDump, flow.missing = f.dumpNumber, 0
+	flow.lastDump, flow.missing = t.dumpNumber, 0
 	var count Count
 	switch {
 	case flow.origin == nil:
-	case !isFollowed && isWanted && f.isFirst:
+	case !isTracked && isTrackable && t.isFirst:
 		flow.counted, flow.countedAsConnection = trafficOf(e), true
-	case isWanted || flow.counted != Traffic{}:
-		count = f.rest(&flow, e)
+	case isTrackable || flow.counted != Traffic{}:
+		count = t.uncounted(&flow, e)
 		flow.counted, flow.countedAsConnection = trafficOf(e), flow.countedAsConnection || count.Connections > 0
 	}
-	f.flows[name] = flow
+	t.flows[k] = flow
 	return flow.origin, count
 }
 
 // shouldTrack reports whether an untracked flow should be tracked. The entry of a closed flow expires soon, so it is
 // not tracked. But before the first dump, an earlier process may have counted part of it.
-func (f *flowTracker) shouldTrack(e *conntrack.Entry) bool {
-	return isLong(e) && (f.isFirst || !IsClosed(e))
+func (t *flowTracker) shouldTrack(e *conntrack.Entry) bool {
+	return isLong(e) && (t.isFirst || !IsClosed(e))
 }
 
 // endDump ends a dump, and drops flows that have been missing in dumps for missingGrace without a DESTROY event.
-func (f *flowTracker) endDump(isWhole bool, now time.Time) {
-	f.dumping = false
-	clear(f.ended)
-	if !isWhole {
+func (t *flowTracker) endDump(isComplete bool, now time.Time) {
+	t.dumping = false
+	clear(t.ended)
+	if !isComplete {
 		return
 	}
-	f.isFirst = false
-	at := uint32(now.Unix())
-	for name, flow := range f.flows {
+	t.isFirst = false
+	nowSeconds := uint32(now.Unix())
+	for k, flow := range t.flows {
 		switch {
-		case flow.lastDump == f.dumpNumber:
+		case flow.lastDump == t.dumpNumber:
 		case flow.missing == 0:
-			flow.missing = at
-			f.flows[name] = flow
-		case at-flow.missing >= uint32(missingGrace/time.Second):
-			delete(f.flows, name)
+			flow.missing = nowSeconds
+			t.flows[k] = flow
+		case nowSeconds-flow.missing >= uint32(missingGrace/time.Second):
+			delete(t.flows, k)
 		}
 	}
 }

@@ -2,21 +2,21 @@
 
 package accounting
 
-// Why is the reason why connections are not counted, or not fully.
-type Why string
+// MissReason is the reason why connections are not counted, or not fully.
+type MissReason string
 
 // The reasons.
 const (
-	LostEnd       Why = "lost_end"
-	OtherProgram  Why = "other_program"
-	CountersReset Why = "counters_reset"
-	NoCounters    Why = "no_counters"
+	LostEnd       MissReason = "lost_end"
+	OtherProgram  MissReason = "other_program"
+	CountersReset MissReason = "counters_reset"
+	NoCounters    MissReason = "no_counters"
 )
 
 // Missed yields the number of connections that were not counted, or not fully, by reason.
-func (a *Accounting) Missed(yield func(Why, uint64)) {
+func (a *Accounting) Missed(yield func(MissReason, uint64)) {
 	missed := a.Counters.State().Missed
-	yield(LostEnd, a.LostEnds())
+	yield(LostEnd, a.LostEvents())
 	yield(OtherProgram, missed.OtherProgram)
 	yield(CountersReset, missed.CountersReset)
 	yield(NoCounters, missed.NoCounters)

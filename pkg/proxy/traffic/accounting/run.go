@@ -37,7 +37,7 @@ type Kernel struct {
 // Accounting counts the traffic of the kernel's connections.
 type Accounting struct {
 	Counters *Counters
-	Owners   *serviceindex.Index
+	Index    *serviceindex.Index
 
 	kernel Kernel
 	log    *slog.Logger
@@ -47,44 +47,44 @@ type Accounting struct {
 	// loggedFailure reports whether the last dump failed. A failure is not logged again until a dump succeeds.
 	loggedFailure bool
 
-	mutex sync.Mutex
-	ends  *conntrack.DestroyEvents // nil while there is no subscription
-	lost  uint64                   // events lost by earlier subscriptions
+	mutex        sync.Mutex
+	subscription *conntrack.DestroyEvents // nil while there is no subscription
+	lostEarlier  uint64                   // events lost by earlier subscriptions
 }
 
 // New returns an Accounting with zero counters. It attributes connections by the given index.
-func New(settings Settings, of *serviceindex.Index, kernel Kernel, log *slog.Logger) *Accounting {
+func New(settings Settings, index *serviceindex.Index, kernel Kernel, log *slog.Logger) *Accounting {
 	return &Accounting{
-		Counters: NewCounters(settings), Owners: of, kernel: kernel, log: log, dumpRequested: notify.NewSignal(),
+		Counters: NewCounters(settings), Index: index, kernel: kernel, log: log, dumpRequested: notify.NewSignal(),
 	}
 }
 
-// LostEnds returns the number of DESTROY events that were lost because they arrived faster than they were read. It
+// LostEvents returns the number of DESTROY events that were lost because they arrived faster than they were read. It
 // covers all connections of the node, to Services or not.
-func (a *Accounting) LostEnds() uint64 {
+func (a *Accounting) LostEvents() uint64 {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	return a.lost + a.lostNow()
+	return a.lostEarlier + a.lostByCurrent()
 }
 
-// lostNow returns the number of events that the current subscription lost. The caller must hold the mutex.
-func (a *Accounting) lostNow() uint64 {
-	if a.ends == nil {
+// lostByCurrent returns the number of events that the current subscription lost. The caller must hold the mutex.
+func (a *Accounting) lostByCurrent() uint64 {
+	if a.subscription == nil {
 		return 0
 	}
-	lost, err := a.ends.Lost()
+	lost, err := a.subscription.Lost()
 	if err != nil {
 		a.log.Warn("failed to read the number of lost destroy events", "error", err)
 	}
 	return lost
 }
 
-// listensTo sets the current subscription. It must be set to nil before the subscription is closed.
-func (a *Accounting) listensTo(ends *conntrack.DestroyEvents) {
+// setSubscription sets the current subscription. It must be set to nil before the subscription is closed.
+func (a *Accounting) setSubscription(subscription *conntrack.DestroyEvents) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	a.lost += a.lostNow()
-	a.ends = ends
+	a.lostEarlier += a.lostByCurrent()
+	a.subscription = subscription
 }
 
 // Dumps returns the number of full dumps of the table.
@@ -96,7 +96,7 @@ func (a *Accounting) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-a.Owners.Complete():
+	case <-a.Index.Complete():
 	}
 	for {
 		if err := a.count(ctx); ctx.Err() == nil {
@@ -112,30 +112,30 @@ func (a *Accounting) Run(ctx context.Context) error {
 
 // count receives events and dumps the table until receiving fails or ctx ends.
 func (a *Accounting) count(ctx context.Context) error {
-	ends, err := a.kernel.Subscribe(conntrack.EventBuffer)
+	events, err := a.kernel.Subscribe(conntrack.EventBuffer)
 	if err != nil {
 		return err
 	}
-	a.listensTo(ends)
+	a.setSubscription(events)
 	ctx, stop := context.WithCancel(ctx)
-	var listening sync.WaitGroup
-	var failed error
-	listening.Go(func() {
+	var receiving sync.WaitGroup
+	var receiveErr error
+	receiving.Go(func() {
 		defer stop()
-		failed = a.consumeEvents(ctx, ends)
+		receiveErr = a.consumeEvents(ctx, events)
 	})
 	a.dumpLoop(ctx)
 	stop()
-	listening.Wait()
-	a.listensTo(nil)
-	return errors.Join(failed, ends.Close())
+	receiving.Wait()
+	a.setSubscription(nil)
+	return errors.Join(receiveErr, events.Close())
 }
 
 // consumeEvents counts connections from their DESTROY events.
-func (a *Accounting) consumeEvents(ctx context.Context, ends *conntrack.DestroyEvents) error {
-	count := func(e *conntrack.Entry) { a.Counters.OnDestroy(e, a.Owners.OfEnded(e), time.Now()) }
+func (a *Accounting) consumeEvents(ctx context.Context, events *conntrack.DestroyEvents) error {
+	count := func(e *conntrack.Entry) { a.Counters.OnDestroy(e, a.Index.OfEnded(e), time.Now()) }
 	for ctx.Err() == nil {
-		err := ends.Receive(ctx, count)
+		err := events.Receive(ctx, count)
 		switch {
 		case errors.Is(err, conntrack.ErrOverrun):
 			a.dumpRequested.Notify()
@@ -164,10 +164,10 @@ func (a *Accounting) dumpOnce(ctx context.Context) {
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
 	now := time.Now()
 	_, err := a.kernel.Table.Dump(ctx, translated, func(e *conntrack.Entry) bool {
-		a.Counters.OnEntry(e, a.Owners.Attribute(e), a.Owners.OfEnded(e), now)
+		a.Counters.OnEntry(e, a.Index.Attribute(e), a.Index.OfEnded(e), now)
 		return true
 	})
-	a.Counters.EndDump(err == nil, a.Owners.Has, time.Now())
+	a.Counters.EndDump(err == nil, a.Index.Has, time.Now())
 	if err == nil && a.dumps.Add(1) == 1 {
 		a.log.Info("started to count connections", "alreadyOpen", a.Counters.State().Tracked)
 	}

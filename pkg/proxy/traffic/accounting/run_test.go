@@ -46,7 +46,7 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 	if adapt != nil {
 		adapt(&kernel)
 	}
-	c.accounts = New(Settings{}, ownersOfWeb("10.96.0.10:80", "10.244.2.1:8080"), kernel, slog.New(slog.DiscardHandler))
+	c.accounts = New(Settings{}, indexOfWeb("10.96.0.10:80", "10.244.2.1:8080"), kernel, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -60,16 +60,16 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 // begin starts counting: all Services are synced.
 func (c *counting) begin() {
 	c.t.Helper()
-	c.accounts.Owners.OnSynced(selection.SyncState{})
+	c.accounts.Index.OnSynced(selection.SyncState{})
 	wait.Until(c.t, "the first dump", func() bool { return c.accounts.Dumps() > 0 })
 }
 
 func (c *counting) insert(number int) {
 	c.t.Helper()
-	client := at("10.244.1.9:1").Addr()
+	client := addrPort("10.244.1.9:1").Addr()
 	for i := range number {
 		c.table.Insert(connections.Connection{
-			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1000+i)), Dialled: at("10.96.0.10:80"), ReplySrc: at("10.244.2.1:8080"),
+			Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client, uint16(1000+i)), OrigDst: addrPort("10.96.0.10:80"), ReplySrc: addrPort("10.244.2.1:8080"),
 			State: conntrack.TCPEstablished, IsReplied: true,
 			Label: ruleset.TranslatedLabel,
 		})
@@ -80,8 +80,8 @@ func (c *counting) insert(number int) {
 func (c *counting) end() (ended int) {
 	c.t.Helper()
 	var all []conntrack.Entry
-	note := func(e *conntrack.Entry) bool { all = append(all, *e); return true }
-	if _, err := c.conn.Dump(c.t.Context(), conntrack.Filter{}, note); err != nil {
+	collect := func(e *conntrack.Entry) bool { all = append(all, *e); return true }
+	if _, err := c.conn.Dump(c.t.Context(), conntrack.Filter{}, collect); err != nil {
 		c.t.Fatal(err)
 	}
 	for i := range all {
@@ -97,7 +97,7 @@ func (c *counting) end() (ended int) {
 }
 
 // A burst of DESTROY events leaves no entry in the table, and triggers a dump.
-func TestABurstIsCountedOrReportedLost(t *testing.T) {
+func TestABurstIsCountedOrReportedAsLost(t *testing.T) {
 	const burst = 5000
 	release := make(chan struct{})
 	c := newCounting(t, func(kernel *Kernel) {
@@ -105,18 +105,18 @@ func TestABurstIsCountedOrReportedLost(t *testing.T) {
 		kernel.Subscribe = func(int) (*conntrack.DestroyEvents, error) { return subscribe(64 << 10) }
 	})
 	c.begin()
-	looks := c.accounts.Dumps()
+	dumps := c.accounts.Dumps()
 	c.insert(burst)
 	c.accounts.Counters.mutex.Lock() // this blocks the receiver of events
 	go func() { <-release; c.accounts.Counters.mutex.Unlock() }()
 	ended := c.end()
-	if left := c.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); strings.TrimSpace(left) != "0" {
-		t.Errorf("%s entries remain in the table", left)
+	if remaining := c.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); strings.TrimSpace(remaining) != "0" {
+		t.Errorf("%s entries remain in the table", remaining)
 	}
 	close(release)
-	wait.Until(t, "lost events, and a dump", func() bool { return c.accounts.LostEnds() > 0 && c.accounts.Dumps() > looks })
+	wait.Until(t, "lost events, and a dump", func() bool { return c.accounts.LostEvents() > 0 && c.accounts.Dumps() > dumps })
 	wait.Success(t, "every event is counted or reported as lost", func() error {
-		if got, lost := sum(c.accounts.Counters).Connections, c.accounts.LostEnds(); ended != burst || got == 0 || got+lost != burst {
+		if got, lost := sum(c.accounts.Counters).Connections, c.accounts.LostEvents(); ended != burst || got == 0 || got+lost != burst {
 			return fmt.Errorf("of %d ended connections %d are counted, and %d are reported as lost", ended, got, lost)
 		}
 		return nil
@@ -125,14 +125,14 @@ func TestABurstIsCountedOrReportedLost(t *testing.T) {
 
 // There is no subscription to events before the first sync, either.
 func TestNothingIsDumpedBeforeServicesAreLoaded(t *testing.T) {
-	var asked atomic.Int32
+	var subscriptions atomic.Int32
 	c := newCounting(t, func(kernel *Kernel) {
-		kernel.Subscribe = func(int) (*conntrack.DestroyEvents, error) { asked.Add(1); return nil, errors.New("no") }
+		kernel.Subscribe = func(int) (*conntrack.DestroyEvents, error) { subscriptions.Add(1); return nil, errors.New("no") }
 	})
 	time.Sleep(20 * time.Millisecond)
-	if asked.Load() != 0 {
+	if subscriptions.Load() != 0 {
 		t.Error("subscribed before the first sync")
 	}
-	c.accounts.Owners.OnSynced(selection.SyncState{})
-	wait.Until(t, "an attempt", func() bool { return asked.Load() == 1 })
+	c.accounts.Index.OnSynced(selection.SyncState{})
+	wait.Until(t, "an attempt", func() bool { return subscriptions.Load() == 1 })
 }

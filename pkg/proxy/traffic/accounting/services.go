@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// CellsPerService is the number of pairs of locality and tier per named Service, on average. Each pair is a series in
+	// PairsPerService is the number of pairs of locality and tier per named Service, on average. Each pair is a series in
 	// three metrics. Every Service has one pair of each locality with OtherTier for itself; the rest form a common pool.
-	CellsPerService = 2 * len(serviceindex.Localities)
+	PairsPerService = 2 * len(serviceindex.Localities)
 	// maxPooledSeries is the maximum number of pairs of the pool that one Service may have.
 	maxPooledSeries = 16
 	// seriesRetention is how long a Service must have been deleted before its series are deleted.
@@ -26,79 +26,79 @@ const (
 // more, until all namespaces that need some have equally many. The counts of a slot or pair are dropped with it: a
 // counter may restart, but must not jump.
 type services struct {
-	named         map[model.ObjectName]*named
+	named         map[model.ObjectName]*namedService
 	unnamedCounts buckets
 	quota         *fair.Quota // slots for named Services
 	pool          *fair.Quota // pairs of the common pool
 }
 
-// named is the state of a Service with series of its own.
-type named struct {
-	cells        buckets
+// namedService is the state of a Service with series of its own.
+type namedService struct {
+	counts       buckets
 	pooledSeries int       // pairs of the common pool
-	last         time.Time // when the Service last had traffic
+	lastTraffic  time.Time // when the Service last had traffic
 	deletedAt    time.Time // since when the Service does not exist; zero if it exists
 }
 
-func newServices(most int) *services {
+func newServices(limit int) *services {
 	return &services{
-		named: map[model.ObjectName]*named{}, unnamedCounts: buckets{},
-		quota: fair.NewQuota(most), pool: fair.NewQuota(most * (CellsPerService - len(serviceindex.Localities))),
+		named: map[model.ObjectName]*namedService{}, unnamedCounts: buckets{},
+		quota: fair.NewQuota(limit), pool: fair.NewQuota(limit * (PairsPerService - len(serviceindex.Localities))),
 	}
 }
 
-// at returns the counter for a connection of a Service.
-func (s *services) at(origin *serviceindex.Attribution, where bucketKey, now time.Time) *Count {
-	of := s.name(origin.Service)
-	if of == nil {
-		return s.unnamedCounts.bucket(where)
+// counterFor returns the counter for a connection of a Service.
+func (s *services) counterFor(origin *serviceindex.Attribution, key bucketKey, now time.Time) *Count {
+	service := s.acquireSlot(origin.Service)
+	if service == nil {
+		return s.unnamedCounts.bucket(key)
 	}
-	of.last = now
-	count := of.cells[where]
+	service.lastTraffic = now
+	count := service.counts[key]
 	if count != nil {
 		return count
 	}
-	if where.tier != OtherTier {
-		if of.pooledSeries < maxPooledSeries && s.takePair(origin.Service.Namespace) {
-			of.pooledSeries++
+	if key.tier != OtherTier {
+		if service.pooledSeries < maxPooledSeries && s.takePair(origin.Service.Namespace) {
+			service.pooledSeries++
 		} else {
-			where.tier = OtherTier
+			key.tier = OtherTier
 		}
 	}
-	return of.cells.bucket(where)
+	return service.counts.bucket(key)
 }
 
-// name returns the series of a Service; nil if there is no free slot.
-func (s *services) name(service model.ObjectName) *named {
-	of := s.named[service]
-	if of == nil {
+// acquireSlot returns the series of a Service; nil if there is no free slot.
+func (s *services) acquireSlot(service model.ObjectName) *namedService {
+	series := s.named[service]
+	if series == nil {
 		if s.quota.Free() == 0 && s.quota.ShouldRelease(service.Namespace) {
 			s.releaseSlot()
 		}
 		if !s.quota.Acquire(service.Namespace) {
 			return nil
 		}
-		of = &named{cells: buckets{}}
-		s.named[service] = of
+		series = &namedService{counts: buckets{}}
+		s.named[service] = series
 	}
-	return of
+	return series
 }
 
 // releaseSlot frees the slot of a Service in a namespace with the most slots: the Service whose last traffic is oldest.
 func (s *services) releaseSlot() {
 	var victim model.ObjectName
-	var least *named
-	for name, of := range s.named {
-		if s.quota.Used(name.Namespace) == s.quota.MaxUsed() && (least == nil || of.comesBefore(least, name, victim)) {
-			victim, least = name, of
+	var least *namedService
+	for name, service := range s.named {
+		if s.quota.Used(name.Namespace) == s.quota.MaxUsed() && (least == nil || service.isEvictedBefore(least, name, victim)) {
+			victim, least = name, service
 		}
 	}
 	s.remove(victim)
 }
 
-// comesBefore reports whether a Service loses its slot before another one.
-func (n *named) comesBefore(other *named, name, otherName model.ObjectName) bool {
-	return cmp.Or(n.last.Compare(other.last), name.Compare(otherName)) < 0
+// isEvictedBefore reports whether a Service loses its slot before another one.
+func (n *namedService) isEvictedBefore(other *namedService, name, otherName model.ObjectName) bool {
+	return cmp.Or(n.lastTraffic.Compare(other.lastTraffic), name.Compare(otherName)) < 0
 }
 
 func (s *services) remove(name model.ObjectName) {
@@ -115,42 +115,42 @@ func (s *services) remove(name model.ObjectName) {
 func (s *services) takePair(namespace string) bool {
 	if s.pool.Free() == 0 && s.pool.ShouldRelease(namespace) {
 		var victim model.ObjectName
-		var largest *named
-		for name, of := range s.named {
-			if s.pool.Used(name.Namespace) == s.pool.MaxUsed() && (largest == nil || of.pooledSeries > largest.pooledSeries ||
-				of.pooledSeries == largest.pooledSeries && of.comesBefore(largest, name, victim)) {
-				victim, largest = name, of
+		var largest *namedService
+		for name, service := range s.named {
+			if s.pool.Used(name.Namespace) == s.pool.MaxUsed() && (largest == nil || service.pooledSeries > largest.pooledSeries ||
+				service.pooledSeries == largest.pooledSeries && service.isEvictedBefore(largest, name, victim)) {
+				victim, largest = name, service
 			}
 		}
-		largest.giveUpPair()
+		largest.dropSmallestPair()
 		s.pool.Release(victim.Namespace)
 	}
 	return s.pool.Acquire(namespace)
 }
 
-// giveUpPair drops the pooled pair with the fewest connections.
-func (n *named) giveUpPair() {
+// dropSmallestPair drops the pooled pair with the fewest connections.
+func (n *namedService) dropSmallestPair() {
 	var least *bucketKey
-	for where, count := range n.cells {
-		if where.tier != OtherTier && (least == nil || cmp.Or(
-			cmp.Compare(count.Connections, n.cells[*least].Connections),
-			cmp.Compare(where.locality, least.locality), cmp.Compare(where.tier, least.tier)) < 0) {
-			least = &where
+	for key, count := range n.counts {
+		if key.tier != OtherTier && (least == nil || cmp.Or(
+			cmp.Compare(count.Connections, n.counts[*least].Connections),
+			cmp.Compare(key.locality, least.locality), cmp.Compare(key.tier, least.tier)) < 0) {
+			least = &key
 		}
 	}
-	delete(n.cells, *least)
+	delete(n.counts, *least)
 	n.pooledSeries--
 }
 
 // expire drops the Services that were deleted at least seriesRetention ago.
 func (s *services) expire(exists func(model.ObjectName) bool, now time.Time) {
-	for name, of := range s.named {
+	for name, service := range s.named {
 		switch {
 		case exists(name):
-			of.deletedAt = time.Time{}
-		case of.deletedAt.IsZero():
-			of.deletedAt = now
-		case now.Sub(of.deletedAt) >= seriesRetention:
+			service.deletedAt = time.Time{}
+		case service.deletedAt.IsZero():
+			service.deletedAt = now
+		case now.Sub(service.deletedAt) >= seriesRetention:
 			s.remove(name)
 		}
 	}

@@ -16,40 +16,40 @@ func serviceNumber(i int) model.ObjectName {
 	return model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("service-%05d", i)}
 }
 
-// end counts a connection of a Service that sent the given number of bytes.
-func end(l *Counters, service model.ObjectName, location serviceindex.Location, sent uint64, at time.Time) {
-	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
-	l.OnDestroy(&e, &serviceindex.Attribution{Service: service, Location: location}, at)
+// endConnection counts a connection of a Service that sent the given number of bytes.
+func endConnection(l *Counters, service model.ObjectName, location serviceindex.Location, sent uint64, now time.Time) {
+	e := withTraffic(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
+	l.OnDestroy(&e, &serviceindex.Attribution{Service: service, Location: location}, now)
 }
 
-// names returns the Services with series, the total count, and the count of the Services without series.
-func names(l *Counters) (found map[model.ObjectName]bool, all, rest Count) {
-	found = map[model.ObjectName]bool{}
+// namedServices returns the Services with series, the total count, and the count of the Services without series.
+func namedServices(l *Counters) (named map[model.ObjectName]bool, all, unnamed Count) {
+	named = map[model.ObjectName]bool{}
 	l.Services(func(row Row) {
 		all.add(row.Count)
 		if row.Service == (model.ObjectName{}) {
-			rest.add(row.Count)
+			unnamed.add(row.Count)
 		} else {
-			found[row.Service] = true
+			named[row.Service] = true
 		}
 	})
-	return found, all, rest
+	return named, all, unnamed
 }
 
-func settings(most int, keys ...string) Settings {
-	return Settings{PerService: true, MaxServices: most, Keys: keys}
+func settings(limit int, keys ...string) Settings {
+	return Settings{PerService: true, MaxServices: limit, Keys: keys}
 }
 
-var near = serviceindex.Location{Locality: serviceindex.SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
+var sameZone = serviceindex.Location{Locality: serviceindex.SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
 
 func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
 	l := NewCounters(settings(500))
 	for round := range 3 {
 		for i := range 10_000 {
-			end(l, serviceNumber(i), near, uint64(i+round), start)
+			endConnection(l, serviceNumber(i), sameZone, uint64(i+round), start)
 		}
 	}
-	found, all, rest := names(l)
+	found, all, rest := namedServices(l)
 	if len(found) != 500 {
 		t.Errorf("%d Services are named, want 500", len(found))
 	}
@@ -61,36 +61,36 @@ func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
 // A namespace that was first and has all slots loses some to namespaces that have none, and the distribution becomes
 // stable. Deleted Services free slots for Services that had none.
 func TestNamespacesHaveEqualQuotas(t *testing.T) {
-	const most = 30
+	const limit = 30
 	service := func(namespace string, i int) model.ObjectName {
 		return model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
 	}
-	l := NewCounters(settings(most))
+	l := NewCounters(settings(limit))
 	round := func(namespaces ...string) map[string]int {
 		for range 3 {
 			for _, namespace := range namespaces {
 				for i := range 100 {
-					end(l, service(namespace, i), near, 1, start)
+					endConnection(l, service(namespace, i), sameZone, 1, start)
 				}
 			}
 		}
-		found, _, _ := names(l)
+		found, _, _ := namedServices(l)
 		count := map[string]int{}
 		for name := range found {
 			count[name.Namespace]++
 		}
 		return count
 	}
-	if got := round("greedy"); got["greedy"] != most {
+	if got := round("greedy"); got["greedy"] != limit {
 		t.Errorf("a single namespace has %v", got)
 	}
 	want := "map[greedy:10 late:10 other:10]"
 	if got := fmt.Sprint(round("other", "late", "greedy")); got != want {
 		t.Errorf("the Namespaces have %v, want %s", got, want)
 	}
-	before, _, _ := names(l)
+	before, _, _ := namedServices(l)
 	round("late", "greedy", "other")
-	if after, _, _ := names(l); fmt.Sprint(after) != fmt.Sprint(before) {
+	if after, _, _ := namedServices(l); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("slots keep changing: named were %v, now %v", before, after)
 	}
 	for _, after := range []time.Duration{0, seriesRetention} {
@@ -112,7 +112,7 @@ func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 				for _, tier := range keys {
 					for _, locality := range serviceindex.Localities {
 						name := model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
-						end(l, name, serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
+						endConnection(l, name, serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
 					}
 				}
 			}
@@ -132,32 +132,32 @@ func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 	if got := fmt.Sprint(tiers("first")); got != "map[first/:40 second/:40]" {
 		t.Errorf("after the first one had more, the pairs are %s", got)
 	}
-	if _, all, _ := names(l); all.Connections > sum(l).Connections {
+	if _, all, _ := namedServices(l); all.Connections > sum(l).Connections {
 		t.Errorf("counted by Service: %+v; in total: %+v", all, sum(l))
 	}
 }
 
 func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 	l := NewCounters(settings(2))
-	end(l, web, near, 1, start)
-	end(l, api, near, 1, start)
-	end(l, serviceNumber(1), near, 1, start)
-	look := func(after time.Duration, there ...model.ObjectName) {
+	endConnection(l, web, sameZone, 1, start)
+	endConnection(l, api, sameZone, 1, start)
+	endConnection(l, serviceNumber(1), sameZone, 1, start)
+	dump := func(after time.Duration, existing ...model.ObjectName) {
 		l.BeginDump()
-		l.EndDump(true, func(name model.ObjectName) bool { return slices.Contains(there, name) }, start.Add(after))
+		l.EndDump(true, func(name model.ObjectName) bool { return slices.Contains(existing, name) }, start.Add(after))
 	}
-	look(0, api, serviceNumber(1))
-	look(59*time.Minute, api, serviceNumber(1))
-	if found, _, _ := names(l); !found[web] {
+	dump(0, api, serviceNumber(1))
+	dump(59*time.Minute, api, serviceNumber(1))
+	if found, _, _ := namedServices(l); !found[web] {
 		t.Errorf("after 59 minutes it is no longer named: %v", found)
 	}
-	look(60*time.Minute, api)
-	found, _, _ := names(l)
+	dump(60*time.Minute, api)
+	found, _, _ := namedServices(l)
 	if found[web] || !found[api] {
 		t.Errorf("after an hour, named are %v", found)
 	}
-	end(l, serviceNumber(1), near, 1, start)
-	if found, _, _ := names(l); !found[serviceNumber(1)] {
+	endConnection(l, serviceNumber(1), sameZone, 1, start)
+	if found, _, _ := namedServices(l); !found[serviceNumber(1)] {
 		t.Error("its slot is not free")
 	}
 }
@@ -165,7 +165,7 @@ func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 func TestTiers(t *testing.T) {
 	l := NewCounters(settings(1, "topology.kubernetes.io/zone"))
 	for _, tier := range []string{"topology.kubernetes.io/zone", "tenants.example/word", "*", "hint", "none"} {
-		end(l, web, serviceindex.Location{Locality: serviceindex.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
+		endConnection(l, web, serviceindex.Location{Locality: serviceindex.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
 	}
 	got := map[string]uint64{}
 	l.Services(func(row Row) { got[row.Tier] += row.Connections })
@@ -177,16 +177,16 @@ func TestTiers(t *testing.T) {
 
 // The keys that tenants choose and the number of Services with traffic do not matter.
 func TestAllSeriesTogetherAreBounded(t *testing.T) {
-	const most = 50
+	const limit = 50
 	var keys []string
 	for i := range 16 {
 		keys = append(keys, fmt.Sprintf("example.com/key-%d", i))
 	}
-	l := NewCounters(settings(most, keys...))
+	l := NewCounters(settings(limit, keys...))
 	for i := range 1000 {
 		for _, tier := range append(keys, "*", "hint", "none", "tenants.example/word") {
 			for _, locality := range serviceindex.Localities {
-				end(l, serviceNumber(i), serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
+				endConnection(l, serviceNumber(i), serviceindex.Location{Locality: locality, Tier: tier}, 1, start)
 			}
 		}
 	}
@@ -196,23 +196,23 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 			series++
 		}
 	})
-	if series > most*CellsPerService {
-		t.Errorf("there are %d series, want at most %d", series, most*CellsPerService)
+	if series > limit*PairsPerService {
+		t.Errorf("there are %d series, want at most %d", series, limit*PairsPerService)
 	}
-	if _, all, _ := names(l); all.Connections > sum(l).Connections || sum(l).Connections != 1000*20*4 {
+	if _, all, _ := namedServices(l); all.Connections > sum(l).Connections || sum(l).Connections != 1000*20*4 {
 		t.Errorf("counted by Service: %+v; in total: %+v", all, sum(l))
 	}
-	inAll := 0
-	l.Node(func(Row) { inAll++ })
-	if inAll > 20*4 {
-		t.Errorf("there are %d series of the node", inAll)
+	total := 0
+	l.Node(func(Row) { total++ })
+	if total > 20*4 {
+		t.Errorf("there are %d series of the node", total)
 	}
 }
 
 func TestZonesAreBounded(t *testing.T) {
 	l := NewCounters(Settings{})
 	for i := range 10 * maxNamedZones {
-		end(l, web, serviceindex.Location{Locality: serviceindex.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
+		endConnection(l, web, serviceindex.Location{Locality: serviceindex.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
 	}
 	pairs, bytes := 0, uint64(0)
 	l.Zones(func(_, _ string, traffic Traffic) { pairs, bytes = pairs+1, bytes+traffic.Sent })

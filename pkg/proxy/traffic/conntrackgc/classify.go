@@ -33,8 +33,8 @@ const (
 )
 
 // IsStale reports whether entries of the class are deleted.
-func (r Class) IsStale() bool {
-	return r == StaleUnreplied || r == StaleClosed || r == EndpointNotAllowed || r == FrontendRemoved || r == PredatesEndpoints
+func (c Class) IsStale() bool {
+	return c == StaleUnreplied || c == StaleClosed || c == EndpointNotAllowed || c == FrontendRemoved || c == PredatesEndpoints
 }
 
 // StaleDialWindow is how long dials are scanned after an endpoint was removed: as long as a Linux client retransmits
@@ -43,57 +43,57 @@ const StaleDialWindow = 127 * time.Second
 
 // classifier is the state by which entries are classified.
 type classifier struct {
-	now     time.Time
-	owners  *serviceindex.Snapshot
-	reader  *serviceindex.Index // has the removed endpoints and frontends
-	isLocal selection.IsLocal
+	now      time.Time
+	snapshot *serviceindex.Snapshot
+	index    *serviceindex.Index // has the removed endpoints and frontends
+	isLocal  selection.IsLocal
 	// lastScanned is the number of the last sync after which UDP flows were scanned; 0 before the first scan.
 	lastScanned uint64
 }
 
 // inStartupWindow reports whether endpoints may have been removed without being recorded.
-func (w *classifier) inStartupWindow() bool {
-	return w.now.Sub(w.owners.RemovedKnownSince) < StaleDialWindow
+func (c *classifier) inStartupWindow() bool {
+	return c.now.Sub(c.snapshot.RemovedKnownSince) < StaleDialWindow
 }
 
 // classify returns the class of an entry. If the entry is stale and deleted, the client's next packet is evaluated by
 // the rules as if it were the first.
-func (w *classifier) classify(e *conntrack.Entry) (Class, error) {
+func (c *classifier) classify(e *conntrack.Entry) (Class, error) {
 	if e.Protocol == model.UDP {
-		return w.classifyUDP(e)
+		return c.classifyUDP(e)
 	}
-	return w.classifyDial(e)
+	return c.classifyDial(e)
 }
 
 // classifyUDP classifies a UDP flow. Only flows to frontends that changed since the last scan may be stale. Another
 // proxy, or none, may have served them before, so it does not matter which program translated a flow.
-func (w *classifier) classifyUDP(e *conntrack.Entry) (Class, error) {
-	owner := w.reader.OwnerOfFlow(w.owners, e.OrigDst(), w.lastScanned)
+func (c *classifier) classifyUDP(e *conntrack.Entry) (Class, error) {
+	frontend := c.index.OwnerOfFlow(c.snapshot, e.OrigDst(), c.lastScanned)
 	switch {
-	case owner == nil && w.lastScanned == 0 && serviceindex.IsOwnNAT(e): // its frontend was removed while no proxy ran
+	case frontend == nil && c.lastScanned == 0 && serviceindex.IsOwnNAT(e): // its frontend was removed while no proxy ran
 		return FrontendRemoved, nil
-	case owner == nil:
+	case frontend == nil:
 		return NotChanged, nil
 	}
 	isTranslated := e.ReplySrc() != e.OrigDst()
-	if owner.IsNodePort() {
-		if reason, err := w.classifyNodePort(owner, e, isTranslated); reason != "" {
-			return reason, err
+	if frontend.IsNodePort() {
+		if class, err := c.classifyNodePort(frontend, e, isTranslated); class != "" {
+			return class, err
 		}
 	}
-	switch mayAnswer, err := owner.Allows(e.ReplySrc(), e.OrigSrc().Addr(), w.owners.Scope, w.isLocal); {
+	switch isAllowed, err := frontend.Allows(e.ReplySrc(), e.OrigSrc().Addr(), c.snapshot.Scope, c.isLocal); {
 	case err != nil:
 		return ClientUnknown, err
-	case mayAnswer:
+	case isAllowed:
 		return EndpointAllowed, nil
-	case e.Status&conntrack.SeenReply != 0 && owner.KeepsEstablished(e.ReplySrc()):
+	case e.Status&conntrack.SeenReply != 0 && frontend.KeepsEstablished(e.ReplySrc()):
 		return Established, nil
 	case isTranslated:
 		return EndpointNotAllowed, nil
 	}
 	// If no endpoint serves the frontend, a process on this machine may reply. Other zones belong to other programs: OVS
 	// keeps entries in its own zones that are never translated there.
-	if e.Zone == 0 && owner.IsServed() {
+	if e.Zone == 0 && frontend.IsServed() {
 		return PredatesEndpoints, nil
 	}
 	return Foreign, nil
@@ -104,53 +104,53 @@ func (w *classifier) classifyUDP(e *conntrack.Entry) (Class, error) {
 // belongs to the Service only if one of the Service's endpoints replies: then the address served node ports earlier, or
 // another proxy served them there. At any address, another program may have translated the flow if its reply source
 // never was an endpoint. At the start, not all former endpoints are known.
-func (w *classifier) classifyNodePort(owner *serviceindex.Frontend, e *conntrack.Entry, isTranslated bool) (Class, error) {
-	isOfEndpoint := isTranslated && (serviceindex.IsOwnNAT(e) || w.reader.HadEndpoint(owner, e.ReplySrc()))
-	if isTranslated && !isOfEndpoint && w.lastScanned > 0 {
+func (c *classifier) classifyNodePort(frontend *serviceindex.Frontend, e *conntrack.Entry, isTranslated bool) (Class, error) {
+	isToEndpoint := isTranslated && (serviceindex.IsOwnNAT(e) || c.index.HadEndpoint(frontend, e.ReplySrc()))
+	if isTranslated && !isToEndpoint && c.lastScanned > 0 {
 		return Foreign, nil
 	}
-	switch isServed, err := w.owners.Scope.ServesNodePorts(e.OrigDst().Addr(), w.isLocal); {
+	switch isServed, err := c.snapshot.Scope.ServesNodePorts(e.OrigDst().Addr(), c.isLocal); {
 	case err != nil:
 		return ClientUnknown, err
 	case isServed:
 		return "", nil
-	case isOfEndpoint:
+	case isToEndpoint:
 		return FrontendRemoved, nil
 	}
 	return Foreign, nil
 }
 
 // classifyDial classifies a TCP or SCTP connection. One that has a reply and is not closed always stays.
-func (w *classifier) classifyDial(e *conntrack.Entry) (Class, error) {
-	if reason := w.classifyByEndpoint(e); !reason.IsStale() {
-		return reason, nil
+func (c *classifier) classifyDial(e *conntrack.Entry) (Class, error) {
+	if class := c.classifyByEndpoint(e); !class.IsStale() {
+		return class, nil
 	}
-	if owner := w.owners.Lookup(e.Protocol, e.OrigDst()); owner != nil {
-		mayAnswer, err := owner.Allows(e.ReplySrc(), e.OrigSrc().Addr(), w.owners.Scope, w.isLocal)
+	if frontend := c.snapshot.Lookup(e.Protocol, e.OrigDst()); frontend != nil {
+		isAllowed, err := frontend.Allows(e.ReplySrc(), e.OrigSrc().Addr(), c.snapshot.Scope, c.isLocal)
 		switch {
 		case err != nil:
 			return ClientUnknown, err
-		case mayAnswer:
+		case isAllowed:
 			return EndpointAllowed, nil
 		}
 	}
-	return w.classifyByEndpoint(e), nil
+	return c.classifyByEndpoint(e), nil
 }
 
 // classifyByEndpoint classifies without looking up the frontend. If the class is stale, the endpoint may still be
 // allowed for the frontend: classifyDial checks that.
-func (w *classifier) classifyByEndpoint(e *conntrack.Entry) Class {
-	isAnswered := e.Status&conntrack.SeenReply != 0
+func (c *classifier) classifyByEndpoint(e *conntrack.Entry) Class {
+	isReplied := e.Status&conntrack.SeenReply != 0
 	switch {
 	case !serviceindex.IsOwnNAT(e):
 		return Foreign
-	case isAnswered && !isClosed(e):
+	case isReplied && !isClosed(e):
 		return Established
 	}
-	if !w.reader.Removed(serviceindex.Endpoint{Protocol: e.Protocol, Addr: e.ReplySrc()}) && !w.inStartupWindow() {
+	if !c.index.Removed(serviceindex.Endpoint{Protocol: e.Protocol, Addr: e.ReplySrc()}) && !c.inStartupWindow() {
 		return EndpointActive
 	}
-	if isAnswered {
+	if isReplied {
 		return StaleClosed
 	}
 	return StaleUnreplied
@@ -176,8 +176,8 @@ type query struct {
 	scansReplied bool
 }
 
-// isOfUDP reports whether the query is for UDP flows. Other queries have no protocol filter.
-func (q *query) isOfUDP() bool { return q.filter.Protocol == model.UDP }
+// isUDP reports whether the query is for UDP flows. Other queries have no protocol filter.
+func (q *query) isUDP() bool { return q.filter.Protocol == model.UDP }
 
 // udpQueries returns the query for the UDP flows of some families.
 func udpQueries(families []model.Family) []query {
@@ -203,8 +203,8 @@ const (
 //
 // The number of entries that a query reads is not limited: every connection to an address that does not reply adds one,
 // and stale ones may be anywhere among them. The longer a dump takes, the longer the cooldown after it.
-func dialQueries(addrs []netip.Addr, isUnsure, isClosedDue bool) []query {
-	if isUnsure {
+func dialQueries(addrs []netip.Addr, isIncomplete, isClosedDue bool) []query {
+	if isIncomplete {
 		return []query{{filter: conntrack.Filter{Status: translated, Mask: replied}}}
 	}
 	byFamily := map[model.Family][]netip.Addr{}
@@ -213,15 +213,15 @@ func dialQueries(addrs []netip.Addr, isUnsure, isClosedDue bool) []query {
 	}
 	var queries []query
 	for _, family := range model.Families {
-		there, only := byFamily[family], conntrack.Only(family)
+		removed, families := byFamily[family], conntrack.Only(family)
 		switch {
-		case len(there) == 0:
-		case family == model.IPv4 && len(there) <= conntrack.MaxFilteredReplySrcs:
-			queries = append(queries, query{filter: conntrack.Filter{Family: only, Status: translated, Mask: translated, ReplySrcs: there}})
+		case len(removed) == 0:
+		case family == model.IPv4 && len(removed) <= conntrack.MaxFilteredReplySrcs:
+			queries = append(queries, query{filter: conntrack.Filter{Family: families, Status: translated, Mask: translated, ReplySrcs: removed}})
 		default:
-			queries = append(queries, query{filter: conntrack.Filter{Family: only, Status: translated, Mask: replied}})
+			queries = append(queries, query{filter: conntrack.Filter{Family: families, Status: translated, Mask: replied}})
 			if isClosedDue {
-				queries = append(queries, query{filter: conntrack.Filter{Family: only, Status: replied, Mask: replied}, scansReplied: true})
+				queries = append(queries, query{filter: conntrack.Filter{Family: families, Status: replied, Mask: replied}, scansReplied: true})
 			}
 		}
 	}

@@ -22,14 +22,14 @@ var (
 		Pods:      []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
 		NodePorts: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")},
 	}
-	// podless is the scope of a node without configured pod addresses.
-	podless = selection.Scope{NodePorts: clusterScope.NodePorts}
-	// onAll is the scope of a node that serves node ports on every address.
-	onAll = selection.Scope{Pods: clusterScope.Pods, OnAll: model.Families}
+	// withoutPods is the scope of a node without configured pod addresses.
+	withoutPods = selection.Scope{NodePorts: clusterScope.NodePorts}
+	// onAllAddrs is the scope of a node that serves node ports on every address.
+	onAllAddrs = selection.Scope{Pods: clusterScope.Pods, OnAll: model.Families}
 )
 
-// isNodes simulates the kernel of a node with three addresses, one of which is local only by a route.
-func isNodes(addr netip.Addr) (bool, error) {
+// isLocalAddr simulates the kernel of a node with three addresses, one of which is local only by a route.
+func isLocalAddr(addr netip.Addr) (bool, error) {
 	switch addr.String() {
 	case "172.30.0.1", "192.168.0.1", "198.51.100.7":
 		return true, nil
@@ -42,11 +42,11 @@ const (
 	host6           = "[fd00:30::c9]:40000"
 )
 
-// town is a cluster with one Service whose connections are classified.
-type town struct {
+// testCluster is a cluster with one Service whose connections are classified.
+type testCluster struct {
 	cluster *model.Cluster
 	planner *selection.Planner
-	reader  *serviceindex.Index
+	index   *serviceindex.Index
 	scope   selection.Scope
 	// isComplete is set if syncs are full.
 	isComplete  bool
@@ -56,38 +56,38 @@ type town struct {
 var shop = model.ObjectName{Namespace: "shop", Name: "web"}
 
 const (
-	townPort    = 80
-	townNode    = 30080
-	townServing = 8080
+	servicePort    = 80
+	nodePortNumber = 30080
+	endpointPort   = 8080
 )
 
-// newTown returns a cluster whose Service has endpoints on this node and elsewhere: "here ADDR", "there ADDR".
-func newTown(edit func(*model.Service), endpoints ...string) *town {
-	w := &town{cluster: model.NewCluster("here"), reader: serviceindex.New(StaleDialWindow), scope: clusterScope}
-	w.planner = selection.NewPlanner(w.cluster)
+// newTestCluster returns a cluster whose Service has endpoints on this node and elsewhere: "here ADDR", "there ADDR".
+func newTestCluster(edit func(*model.Service), endpoints ...string) *testCluster {
+	c := &testCluster{cluster: model.NewCluster("here"), index: serviceindex.New(StaleDialWindow), scope: clusterScope}
+	c.planner = selection.NewPlanner(c.cluster)
 	service := &model.Service{Name: shop, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::a")}}
 	service.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
 	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
-		port := model.ServicePort{Name: protocol.String(), Protocol: protocol, Port: townPort, NodePort: townNode}
+		port := model.ServicePort{Name: protocol.String(), Protocol: protocol, Port: servicePort, NodePort: nodePortNumber}
 		service.Ports = append(service.Ports, port)
 	}
 	if edit != nil {
 		edit(service)
 	}
-	w.cluster.Apply(model.Change{
+	c.cluster.Apply(model.Change{
 		Services: map[model.ObjectName]*model.Service{shop: service}, Nodes: map[string]*model.Node{"here": {Name: "here"}},
 	})
-	w.serve(endpoints...)
-	return w
+	c.serve(endpoints...)
+	return c
 }
 
 // serve replaces the endpoints, in one sync.
-func (w *town) serve(endpoints ...string) {
+func (c *testCluster) serve(endpoints ...string) {
 	slices := map[model.ObjectName]*model.EndpointSlice{}
 	for _, family := range model.Families {
 		slice := &model.EndpointSlice{Name: model.ObjectName{Namespace: "shop", Name: family.String()}, Service: shop, Family: family}
 		for _, protocol := range model.Protocols {
-			slice.Ports = append(slice.Ports, model.SlicePort{Name: protocol.String(), Protocol: protocol, Port: townServing})
+			slice.Ports = append(slice.Ports, model.SlicePort{Name: protocol.String(), Protocol: protocol, Port: endpointPort})
 		}
 		for i := 0; i < len(endpoints); i += 2 {
 			addr := netip.MustParseAddr(endpoints[i+1])
@@ -99,26 +99,26 @@ func (w *town) serve(endpoints ...string) {
 		}
 		slices[slice.Name] = slice
 	}
-	w.cluster.Apply(model.Change{Slices: slices})
-	w.synced()
+	c.cluster.Apply(model.Change{Slices: slices})
+	c.synced()
 }
 
-func (w *town) synced() {
-	w.reader.OnApplied(shop, w.reader.Derive(w.planner.Decide(shop, model.Families)))
-	w.reader.OnSynced(selection.SyncState{Scope: w.scope, Full: w.isComplete})
+func (c *testCluster) synced() {
+	c.index.OnApplied(shop, c.index.Derive(c.planner.Decide(shop, model.Families)))
+	c.index.OnSynced(selection.SyncState{Scope: c.scope, Full: c.isComplete})
 }
 
-func (w *town) newClassifier(now time.Time) *classifier {
-	return &classifier{now: now, owners: w.reader.Snapshot(), reader: w.reader, isLocal: isNodes, lastScanned: w.lastScanned}
+func (c *testCluster) newClassifier(now time.Time) *classifier {
+	return &classifier{now: now, snapshot: c.index.Snapshot(), index: c.index, isLocal: isLocalAddr, lastScanned: c.lastScanned}
 }
 
 const label = 86
 
 // dial returns an entry of an unreplied TCP connection.
 func dial(client, dialled, replySrc string) conntrack.Entry {
-	from, to, by := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(replySrc)
+	from, to, endpoint := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(replySrc)
 	e := conntrack.Entry{
-		Protocol: model.TCP, Original: conntrack.Tuple{Source: from, Destination: to}, Reply: conntrack.Tuple{Source: by, Destination: from},
+		Protocol: model.TCP, Original: conntrack.Tuple{Source: from, Destination: to}, Reply: conntrack.Tuple{Source: endpoint, Destination: from},
 		Status: conntrack.DestinationNAT, State: conntrack.TCPSynSent,
 	}
 	e.Labels[label/8] = 1 << (label % 8)
@@ -137,7 +137,7 @@ func inState(state uint8) func(*conntrack.Entry) {
 func TestWhichDialsAreStale(t *testing.T) {
 	const (
 		clusterIP, external, nodePort = "10.96.0.10:80", "203.0.113.1:80", "172.30.0.1:30080"
-		gone, stays, never            = "10.244.2.1:8080", "10.244.1.1:8080", "10.244.7.7:8080"
+		removed, serving, unknown     = "10.244.2.1:8080", "10.244.1.1:8080", "10.244.7.7:8080"
 	)
 	local := func(s *model.Service) { s.ExternalTrafficLocal = true }
 	on := func(dialled, replySrc string) conntrack.Entry { return dial(host, dialled, replySrc) }
@@ -147,56 +147,56 @@ func TestWhichDialsAreStale(t *testing.T) {
 		entry conntrack.Entry
 		want  Class
 	}{
-		"its endpoint was removed":                   {nil, on(clusterIP, gone), StaleUnreplied},
-		"over an external IP":                        {nil, on(external, gone), StaleUnreplied},
-		"over a node port":                           {nil, on(nodePort, gone), StaleUnreplied},
+		"its endpoint was removed":                   {nil, on(clusterIP, removed), StaleUnreplied},
+		"over an external IP":                        {nil, on(external, removed), StaleUnreplied},
+		"over a node port":                           {nil, on(nodePort, removed), StaleUnreplied},
 		"in IPv6":                                    {nil, dial(host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), StaleUnreplied},
-		"of SCTP":                                    {nil, with(on(clusterIP, gone), ofSCTP), StaleUnreplied},
-		"its frontend was removed":                   {nil, on("10.96.0.77:80", gone), StaleUnreplied},
-		"its endpoint serves":                        {nil, on(clusterIP, stays), EndpointAllowed},
-		"its endpoint was never known":               {nil, on(clusterIP, never), EndpointActive},
-		"it has a reply":                             {nil, with(on(clusterIP, gone), inState(conntrack.TCPEstablished)), Established},
-		"it is being closed":                         {nil, with(on(clusterIP, gone), inState(conntrack.TCPFinWait)), Established},
-		"it has a SYN as reply":                      {nil, with(on(clusterIP, gone), inState(conntrack.TCPSynReceived)), Established},
-		"it is closed, and its endpoint was removed": {nil, with(on(clusterIP, gone), inState(conntrack.TCPTimeWait)), StaleClosed},
-		"it was reset, and its endpoint was removed": {nil, with(on(clusterIP, gone), inState(conntrack.TCPClose)), StaleClosed},
-		"it is closed, and its endpoint serves":      {nil, with(on(clusterIP, stays), inState(conntrack.TCPTimeWait)), EndpointAllowed},
-		"an association is open":                     {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPEstablished)), Established},
-		"an association is closed":                   {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPClosed)), StaleClosed},
-		"an association is reopened":                 {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPCookieWait)), StaleClosed},
-		"another program translated it":              {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Labels = [16]byte{} }), Foreign},
-		"it is not translated":                       {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Status = 0 }), Foreign},
-		"it is in a zone":                            {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
+		"of SCTP":                                    {nil, with(on(clusterIP, removed), ofSCTP), StaleUnreplied},
+		"its frontend was removed":                   {nil, on("10.96.0.77:80", removed), StaleUnreplied},
+		"its endpoint serves":                        {nil, on(clusterIP, serving), EndpointAllowed},
+		"its endpoint was never known":               {nil, on(clusterIP, unknown), EndpointActive},
+		"it has a reply":                             {nil, with(on(clusterIP, removed), inState(conntrack.TCPEstablished)), Established},
+		"it is being closed":                         {nil, with(on(clusterIP, removed), inState(conntrack.TCPFinWait)), Established},
+		"it has a SYN as reply":                      {nil, with(on(clusterIP, removed), inState(conntrack.TCPSynReceived)), Established},
+		"it is closed, and its endpoint was removed": {nil, with(on(clusterIP, removed), inState(conntrack.TCPTimeWait)), StaleClosed},
+		"it was reset, and its endpoint was removed": {nil, with(on(clusterIP, removed), inState(conntrack.TCPClose)), StaleClosed},
+		"it is closed, and its endpoint serves":      {nil, with(on(clusterIP, serving), inState(conntrack.TCPTimeWait)), EndpointAllowed},
+		"an association is open":                     {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPEstablished)), Established},
+		"an association is closed":                   {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPClosed)), StaleClosed},
+		"an association is reopened":                 {nil, with(with(on(clusterIP, removed), ofSCTP), inState(conntrack.SCTPCookieWait)), StaleClosed},
+		"another program translated it":              {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Labels = [16]byte{} }), Foreign},
+		"it is not translated":                       {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Status = 0 }), Foreign},
+		"it is in a zone":                            {nil, with(on(clusterIP, removed), func(e *conntrack.Entry) { e.Zone = 7 }), Foreign},
 
 		"Local, from outside to an endpoint on another node": {local, on(external, "10.244.2.2:8080"), EndpointActive},
 		"Local, from a pod":               {local, dial(pod, external, "10.244.2.2:8080"), EndpointAllowed},
-		"Local, its endpoint was removed": {local, on(external, gone), StaleUnreplied},
+		"Local, its endpoint was removed": {local, on(external, removed), StaleUnreplied},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTown(test.edit, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2", "there", "fd00:244::2")
-			w.serve("here", "10.244.1.1", "there", "10.244.2.2", "here", "fd00:244::1")
+			c := newTestCluster(test.edit, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2", "there", "fd00:244::2")
+			c.serve("here", "10.244.1.1", "there", "10.244.2.2", "here", "fd00:244::1")
 			// An endpoint that may serve may have been removed and added again. Usually it was not removed.
 			want := test.want
 			if want == EndpointAllowed {
 				want = EndpointActive
 			}
 			later := time.Now().Add(StaleDialWindow + time.Second)
-			if got, err := w.newClassifier(later).classify(&test.entry); got != want || err != nil {
+			if got, err := c.newClassifier(later).classify(&test.entry); got != want || err != nil {
 				t.Errorf("%s, %v; want %s", got, err, want)
 			}
 			// Right after the start, removed endpoints are unknown.
 			if want = test.want; want == EndpointActive {
 				want = StaleUnreplied
 			}
-			if got, err := w.newClassifier(time.Now()).classify(&test.entry); got != want || err != nil {
+			if got, err := c.newClassifier(time.Now()).classify(&test.entry); got != want || err != nil {
 				t.Errorf("after the start: %s, %v; want %s", got, err, want)
 			}
 		})
 	}
 }
 
-func TestAnEntryStaysWhileTheKernelDoesNotReportWhereItsClientIs(t *testing.T) {
-	w := newTown(func(s *model.Service) { s.ExternalTrafficLocal = true }, "there", "10.244.2.1")
+func TestAnEntryStaysIfTheOriginOfItsClientIsUnknown(t *testing.T) {
+	w := newTestCluster(func(s *model.Service) { s.ExternalTrafficLocal = true }, "there", "10.244.2.1")
 	classifier := w.newClassifier(time.Now())
 	classifier.isLocal = func(netip.Addr) (bool, error) { return false, errors.New("no response") }
 	e := dial(host, "203.0.113.1:80", "10.244.2.1:8080")
@@ -205,10 +205,10 @@ func TestAnEntryStaysWhileTheKernelDoesNotReportWhereItsClientIs(t *testing.T) {
 	}
 }
 
-func TestTheQueriesOfTheTable(t *testing.T) {
+func TestDialQueries(t *testing.T) {
 	addr := netip.MustParseAddr
 	four := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3"), addr("10.0.0.4")}
-	unanswered := func(family conntrack.Families) query {
+	unreplied := func(family conntrack.Families) query {
 		return query{conntrack.Filter{Family: family, Status: translated, Mask: replied}, false}
 	}
 	closed := func(family conntrack.Families) query {
@@ -220,19 +220,19 @@ func TestTheQueriesOfTheTable(t *testing.T) {
 		want     []query
 	}{
 		"nothing removed": {nil, false, nil},
-		"unknown":         {four, true, []query{unanswered(conntrack.BothFamilies)}},
+		"unknown":         {four, true, []query{unreplied(conntrack.BothFamilies)}},
 		"a few of IPv4": {four, false, []query{{
 			conntrack.Filter{Family: conntrack.OnlyIPv4, Status: translated, Mask: translated, ReplySrcs: four}, false,
 		}}},
-		"many of IPv4": {append(four, addr("10.0.0.5")), false, []query{unanswered(conntrack.OnlyIPv4), closed(conntrack.OnlyIPv4)}},
-		"one of IPv6":  {[]netip.Addr{addr("fd00::1")}, false, []query{unanswered(conntrack.OnlyIPv6), closed(conntrack.OnlyIPv6)}},
+		"many of IPv4": {append(four, addr("10.0.0.5")), false, []query{unreplied(conntrack.OnlyIPv4), closed(conntrack.OnlyIPv4)}},
+		"one of IPv6":  {[]netip.Addr{addr("fd00::1")}, false, []query{unreplied(conntrack.OnlyIPv6), closed(conntrack.OnlyIPv6)}},
 	} {
 		same := cmp.Options{cmp.AllowUnexported(query{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })}
 		if diff := cmp.Diff(test.want, dialQueries(test.addrs, test.isUnsure, true), same); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if asked := dialQueries(append(four, addr("10.0.0.5")), false, false); len(asked) != 1 || asked[0].scansReplied {
-		t.Errorf("closed ones are not due, but the queries are %+v", asked)
+	if queries := dialQueries(append(four, addr("10.0.0.5")), false, false); len(queries) != 1 || queries[0].scansReplied {
+		t.Errorf("closed ones are not due, but the queries are %+v", queries)
 	}
 }

@@ -18,15 +18,15 @@ import (
 // in the table. After an error it makes no further queries: each might take as long.
 func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
 	results := map[netip.Addr]bool{}
-	var failed error
+	var firstErr error
 	return func(addr netip.Addr) (bool, error) {
-		answer, known := results[addr]
-		if known || failed != nil {
-			return answer, failed
+		result, known := results[addr]
+		if known || firstErr != nil {
+			return result, firstErr
 		}
-		answer, failed = isLocal(addr)
-		results[addr] = answer
-		return answer, failed
+		result, firstErr = isLocal(addr)
+		results[addr] = result
+		return result, firstErr
 	}
 }
 
@@ -35,24 +35,24 @@ func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
 // stops at any other error.
 func deleteAll(
 	ctx context.Context, table conntrack.Table, entries []*conntrack.Entry,
-	stillGoes func(*conntrack.Entry) (bool, error), deleted func(*conntrack.Entry),
+	isStillStale func(*conntrack.Entry) (bool, error), deleted func(*conntrack.Entry),
 ) error {
 	var busy []error
 	for i, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("delete the last %d of %d stale entries: %w", len(entries)-i, len(entries), err)
 		}
-		goes, err := stillGoes(e)
-		done := false
-		if goes && err == nil {
-			done, err = table.Delete(e)
+		isStale, err := isStillStale(e)
+		isDeleted := false
+		if isStale && err == nil {
+			isDeleted, err = table.Delete(e)
 		}
 		switch {
 		case errors.Is(err, unix.EBUSY):
 			busy = append(busy, fmt.Errorf("delete entry %s: %w", e, err))
 		case err != nil:
 			return errors.Join(append(busy, fmt.Errorf("delete entry %s: %w", e, err))...)
-		case done:
+		case isDeleted:
 			deleted(e)
 		}
 	}

@@ -33,13 +33,13 @@ const (
 // While nothing changes it waits, at no cost.
 type Reconciler struct {
 	dumps   *conntrack.DumpScheduler
-	owners  *serviceindex.Index
+	index   *serviceindex.Index
 	isLocal selection.IsLocal
 	now     func() time.Time
 	// lastScanned is the number of the last sync after which UDP flows were scanned. Only one goroutine scans.
 	lastScanned uint64
-	// isWatching reports whether the last scan included dials.
-	isWatching bool
+	// scansDials reports whether the last scan included dials.
+	scansDials bool
 	// closedDue is when to read all replied connections.
 	closedDue time.Time
 	// firstUnreplied are the dials that the last scan found, and when a scan first found them.
@@ -54,8 +54,8 @@ type identity struct {
 }
 
 // NewReconciler returns a Reconciler for the connections to the frontends of an index.
-func NewReconciler(dumps *conntrack.DumpScheduler, of *serviceindex.Index, isLocal selection.IsLocal) *Reconciler {
-	return &Reconciler{dumps: dumps, owners: of, isLocal: isLocal, now: time.Now}
+func NewReconciler(dumps *conntrack.DumpScheduler, index *serviceindex.Index, isLocal selection.IsLocal) *Reconciler {
+	return &Reconciler{dumps: dumps, index: index, isLocal: isLocal, now: time.Now}
 }
 
 // Run scans whenever something changed, until ctx ends, and then once more if UDP flows remain to be scanned. It
@@ -71,36 +71,36 @@ func (r *Reconciler) Run(ctx context.Context, report func(CleanupResult, error))
 		case <-ctx.Done():
 			r.finalScan(ctx, report)
 			return
-		case <-r.owners.Changed():
+		case <-r.index.Changed():
 			changed = time.Now()
 		case <-next.C:
 		}
-		done, err := r.CleanOnce(ctx)
+		cleanup, err := r.CleanOnce(ctx)
 		if ctx.Err() != nil {
 			err = nil // the final scan finds the rest
 		}
-		report(done, err)
-		if err != nil || r.isWatching {
-			next.Reset(done.nextScan(time.Since(changed), err))
+		report(cleanup, err)
+		if err != nil || r.scansDials {
+			next.Reset(cleanup.nextScan(time.Since(changed), err))
 		}
 	}
 }
 
 // finalScan scans UDP flows for the last changes before shutdown.
 func (r *Reconciler) finalScan(ctx context.Context, report func(CleanupResult, error)) {
-	snapshot := r.owners.Snapshot()
+	snapshot := r.index.Snapshot()
 	if snapshot == nil || len(snapshot.ChangedAfter(r.lastScanned)) == 0 {
 		return
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalScanTimeout)
+	finalCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalScanTimeout)
 	defer cancel()
-	report(r.CleanOnce(last))
+	report(r.CleanOnce(finalCtx))
 }
 
 // nextScan returns the delay until the next scan, given the time since the last change.
-func (d *CleanupResult) nextScan(sinceChange time.Duration, err error) time.Duration {
+func (r *CleanupResult) nextScan(sinceChange time.Duration, err error) time.Duration {
 	switch {
-	case d.Pending > 0 || d.Truncated:
+	case r.Pending > 0 || r.Truncated:
 		return confirmInterval
 	case err != nil || sinceChange < shortRescan:
 		return shortRescan

@@ -59,137 +59,137 @@ type scan struct {
 
 // CleanOnce scans once. After an error some stale connections may remain; the next scan finds them.
 func (r *Reconciler) CleanOnce(ctx context.Context) (CleanupResult, error) {
-	done := CleanupResult{Flows: map[model.Family]PassResult{}, Unreplied: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
-	l := &scan{classifier: classifier{isLocal: memoizeIsLocal(r.isLocal)}}
-	results, err := r.dumps.Query(ctx, func() []conntrack.Query { return r.newQueries(l) }) // built after the wait
+	cleanup := CleanupResult{Flows: map[model.Family]PassResult{}, Unreplied: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
+	s := &scan{classifier: classifier{isLocal: memoizeIsLocal(r.isLocal)}}
+	results, err := r.dumps.Query(ctx, func() []conntrack.Query { return r.newQueries(s) }) // built after the wait
 	if err != nil {
-		return done, fmt.Errorf("list connections in conntrack: %w", err)
+		return cleanup, fmt.Errorf("list connections in conntrack: %w", err)
 	}
 	var failures []error
 	for i, result := range results {
-		query := &l.queries[i]
+		query := &s.queries[i]
 		if query.scansReplied {
-			r.closedDue = l.now.Add(max(longRescan, closedCooldownFactor*result.Took))
+			r.closedDue = s.now.Add(max(longRescan, closedCooldownFactor*result.Took))
 		}
 		switch {
-		case query.isOfUDP():
-			failures = append(failures, r.deleteStaleFlows(ctx, l, result, &done))
+		case query.isUDP():
+			failures = append(failures, r.deleteStaleFlows(ctx, s, result, &cleanup))
 		case errors.Is(result.Err, conntrack.ErrTruncated):
-			done.Truncated = true
+			cleanup.Truncated = true
 		case result.Err != nil:
 			failures = append(failures, fmt.Errorf("list dials in conntrack: %w", result.Err))
 		}
 	}
-	unreplied, closed := r.dueForDeletion(l, &done)
-	failures = append(failures, l.uncertainDials, r.deleteUnreplied(ctx, unreplied, l.isLocal, &done),
-		deleteAll(ctx, r.dumps, closed, r.isStillStale(l.isLocal), func(e *conntrack.Entry) { done.Closed[e.Protocol]++ }))
-	return done, errors.Join(failures...)
+	unreplied, closed := r.dueForDeletion(s, &cleanup)
+	failures = append(failures, s.uncertainDials, r.deleteUnreplied(ctx, unreplied, s.isLocal, &cleanup),
+		deleteAll(ctx, r.dumps, closed, r.isStillStale(s.isLocal), func(e *conntrack.Entry) { cleanup.Closed[e.Protocol]++ }))
+	return cleanup, errors.Join(failures...)
 }
 
 // newQueries returns the queries of a scan. UDP flows come first, because their clients wait.
-func (r *Reconciler) newQueries(l *scan) []conntrack.Query {
-	if l.classifier = r.newClassifier(l.isLocal); l.owners == nil {
+func (r *Reconciler) newQueries(s *scan) []conntrack.Query {
+	if s.classifier = r.newClassifier(s.isLocal); s.snapshot == nil {
 		return nil
 	}
-	l.families = l.owners.ChangedAfter(l.lastScanned)
-	dials := dialQueries(r.removedAddrs(l.now), l.inStartupWindow(), !l.now.Before(r.closedDue))
-	r.isWatching = len(dials) > 0
-	l.queries = append(udpQueries(l.families), dials...)
-	queries := make([]conntrack.Query, len(l.queries))
-	for i := range l.queries {
-		each := l.onDial
-		if l.queries[i].isOfUDP() {
-			each = l.onFlow
+	s.families = s.snapshot.ChangedAfter(s.lastScanned)
+	dials := dialQueries(r.removedAddrs(s.now), s.inStartupWindow(), !s.now.Before(r.closedDue))
+	r.scansDials = len(dials) > 0
+	s.queries = append(udpQueries(s.families), dials...)
+	queries := make([]conntrack.Query, len(s.queries))
+	for i := range s.queries {
+		each := s.onDial
+		if s.queries[i].isUDP() {
+			each = s.onFlow
 		}
-		queries[i] = conntrack.Query{Filter: l.queries[i].filter, Each: each}
+		queries[i] = conntrack.Query{Filter: s.queries[i].filter, Each: each}
 	}
 	return queries
 }
 
-func (l *scan) onFlow(e *conntrack.Entry) bool {
-	reason, err := l.classify(e)
+func (s *scan) onFlow(e *conntrack.Entry) bool {
+	class, err := s.classify(e)
 	if err != nil {
-		l.uncertainFlows = err
+		s.uncertainFlows = err
 	}
-	if reason.IsStale() {
+	if class.IsStale() {
 		found := *e
-		l.staleFlows = append(l.staleFlows, &found)
+		s.staleFlows = append(s.staleFlows, &found)
 	}
 	return true
 }
 
-func (l *scan) onDial(e *conntrack.Entry) bool {
+func (s *scan) onDial(e *conntrack.Entry) bool {
 	if e.Protocol == model.UDP {
 		return true
 	}
-	reason, err := l.classify(e)
+	class, err := s.classify(e)
 	if err != nil {
-		l.uncertainDials = err
+		s.uncertainDials = err
 	}
-	if reason.IsStale() {
+	if class.IsStale() {
 		found := *e
-		l.staleDials = append(l.staleDials, &found)
+		s.staleDials = append(s.staleDials, &found)
 	}
-	return len(l.staleDials) < maxDeletes
+	return len(s.staleDials) < maxDeletes
 }
 
 // newClassifier returns a classifier with the current state.
 func (r *Reconciler) newClassifier(isLocal selection.IsLocal) classifier {
-	return classifier{now: r.now(), owners: r.owners.Snapshot(), reader: r.owners, isLocal: isLocal, lastScanned: r.lastScanned}
+	return classifier{now: r.now(), snapshot: r.index.Snapshot(), index: r.index, isLocal: isLocal, lastScanned: r.lastScanned}
 }
 
 // deleteStaleFlows deletes the UDP flows that a scan found, unless their endpoint was added again.
-func (r *Reconciler) deleteStaleFlows(ctx context.Context, l *scan, result conntrack.Result, done *CleanupResult) error {
-	err := errors.Join(result.Err, l.uncertainFlows)
+func (r *Reconciler) deleteStaleFlows(ctx context.Context, s *scan, result conntrack.Result, cleanup *CleanupResult) error {
+	err := errors.Join(result.Err, s.uncertainFlows)
 	if err != nil {
 		err = fmt.Errorf("list UDP flows in conntrack: %w", err)
 	}
-	began, ended := time.Now(), map[model.Family]int{}
+	began, deleted := time.Now(), map[model.Family]int{}
 	isStale := func(e *conntrack.Entry) (bool, error) {
-		w := r.newClassifier(l.isLocal)
-		reason, err := w.classify(e)
-		return reason.IsStale(), err
+		c := r.newClassifier(s.isLocal)
+		class, err := c.classify(e)
+		return class.IsStale(), err
 	}
-	err = errors.Join(err, deleteAll(ctx, r.dumps, l.staleFlows, isStale, func(e *conntrack.Entry) { ended[e.Family()]++ }))
-	for _, family := range l.families {
-		pass := PassResult{Deleted: ended[family]}
+	err = errors.Join(err, deleteAll(ctx, r.dumps, s.staleFlows, isStale, func(e *conntrack.Entry) { deleted[e.Family()]++ }))
+	for _, family := range s.families {
+		pass := PassResult{Deleted: deleted[family]}
 		if err == nil {
 			pass.Duration = result.Took + time.Since(began)
 		}
-		done.Flows[family] = pass
+		cleanup.Flows[family] = pass
 	}
 	if err == nil {
-		r.lastScanned = l.owners.Number
+		r.lastScanned = s.snapshot.Number
 	}
 	return err
 }
 
 // dueForDeletion returns the entries of a scan that are deleted now. A dial that was first found less than
 // confirmInterval ago is recorded and not returned, unless it leads to a node that is known not to reply.
-func (r *Reconciler) dueForDeletion(l *scan, done *CleanupResult) (unreplied, closed []*conntrack.Entry) {
-	ended := r.now()
-	first := make(map[identity]time.Time, len(l.staleDials))
-	for _, e := range l.staleDials {
+func (r *Reconciler) dueForDeletion(s *scan, cleanup *CleanupResult) (unreplied, closed []*conntrack.Entry) {
+	now := r.now()
+	first := make(map[identity]time.Time, len(s.staleDials))
+	for _, e := range s.staleDials {
 		if e.Status&conntrack.SeenReply != 0 {
 			closed = append(closed, e)
 			continue
 		}
-		if owner := l.owners.Lookup(e.Protocol, e.OrigDst()); owner != nil && owner.KeepsEstablished(e.ReplySrc()) {
+		if frontend := s.snapshot.Lookup(e.Protocol, e.OrigDst()); frontend != nil && frontend.KeepsEstablished(e.ReplySrc()) {
 			unreplied = append(unreplied, e)
 			continue
 		}
-		this := identity{e.Protocol, e.Original, e.Reply, e.ID}
-		at, isKnown := r.firstUnreplied[this]
+		id := identity{e.Protocol, e.Original, e.Reply, e.ID}
+		firstFound, isKnown := r.firstUnreplied[id]
 		switch {
 		case !isKnown:
-			at = ended
+			firstFound = now
 			fallthrough
-		case l.now.Sub(at) < confirmInterval:
-			done.Pending++
+		case s.now.Sub(firstFound) < confirmInterval:
+			cleanup.Pending++
 		default:
 			unreplied = append(unreplied, e)
 		}
-		first[this] = at
+		first[id] = firstFound
 	}
 	r.firstUnreplied = first
 	return unreplied, closed
@@ -199,7 +199,7 @@ func (r *Reconciler) dueForDeletion(l *scan, done *CleanupResult) (unreplied, cl
 func (r *Reconciler) removedAddrs(now time.Time) []netip.Addr {
 	var addrs []netip.Addr
 	known := map[netip.Addr]bool{}
-	r.owners.RangeRemoved(now.Add(-StaleDialWindow), func(endpoint serviceindex.Endpoint) bool {
+	r.index.RangeRemoved(now.Add(-StaleDialWindow), func(endpoint serviceindex.Endpoint) bool {
 		if addr := endpoint.Addr.Addr(); endpoint.Protocol != model.UDP && !known[addr] {
 			known[addr] = true
 			addrs = append(addrs, addr)
@@ -210,25 +210,25 @@ func (r *Reconciler) removedAddrs(now time.Time) []netip.Addr {
 }
 
 // deleteUnreplied deletes dials that are still unreplied, if their endpoint may still not serve them.
-func (r *Reconciler) deleteUnreplied(ctx context.Context, dials []*conntrack.Entry, isLocal selection.IsLocal, done *CleanupResult) error {
-	w := r.newClassifier(isLocal) // endpoints may have been added again since the dump
+func (r *Reconciler) deleteUnreplied(ctx context.Context, dials []*conntrack.Entry, isLocal selection.IsLocal, cleanup *CleanupResult) error {
+	c := r.newClassifier(isLocal) // endpoints may have been added again since the dump
 	var uncertain error
 	dials = slices.DeleteFunc(dials, func(e *conntrack.Entry) bool {
-		reason, err := w.classify(e)
+		class, err := c.classify(e)
 		if err != nil {
 			uncertain = err
 		}
-		return !reason.IsStale()
+		return !class.IsStale()
 	})
 	if len(dials) == 0 {
 		return uncertain
 	}
-	count := func(e *conntrack.Entry) { done.Unreplied[e.Protocol]++ }
+	count := func(e *conntrack.Entry) { cleanup.Unreplied[e.Protocol]++ }
 	deleted, err := r.dumps.DeleteUnreplied(dials)
 	for _, e := range deleted {
 		count(e)
 	}
-	if errors.Is(err, conntrack.ErrUntested) {
+	if errors.Is(err, conntrack.ErrNoConditionalDelete) {
 		err = deleteAll(ctx, r.dumps, dials, r.isStillStale(isLocal), count)
 	}
 	return errors.Join(uncertain, err)
@@ -237,12 +237,12 @@ func (r *Reconciler) deleteUnreplied(ctx context.Context, dials []*conntrack.Ent
 // isStillStale returns a function that reads an entry again and reports whether it is stale.
 func (r *Reconciler) isStillStale(isLocal selection.IsLocal) func(*conntrack.Entry) (bool, error) {
 	return func(e *conntrack.Entry) (bool, error) {
-		now, isThere, err := r.dumps.Get(e)
-		if err != nil || !isThere {
+		current, exists, err := r.dumps.Get(e)
+		if err != nil || !exists {
 			return false, err
 		}
-		w := r.newClassifier(isLocal)
-		reason, err := w.classify(&now)
-		return reason.IsStale(), err
+		c := r.newClassifier(isLocal)
+		class, err := c.classify(&current)
+		return class.IsStale(), err
 	}
 }

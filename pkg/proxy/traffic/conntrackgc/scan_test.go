@@ -22,21 +22,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// recorded is a table that records when it was read.
-type recorded struct {
+// recordingTable is a table that records when it was read.
+type recordingTable struct {
 	entries map[netip.AddrPort]conntrack.Entry // by client address
 	reads   []time.Time
-	fails   error
+	err     error
 	failing []int // numbers of the reads that fail
-	// tests is set if the kernel checks entries before deletion.
-	tests bool
+	// testsStatus is set if the kernel checks entries before deletion.
+	testsStatus bool
 	// afterDump and beforeDelete are called unless they are nil.
 	afterDump, beforeDelete func()
 	// deleteErrs are the errors of the next deletions, in order.
 	deleteErrs []error
 }
 
-func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*conntrack.Entry) bool) (time.Duration, error) {
+func (r *recordingTable) Dump(_ context.Context, filter conntrack.Filter, each func(*conntrack.Entry) bool) (time.Duration, error) {
 	r.reads = append(r.reads, time.Now())
 	for _, e := range r.entries {
 		if filter.Matches(&e) && !each(&e) {
@@ -49,23 +49,23 @@ func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*c
 	if slices.Contains(r.failing, len(r.reads)) {
 		return 0, conntrack.ErrInterrupted
 	}
-	return 0, r.fails
+	return 0, r.err
 }
 
-func (r *recorded) Get(e *conntrack.Entry) (conntrack.Entry, bool, error) {
-	now, isThere := r.entries[e.OrigSrc()]
-	return now, isThere && now.ID == e.ID, nil
+func (r *recordingTable) Get(e *conntrack.Entry) (conntrack.Entry, bool, error) {
+	current, exists := r.entries[e.OrigSrc()]
+	return current, exists && current.ID == e.ID, nil
 }
 
-func (r *recorded) DeleteUnreplied(entries []*conntrack.Entry) (deleted []*conntrack.Entry, err error) {
+func (r *recordingTable) DeleteUnreplied(entries []*conntrack.Entry) (deleted []*conntrack.Entry, err error) {
 	if r.beforeDelete != nil {
 		r.beforeDelete()
 	}
-	if !r.tests {
-		return nil, conntrack.ErrUntested
+	if !r.testsStatus {
+		return nil, conntrack.ErrNoConditionalDelete
 	}
 	for _, e := range entries {
-		if now, isThere := r.entries[e.OrigSrc()]; isThere && now.Status&conntrack.SeenReply == 0 {
+		if current, exists := r.entries[e.OrigSrc()]; exists && current.Status&conntrack.SeenReply == 0 {
 			delete(r.entries, e.OrigSrc())
 			deleted = append(deleted, e)
 		}
@@ -73,40 +73,40 @@ func (r *recorded) DeleteUnreplied(entries []*conntrack.Entry) (deleted []*connt
 	return deleted, nil
 }
 
-func (r *recorded) Delete(e *conntrack.Entry) (bool, error) {
+func (r *recordingTable) Delete(e *conntrack.Entry) (bool, error) {
 	if len(r.deleteErrs) > 0 {
 		err := r.deleteErrs[0]
 		if r.deleteErrs = r.deleteErrs[1:]; err != nil {
 			return false, err
 		}
 	}
-	_, isThere := r.entries[e.OrigSrc()]
+	_, exists := r.entries[e.OrigSrc()]
 	delete(r.entries, e.OrigSrc())
-	return isThere, nil
+	return exists, nil
 }
 
 // reconciler returns a Reconciler that has already scanned UDP flows.
-func (w *town) reconciler(table conntrack.Table) *Reconciler {
-	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
-	r.lastScanned = w.reader.Snapshot().Number
+func (c *testCluster) reconciler(table conntrack.Table) *Reconciler {
+	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), c.index, isLocalAddr)
+	r.lastScanned = c.index.Snapshot().Number
 	return r
 }
 
-// watching runs a reconciler of dials in a synctest bubble. It returns when the table was read, relative to the start
+// scanTimes runs a reconciler of dials in a synctest bubble. It returns when the table was read, relative to the start
 // of during.
-func watching(t *testing.T, table *recorded, edit func(*model.Service), during func(w *town)) (reads []time.Duration) {
+func scanTimes(t *testing.T, table *recordingTable, edit func(*model.Service), during func(w *testCluster)) (reads []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := newTown(edit, "here", "10.244.1.1", "there", "10.244.2.1")
-		<-w.reader.Changed()
+		w := newTestCluster(edit, "here", "10.244.1.1", "there", "10.244.2.1")
+		<-w.index.Changed()
 		time.Sleep(StaleDialWindow + time.Second) // from now on removed endpoints are known
 		began := time.Now()
 		var running sync.WaitGroup
 		running.Go(func() {
 			w.reconciler(table).Run(ctx, func(_ CleanupResult, err error) {
-				if !errors.Is(err, table.fails) && len(table.failing) == 0 {
-					t.Errorf("reported %v, want %v", err, table.fails)
+				if !errors.Is(err, table.err) && len(table.failing) == 0 {
+					t.Errorf("reported %v, want %v", err, table.err)
 				}
 			})
 		})
@@ -121,7 +121,7 @@ func watching(t *testing.T, table *recorded, edit func(*model.Service), during f
 }
 
 func TestNoScanUnlessAnEndpointWasRemoved(t *testing.T) {
-	reads := watching(t, &recorded{}, nil, func(w *town) {
+	reads := scanTimes(t, &recordingTable{}, nil, func(w *testCluster) {
 		time.Sleep(time.Hour)
 		w.synced()
 		w.serve("here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
@@ -133,8 +133,8 @@ func TestNoScanUnlessAnEndpointWasRemoved(t *testing.T) {
 }
 
 func TestScansContinueForTwoMinutesAfterAnEndpointWasRemoved(t *testing.T) {
-	table := &recorded{}
-	reads := watching(t, table, nil, func(w *town) {
+	table := &recordingTable{}
+	reads := scanTimes(t, table, nil, func(w *testCluster) {
 		w.serve("here", "10.244.1.1")
 		time.Sleep(time.Hour)
 	})
@@ -150,12 +150,12 @@ func TestScansContinueForTwoMinutesAfterAnEndpointWasRemoved(t *testing.T) {
 func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
-		<-w.reader.Changed()
+		w := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
+		<-w.index.Changed()
 		time.Sleep(StaleDialWindow + time.Second) // from now on removed endpoints are known
-		table, looked, done := &slow{}, 0, make(chan []conntrack.Filter, 1)
+		table, dumped, done := &slowTable{}, 0, make(chan []conntrack.Filter, 1)
 		dumps := conntrack.NewDumpScheduler(table, func(conntrack.DumpStats) {
-			if looked++; looked == 2 {
+			if dumped++; dumped == 2 {
 				done <- slices.Clone(table.dumps[1:])
 			}
 		})
@@ -164,7 +164,7 @@ func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 			_, _ = dumps.Dump(ctx, conntrack.Filter{Protocol: model.SCTP}, func(*conntrack.Entry) bool { return true })
 		})
 		synctest.Wait()
-		running.Go(func() { NewReconciler(dumps, w.reader, isNodes).Run(ctx, func(CleanupResult, error) {}) })
+		running.Go(func() { NewReconciler(dumps, w.index, isLocalAddr).Run(ctx, func(CleanupResult, error) {}) })
 		for _, stays := range [][]string{{"here", "10.244.1.1", "there", "10.244.2.1"}, {"here", "10.244.1.1"}} {
 			w.serve(stays...)
 			synctest.Wait()
@@ -186,24 +186,24 @@ func TestChangesBeforeAScanBeginsArePartOfIt(t *testing.T) {
 	})
 }
 
-// slow is an empty table whose dumps take a while.
-type slow struct {
+// slowTable is an empty table whose dumps take a while.
+type slowTable struct {
 	conntrack.Table // nothing is deleted
 	dumps           []conntrack.Filter
 }
 
-func (s *slow) Dump(_ context.Context, filter conntrack.Filter, _ func(*conntrack.Entry) bool) (time.Duration, error) {
+func (s *slowTable) Dump(_ context.Context, filter conntrack.Filter, _ func(*conntrack.Entry) bool) (time.Duration, error) {
 	s.dumps = append(s.dumps, filter)
 	time.Sleep(time.Second)
 	return time.Second, nil
 }
 
 // The second scan soon follows the first.
-func TestADialIsDecidedAtTheSecondScan(t *testing.T) {
-	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{
+func TestADialIsDeletedAtTheSecondScan(t *testing.T) {
+	table := &recordingTable{entries: map[netip.AddrPort]conntrack.Entry{
 		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
 	}}
-	reads := watching(t, table, nil, func(w *town) {
+	reads := scanTimes(t, table, nil, func(w *testCluster) {
 		w.serve("here", "10.244.1.1")
 		time.Sleep(10 * time.Second)
 	})
@@ -214,8 +214,8 @@ func TestADialIsDecidedAtTheSecondScan(t *testing.T) {
 }
 
 func TestAFailedScanIsRepeatedSoon(t *testing.T) {
-	table := &recorded{fails: conntrack.ErrInterrupted}
-	reads := watching(t, table, nil, func(w *town) {
+	table := &recordingTable{err: conntrack.ErrInterrupted}
+	reads := scanTimes(t, table, nil, func(w *testCluster) {
 		w.serve("here", "10.244.1.1")
 		time.Sleep(5500 * time.Millisecond)
 	})
@@ -226,46 +226,46 @@ func TestAFailedScanIsRepeatedSoon(t *testing.T) {
 
 // This holds whether or not the kernel checks the status. Changes between the scans count.
 func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
-	const gone = "10.244.2.1:8080"
+	const removed = "10.244.2.1:8080"
 	type scene struct {
-		*recorded
-		*town
+		*recordingTable
+		*testCluster
 	}
 	client := netip.MustParseAddrPort(host)
 	edit := func(change func(*conntrack.Entry)) func(scene) {
 		return func(s scene) { s.entries[client] = with(s.entries[client], change) }
 	}
 	nothing := func(scene) {}
-	results := edit(inState(conntrack.TCPEstablished))
-	comesBack := func(s scene) { s.serve("here", "10.244.1.1", "there", "10.244.2.1") }
-	unanswered, closed := nothing, edit(inState(conntrack.TCPTimeWait))
+	replies := edit(inState(conntrack.TCPEstablished))
+	endpointAdded := func(s scene) { s.serve("here", "10.244.1.1", "there", "10.244.2.1") }
+	unreplied, closed := nothing, edit(inState(conntrack.TCPTimeWait))
 	for name, test := range map[string]struct {
 		begins, afterFirst, afterSecond, beforeDelete func(scene)
 		apart                                         time.Duration
 		want                                          CleanupResult
 	}{
-		"nothing changes":              {unanswered, nothing, nothing, nothing, confirmInterval, CleanupResult{Unreplied: one(model.TCP)}},
-		"the second scan is too early": {unanswered, nothing, nothing, nothing, confirmInterval - 1, CleanupResult{Pending: 1}},
-		"a reply between the scans":    {unanswered, results, nothing, nothing, confirmInterval, CleanupResult{}},
-		"a reply after the second":     {unanswered, nothing, results, nothing, confirmInterval, CleanupResult{}},
-		"a reply just before deletion": {unanswered, nothing, nothing, results, confirmInterval, CleanupResult{}},
+		"nothing changes":              {unreplied, nothing, nothing, nothing, confirmInterval, CleanupResult{Unreplied: oneOf(model.TCP)}},
+		"the second scan is too early": {unreplied, nothing, nothing, nothing, confirmInterval - 1, CleanupResult{Pending: 1}},
+		"a reply between the scans":    {unreplied, replies, nothing, nothing, confirmInterval, CleanupResult{}},
+		"a reply after the second":     {unreplied, nothing, replies, nothing, confirmInterval, CleanupResult{}},
+		"a reply just before deletion": {unreplied, nothing, nothing, replies, confirmInterval, CleanupResult{}},
 		"another one replaces it": {
-			unanswered, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, confirmInterval, CleanupResult{Pending: 1},
+			unreplied, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, confirmInterval, CleanupResult{Pending: 1},
 		},
-		"its endpoint is added again between the scans": {unanswered, comesBack, nothing, nothing, confirmInterval, CleanupResult{}},
-		"its endpoint is added again after the second":  {unanswered, nothing, comesBack, nothing, confirmInterval, CleanupResult{}},
-		"a closed one is deleted at once":               {closed, nothing, nothing, nothing, 0, CleanupResult{Closed: one(model.TCP)}},
+		"its endpoint is added again between the scans": {unreplied, endpointAdded, nothing, nothing, confirmInterval, CleanupResult{}},
+		"its endpoint is added again after the second":  {unreplied, nothing, endpointAdded, nothing, confirmInterval, CleanupResult{}},
+		"a closed one is deleted at once":               {closed, nothing, nothing, nothing, 0, CleanupResult{Closed: oneOf(model.TCP)}},
 		"its endpoint was removed, and it is closed between the scans": {
-			unanswered, closed, nothing, nothing, confirmInterval, CleanupResult{Closed: one(model.TCP)},
+			unreplied, closed, nothing, nothing, confirmInterval, CleanupResult{Closed: oneOf(model.TCP)},
 		},
 	} {
 		for _, tests := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, the kernel tests: %t", name, tests), func(t *testing.T) {
-				s := scene{&recorded{tests: tests}, newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")}
-				s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", gone)}
+				s := scene{&recordingTable{testsStatus: tests}, newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")}
+				s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", removed)}
 				test.begins(s)
 				now := time.Now()
-				s.reader.Snapshot().RemovedKnownSince = now.Add(-StaleDialWindow) // removed endpoints are known
+				s.index.Snapshot().RemovedKnownSince = now.Add(-StaleDialWindow) // removed endpoints are known
 				d := s.reconciler(s)
 				d.now = func() time.Time { return now }
 				s.serve("here", "10.244.1.1")
@@ -295,8 +295,8 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 				if diff := cmp.Diff(test.want, total, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("results (-want +got):\n%s", diff)
 				}
-				if ended := len(test.want.Unreplied) + len(test.want.Closed); len(s.entries) != 1-ended {
-					t.Errorf("%d entries remain, want %d", len(s.entries), 1-ended)
+				if deleted := len(test.want.Unreplied) + len(test.want.Closed); len(s.entries) != 1-deleted {
+					t.Errorf("%d entries remain, want %d", len(s.entries), 1-deleted)
 				}
 			})
 		}
@@ -305,8 +305,8 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 
 // It is already known that the node does not reply.
 func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
-	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
-	table := &recorded{tests: true, entries: map[netip.AddrPort]conntrack.Entry{
+	w := newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")
+	table := &recordingTable{testsStatus: true, entries: map[netip.AddrPort]conntrack.Entry{
 		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
 		netip.MustParseAddrPort(pod):  dial(pod, "10.96.0.10:80", "10.244.1.1:8080"),
 	}}
@@ -322,25 +322,27 @@ func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
 
 // The connection was closed at the time of the dump.
 func TestAClosedConnectionThatReopenedStays(t *testing.T) {
-	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
+	w := newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 	client := netip.MustParseAddrPort(host)
 	closed := with(dial(host, "10.96.0.10:80", "10.244.2.1:8080"), inState(conntrack.TCPTimeWait))
-	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{client: closed}}
+	table := &recordingTable{entries: map[netip.AddrPort]conntrack.Entry{client: closed}}
 	table.afterDump = func() { table.entries[client] = with(closed, inState(conntrack.TCPEstablished)) }
-	d := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+	d := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.index, isLocalAddr)
 	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - time.Second) }
-	w.reader.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
+	w.index.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
 	w.serve("here", "10.244.1.1")
 	if result, err := d.CleanOnce(t.Context()); len(result.Closed) != 0 || len(table.entries) != 1 || err != nil {
 		t.Errorf("%+v, %v; want that the connection stays", result, err)
 	}
 }
 
-func one(of model.Protocol) map[model.Protocol]int { return map[model.Protocol]int{of: 1} }
+func oneOf(protocol model.Protocol) map[model.Protocol]int {
+	return map[model.Protocol]int{protocol: 1}
+}
 
 // Dials that are not stale do not count.
-func TestTheRestOfATruncatedScanEndsWithTheNext(t *testing.T) {
-	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
+func TestTheNextScanDeletesTheRestOfATruncatedOne(t *testing.T) {
+	table := &recordingTable{entries: map[netip.AddrPort]conntrack.Entry{}}
 	const others = 30_000
 	for i := range 2*maxDeletes + others {
 		client, replySrc := fmt.Sprintf("[fd00:244::9:%d]:%d", i>>15, 1000+i&0x7fff), "[fd00:244::2]:8080"
@@ -349,7 +351,7 @@ func TestTheRestOfATruncatedScanEndsWithTheNext(t *testing.T) {
 		}
 		table.entries[netip.MustParseAddrPort(client)] = dial(client, "[fd00:96::a]:80", replySrc)
 	}
-	reads := watching(t, table, nil, func(w *town) {
+	reads := scanTimes(t, table, nil, func(w *testCluster) {
 		w.serve("here", "10.244.1.1", "there", "fd00:244::2", "here", "fd00:244::1")
 		w.serve("here", "10.244.1.1", "here", "fd00:244::1")
 		time.Sleep(20 * time.Second)
@@ -389,33 +391,33 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	if family == model.IPv6 {
 		addr, dialled, client = netip.MustParseAddr("fd00:244::2:1"), "[fd00:96::a]:80", netip.MustParseAddr("fd00:244::9:9")
 	}
-	stays := []string{"here", "10.244.1.1", "here", "fd00:244::1:1"}
-	leaves := stays
+	remainingEndpoints := []string{"here", "10.244.1.1", "here", "fd00:244::1:1"}
+	allEndpoints := remainingEndpoints
 	port := uint16(1000)
 	insert := func(edit func(*connections.Connection), replySrc netip.Addr) {
 		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 			port++
 			c := connections.Connection{
-				Protocol: protocol, Client: netip.AddrPortFrom(client, port), Dialled: netip.MustParseAddrPort(dialled),
-				ReplySrc: netip.AddrPortFrom(replySrc, townServing), State: 1, Label: label,
+				Protocol: protocol, OrigSrc: netip.AddrPortFrom(client, port), OrigDst: netip.MustParseAddrPort(dialled),
+				ReplySrc: netip.AddrPortFrom(replySrc, endpointPort), State: 1, Label: label,
 			}
 			edit(&c)
 			table.Insert(c)
 		}
 	}
-	alive, kept := netip.MustParseAddr(stays[1]), 0
+	alive, kept := netip.MustParseAddr(remainingEndpoints[1]), 0
 	if family == model.IPv6 {
-		alive = netip.MustParseAddr(stays[3])
+		alive = netip.MustParseAddr(remainingEndpoints[3])
 	}
 	for range leaving {
-		leaves = append(leaves, "there", addr.String())
+		allEndpoints = append(allEndpoints, "there", addr.String())
 		for _, one := range []struct {
 			stays bool
 			edit  func(*connections.Connection)
 		}{
 			{false, func(*connections.Connection) {}},
-			{true, func(c *connections.Connection) { c.IsReplied, c.State = true, 3+uint8(c.Protocol)/model132 }},      // established
-			{false, func(c *connections.Connection) { c.IsReplied, c.State = true, 8-7*(uint8(c.Protocol)/model132) }}, // closed
+			{true, func(c *connections.Connection) { c.IsReplied, c.State = true, 3+uint8(c.Protocol)/sctpNumber }},      // established
+			{false, func(c *connections.Connection) { c.IsReplied, c.State = true, 8-7*(uint8(c.Protocol)/sctpNumber) }}, // closed
 			{true, func(c *connections.Connection) { c.Label = 0 }},
 			{true, func(c *connections.Connection) { c.Zone = 3 }},
 		} {
@@ -428,11 +430,11 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	}
 	insert(func(*connections.Connection) {}, alive)
 	kept += 2
-	w := newTown(nil, leaves...)
-	d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.reader, isNodes)
+	w := newTestCluster(nil, allEndpoints...)
+	d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.index, isLocalAddr)
 	d.now = func() time.Time { return time.Now().Add(StaleDialWindow - 10*time.Second) } // by then removed endpoints are known
-	w.reader.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
-	w.serve(stays...)
+	w.index.Snapshot().RemovedKnownSince = time.Now().Add(-StaleDialWindow)
+	w.serve(remainingEndpoints...)
 	first, err := d.CleanOnce(t.Context())
 	if first.Pending != 2*leaving || len(first.Unreplied) != 0 || err != nil {
 		t.Errorf("the first scan: %+v, %v; want it to find the dials and to delete none", first, err)
@@ -446,19 +448,19 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 			t.Errorf("%s: %+v, %v; want %d unreplied and as many closed entries deleted", protocol, result, err, leaving)
 		}
 	}
-	left := 0
+	remaining := 0
 	_, err = conn.Dump(t.Context(), conntrack.Filter{}, func(e *conntrack.Entry) bool {
-		left++
+		remaining++
 		_, _ = conn.Delete(e)
 		return true
 	})
-	if left != kept || err != nil {
-		t.Errorf("%d entries remain, %v; want %d", left, err, kept)
+	if remaining != kept || err != nil {
+		t.Errorf("%d entries remain, %v; want %d", remaining, err, kept)
 	}
 }
 
-// model132 is SCTP's number, for states that differ by protocol.
-const model132 = uint8(model.SCTP)
+// sctpNumber is SCTP's number, for states that differ by protocol.
+const sctpNumber = uint8(model.SCTP)
 
 // 30,000 other dials are unreplied, too. Half of them lead to an endpoint that serves; another program translated the
 // other half.
@@ -473,8 +475,8 @@ func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 			client = netip.AddrFrom16([16]byte{0xfd, 0, 2, 0x44, 15: byte(number >> 14)})
 		}
 		table.Insert(connections.Connection{
-			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1000+number&0x3fff)), State: conntrack.TCPSynSent, Label: label,
-			Dialled: netip.MustParseAddrPort(service[family]), ReplySrc: netip.AddrPortFrom(netip.MustParseAddr(replySrc), townServing),
+			Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client, uint16(1000+number&0x3fff)), State: conntrack.TCPSynSent, Label: label,
+			OrigDst: netip.MustParseAddrPort(service[family]), ReplySrc: netip.AddrPortFrom(netip.MustParseAddr(replySrc), endpointPort),
 		})
 	}
 	for _, family := range model.Families {
@@ -483,11 +485,11 @@ func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 		}
 	}
 	const leaving = conntrack.MaxFilteredReplySrcs + 1 // more than the kernel filters one by one
-	stays := []string{"here", pods[model.IPv4] + "1", "here", pods[model.IPv6] + "1"}
-	leaves := slices.Clone(stays)
+	remainingEndpoints := []string{"here", pods[model.IPv4] + "1", "here", pods[model.IPv6] + "1"}
+	allEndpoints := slices.Clone(remainingEndpoints)
 	for n := range leaving {
 		for _, family := range model.Families {
-			leaves = append(leaves, "there", pods[family]+fmt.Sprint(2+n))
+			allEndpoints = append(allEndpoints, "there", pods[family]+fmt.Sprint(2+n))
 		}
 	}
 	for name, sinceStart := range map[string]time.Duration{"at the start": 0, "later": StaleDialWindow} {
@@ -497,26 +499,26 @@ func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 					insert(family, others+n, pods[family]+fmt.Sprint(2+n%leaving), label)
 				}
 			}
-			w := newTown(nil, leaves...)
+			w := newTestCluster(nil, allEndpoints...)
 			began := time.Now()
-			w.reader.Snapshot().RemovedKnownSince = began.Add(-sinceStart)
-			d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.reader, isNodes)
-			w.serve(stays...)
-			drawn := 0
+			w.index.Snapshot().RemovedKnownSince = began.Add(-sinceStart)
+			d := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.index, isLocalAddr)
+			w.serve(remainingEndpoints...)
+			deleted := 0
 			for range 2 {
-				look, err := d.CleanOnce(t.Context())
-				if err != nil || look.Truncated {
-					t.Errorf("%+v, %v", look, err)
+				result, err := d.CleanOnce(t.Context())
+				if err != nil || result.Truncated {
+					t.Errorf("%+v, %v", result, err)
 				}
-				drawn += look.Unreplied[model.TCP]
+				deleted += result.Unreplied[model.TCP]
 				d.now = func() time.Time { return began.Add(time.Since(began) + confirmInterval) }
 			}
-			left := 0
-			if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { left++; return true }); err != nil {
+			remaining := 0
+			if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { remaining++; return true }); err != nil {
 				t.Fatal(err)
 			}
-			if drawn != 2*dials || left != 2*others {
-				t.Errorf("%d dials were deleted and %d entries remain, want %d and %d", drawn, left, 2*dials, 2*others)
+			if deleted != 2*dials || remaining != 2*others {
+				t.Errorf("%d dials were deleted and %d entries remain, want %d and %d", deleted, remaining, 2*dials, 2*others)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ import (
 
 // ofUDP gives a town's Service a UDP port and a load balancer's address.
 func ofUDP(service *model.Service) {
-	service.Ports = append(service.Ports, model.ServicePort{Name: "UDP", Protocol: model.UDP, Port: townPort, NodePort: townNode})
+	service.Ports = append(service.Ports, model.ServicePort{Name: "UDP", Protocol: model.UDP, Port: servicePort, NodePort: nodePortNumber})
 	service.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("203.0.113.2")}
 }
 
@@ -33,28 +33,28 @@ func flow(client, dialled, replySrc string) conntrack.Entry {
 	return e
 }
 
-// ours adds the conntrack label of our tables to an entry.
-func ours(e *conntrack.Entry) { e.Labels[label/8] = 1 << (label % 8) }
+// withOwnLabel adds the conntrack label of our tables to an entry.
+func withOwnLabel(e *conntrack.Entry) { e.Labels[label/8] = 1 << (label % 8) }
 
 func inZone(e *conntrack.Entry) { e.Zone = 7 }
 
 // change modifies the Service and its endpoints in one sync.
-func (w *town) change(edit func(*model.Service), endpoints ...string) {
-	edited := *w.cluster.Service(shop)
+func (c *testCluster) change(edit func(*model.Service), endpoints ...string) {
+	edited := *c.cluster.Service(shop)
 	edited.Ports = slices.Clone(edited.Ports)
 	edit(&edited)
-	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{shop: &edited}})
-	w.serve(endpoints...)
+	c.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{shop: &edited}})
+	c.serve(endpoints...)
 }
 
 // remove deletes the Service but not its EndpointSlices.
-func (w *town) remove() {
-	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{shop: nil}})
-	w.synced()
+func (c *testCluster) remove() {
+	c.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{shop: nil}})
+	c.synced()
 }
 
 // The cases vary by the change since the last scan, for a Service with an endpoint on this node and one on another.
-func TestWhichFlowsGo(t *testing.T) {
+func TestWhichFlowsAreStale(t *testing.T) {
 	const (
 		clusterIP, external, balancer, six = "10.96.0.10:80", "203.0.113.1:80", "203.0.113.2:80", "[fd00:96::a]:80"
 		here, there, here6, there6         = "10.244.1.1:8080", "10.244.2.1:8080", "[fd00:244::1]:8080", "[fd00:244::2]:8080"
@@ -63,121 +63,128 @@ func TestWhichFlowsGo(t *testing.T) {
 		foreign                            = "203.0.113.9:53"     // no endpoint is there
 	)
 	all := []string{"here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2"}
-	stay := []string{"here", "10.244.1.1", "here", "fd00:244::1"}
-	leave := func(w *town) { w.serve(stay...) }
-	leaveAll := func(w *town) { w.serve() }
-	again := func(w *town) { w.serve(all...) }
-	anew := func(w *town) { w.isComplete = true; w.serve(all...) }
-	come := func(w *town) { w.serve(); w.lastScanned = w.reader.Snapshot().Number; w.serve(all...) }
-	local := func(w *town) { w.change(func(s *model.Service) { s.ExternalTrafficLocal = true }, all...) }
-	tighter := func(w *town) {
+	remaining := []string{"here", "10.244.1.1", "here", "fd00:244::1"}
+	removeRemote := func(w *testCluster) { w.serve(remaining...) }
+	removeAll := func(w *testCluster) { w.serve() }
+	unchanged := func(w *testCluster) { w.serve(all...) }
+	fullSync := func(w *testCluster) { w.isComplete = true; w.serve(all...) }
+	addFirst := func(w *testCluster) { w.serve(); w.lastScanned = w.index.Snapshot().Number; w.serve(all...) }
+	local := func(w *testCluster) { w.change(func(s *model.Service) { s.ExternalTrafficLocal = true }, all...) }
+	restrictSources := func(w *testCluster) {
 		w.change(func(s *model.Service) { s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")} }, all...)
 	}
-	renumber := func(w *town) { w.change(func(s *model.Service) { s.Ports[2].NodePort++ }, all...) }
-	in := func(scope selection.Scope, change func(*town)) func(*town) {
-		return func(w *town) { w.scope = scope; w.synced(); w.lastScanned = w.reader.Snapshot().Number; change(w) }
+	renumber := func(w *testCluster) { w.change(func(s *model.Service) { s.Ports[2].NodePort++ }, all...) }
+	inScope := func(scope selection.Scope, change func(*testCluster)) func(*testCluster) {
+		return func(w *testCluster) {
+			w.scope = scope
+			w.synced()
+			w.lastScanned = w.index.Snapshot().Number
+			change(w)
+		}
 	}
-	readdress := func(w *town) { w.scope.NodePorts = w.scope.NodePorts[1:]; w.synced() }
-	silent := func(isLasting bool) func(*town) {
-		return func(w *town) {
+	readdress := func(w *testCluster) { w.scope.NodePorts = w.scope.NodePorts[1:]; w.synced() }
+	unreachable := func(isLasting bool) func(*testCluster) {
+		return func(w *testCluster) {
 			key := model.DemotionKey{Node: "there", Reason: model.Unreachable}
 			w.cluster.Apply(model.Change{Demotions: map[model.DemotionKey]*model.Demotion{key: {Reason: model.Unreachable, IsLasting: isLasting}}})
 			w.synced()
 		}
 	}
-	alone := func(w *town) { w.serve("there", "10.244.2.1", "there", "fd00:244::2") }
-	then := func(before, change func(*town)) func(*town) {
-		return func(w *town) { before(w); w.lastScanned = w.reader.Snapshot().Number; change(w) }
+	onlyRemote := func(w *testCluster) { w.serve("there", "10.244.2.1", "there", "fd00:244::2") }
+	then := func(before, change func(*testCluster)) func(*testCluster) {
+		return func(w *testCluster) { before(w); w.lastScanned = w.index.Snapshot().Number; change(w) }
 	}
-	first := func(change func(*town)) func(*town) { return func(w *town) { change(w); w.lastScanned = 0 } }
+	first := func(change func(*testCluster)) func(*testCluster) {
+		return func(w *testCluster) { change(w); w.lastScanned = 0 }
+	}
 	on := func(dialled, replySrc string) conntrack.Entry { return flow(host, dialled, replySrc) }
 	open := with(on(clusterIP, there), func(e *conntrack.Entry) { e.Status |= conntrack.SeenReply })
 	for name, test := range map[string]struct {
-		change func(*town)
+		change func(*testCluster)
 		entry  conntrack.Entry
 		want   Class
 	}{
-		"its endpoint was removed":          {leave, on(clusterIP, there), EndpointNotAllowed},
-		"its endpoint serves":               {leave, on(clusterIP, here), EndpointAllowed},
-		"its endpoint was removed, in IPv6": {leave, flow(host6, six, there6), EndpointNotAllowed},
-		"its endpoint serves, in IPv6":      {leave, flow(host6, six, here6), EndpointAllowed},
-		"it is in a zone":                   {leave, with(on(clusterIP, there), inZone), EndpointNotAllowed},
-		"another port of the pod replies":   {leave, on(clusterIP, "10.244.1.1:8081"), EndpointNotAllowed},
-		"another program translated it":     {leave, on(clusterIP, foreign), EndpointNotAllowed},
-		"another frontend's":                {leave, on("10.96.0.11:80", there), NotChanged},
-		"another port's":                    {leave, on("10.96.0.10:81", there), NotChanged},
-		"from pod to pod":                   {leave, flow(pod, there, there), NotChanged},
-		"the last endpoint was removed":     {leaveAll, on(clusterIP, there), EndpointNotAllowed},
-		"the Service was deleted":           {(*town).remove, on(clusterIP, there), EndpointNotAllowed},
-		"nothing changed":                   {again, on(clusterIP, foreign), NotChanged},
+		"its endpoint was removed":          {removeRemote, on(clusterIP, there), EndpointNotAllowed},
+		"its endpoint serves":               {removeRemote, on(clusterIP, here), EndpointAllowed},
+		"its endpoint was removed, in IPv6": {removeRemote, flow(host6, six, there6), EndpointNotAllowed},
+		"its endpoint serves, in IPv6":      {removeRemote, flow(host6, six, here6), EndpointAllowed},
+		"it is in a zone":                   {removeRemote, with(on(clusterIP, there), inZone), EndpointNotAllowed},
+		"another port of the pod replies":   {removeRemote, on(clusterIP, "10.244.1.1:8081"), EndpointNotAllowed},
+		"another program translated it":     {removeRemote, on(clusterIP, foreign), EndpointNotAllowed},
+		"another frontend's":                {removeRemote, on("10.96.0.11:80", there), NotChanged},
+		"another port's":                    {removeRemote, on("10.96.0.10:81", there), NotChanged},
+		"from pod to pod":                   {removeRemote, flow(pod, there, there), NotChanged},
+		"the last endpoint was removed":     {removeAll, on(clusterIP, there), EndpointNotAllowed},
+		"the Service was deleted":           {(*testCluster).remove, on(clusterIP, there), EndpointNotAllowed},
+		"nothing changed":                   {unchanged, on(clusterIP, foreign), NotChanged},
 		"endpoints were added": {
-			func(w *town) { w.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged,
+			func(w *testCluster) { w.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged,
 		},
-		"ours of a former frontend, before the first scan":        {first(leave), with(on("10.96.0.11:80", there), ours), FrontendRemoved},
-		"the same, after the first scan":                          {leave, with(on("10.96.0.11:80", there), ours), NotChanged},
-		"another proxy's of a former frontend":                    {first(leave), on("10.96.0.11:80", there), NotChanged},
-		"ours of a former frontend, in a zone of another program": {first(leave), with(with(on("10.96.0.11:80", there), ours), inZone), NotChanged},
-		"a full sync":                                   {anew, on(clusterIP, foreign), EndpointNotAllowed},
-		"the same, and its endpoint serves":             {anew, on(clusterIP, there), EndpointAllowed},
+		"ours of a former frontend, before the first scan":        {first(removeRemote), with(on("10.96.0.11:80", there), withOwnLabel), FrontendRemoved},
+		"the same, after the first scan":                          {removeRemote, with(on("10.96.0.11:80", there), withOwnLabel), NotChanged},
+		"another proxy's of a former frontend":                    {first(removeRemote), on("10.96.0.11:80", there), NotChanged},
+		"ours of a former frontend, in a zone of another program": {first(removeRemote), with(with(on("10.96.0.11:80", there), withOwnLabel), inZone), NotChanged},
+		"a full sync":                                   {fullSync, on(clusterIP, foreign), EndpointNotAllowed},
+		"the same, and its endpoint serves":             {fullSync, on(clusterIP, there), EndpointAllowed},
 		"a policy that does not apply to the ClusterIP": {local, on(clusterIP, there), NotChanged},
 
-		"its endpoint's node does not reply":                     {silent(false), open, Established},
-		"the same, and the flow is unreplied":                    {silent(false), on(clusterIP, there), EndpointNotAllowed},
-		"its endpoint's node has not replied for long":           {then(silent(false), silent(true)), open, EndpointNotAllowed},
-		"its endpoint's node does not reply, and it was removed": {then(silent(false), leave), open, EndpointNotAllowed},
-		"no endpoint's node replies":                             {then(silent(false), alone), open, EndpointAllowed},
+		"its endpoint's node does not reply":                     {unreachable(false), open, Established},
+		"the same, and the flow is unreplied":                    {unreachable(false), on(clusterIP, there), EndpointNotAllowed},
+		"its endpoint's node has not replied for long":           {then(unreachable(false), unreachable(true)), open, EndpointNotAllowed},
+		"its endpoint's node does not reply, and it was removed": {then(unreachable(false), removeRemote), open, EndpointNotAllowed},
+		"no endpoint's node replies":                             {then(unreachable(false), onlyRemote), open, EndpointAllowed},
 
-		"untranslated, and the first endpoint was added": {come, on(clusterIP, clusterIP), PredatesEndpoints},
-		"the same, in a zone":                            {come, with(on(clusterIP, clusterIP), inZone), Foreign},
-		"untranslated, and the last one was removed":     {leaveAll, on(clusterIP, clusterIP), Foreign},
-		"untranslated, and the Service was deleted":      {(*town).remove, on(clusterIP, clusterIP), Foreign},
+		"untranslated, and the first endpoint was added": {addFirst, on(clusterIP, clusterIP), PredatesEndpoints},
+		"the same, in a zone":                            {addFirst, with(on(clusterIP, clusterIP), inZone), Foreign},
+		"untranslated, and the last one was removed":     {removeAll, on(clusterIP, clusterIP), Foreign},
+		"untranslated, and the Service was deleted":      {(*testCluster).remove, on(clusterIP, clusterIP), Foreign},
 
 		"Local, from outside":                             {local, on(external, there), EndpointNotAllowed},
 		"Local, from outside, to the local endpoint":      {local, on(external, here), EndpointAllowed},
 		"Local, from a pod":                               {local, flow(pod, external, there), EndpointAllowed},
 		"Local, from this node":                           {local, flow(node, external, there), EndpointAllowed},
 		"Local, from an address that is local by a route": {local, flow("198.51.100.7:1", external, there), EndpointAllowed},
-		"Local, without pod addresses":                    {in(podless, local), on(external, there), EndpointAllowed},
-		"Local, without pod addresses, from this node":    {in(podless, local), flow(node, external, there), EndpointAllowed},
+		"Local, without pod addresses":                    {inScope(withoutPods, local), on(external, there), EndpointAllowed},
+		"Local, without pod addresses, from this node":    {inScope(withoutPods, local), flow(node, external, there), EndpointAllowed},
 
-		"the source ranges exclude its client":             {tighter, on(balancer, here), EndpointNotAllowed},
-		"the source ranges include its client":             {tighter, flow(pod, balancer, here), EndpointAllowed},
-		"the source ranges do not apply to an external IP": {tighter, on(external, here), EndpointAllowed},
-		"source ranges were removed": {func(w *town) {
-			tighter(w)
-			w.lastScanned = w.reader.Snapshot().Number
+		"the source ranges exclude its client":             {restrictSources, on(balancer, here), EndpointNotAllowed},
+		"the source ranges include its client":             {restrictSources, flow(pod, balancer, here), EndpointAllowed},
+		"the source ranges do not apply to an external IP": {restrictSources, on(external, here), EndpointAllowed},
+		"source ranges were removed": {func(w *testCluster) {
+			restrictSources(w)
+			w.lastScanned = w.index.Snapshot().Number
 			w.change(func(s *model.Service) { s.SourceRanges = nil }, all...)
 		}, on(balancer, foreign), NotChanged},
 
-		"a node port":                                                  {leave, on(served, there), EndpointNotAllowed},
-		"a node port, its endpoint serves":                             {leave, on(served, here), EndpointAllowed},
-		"a node port, another number":                                  {leave, on("172.30.0.1:30081", there), NotChanged},
-		"a node port in IPv6":                                          {leave, flow(host6, "[fd00:30::1]:30080", there6), EndpointNotAllowed},
-		"a node port, to another program's address":                    {leave, on(served, foreign), Foreign},
-		"the same, before the first scan":                              {first(leave), on(served, foreign), EndpointNotAllowed},
-		"the same, at another address":                                 {first(leave), on(unserved, foreign), Foreign},
-		"the same, after a full sync":                                  {anew, on(served, foreign), Foreign},
-		"our tables sent it to a former endpoint":                      {leave, with(on(served, foreign), ours), EndpointNotAllowed},
-		"untranslated, to a node port":                                 {come, on(served, served), PredatesEndpoints},
-		"untranslated, at another address":                             {come, on(unserved, unserved), Foreign},
-		"another address, its endpoint serves":                         {leave, on(unserved, here), FrontendRemoved},
-		"another address, its endpoint was removed":                    {leave, on(unserved, there), FrontendRemoved},
-		"another address, its Service was deleted":                     {(*town).remove, on(unserved, there), FrontendRemoved},
-		"another address, another port of the pod":                     {leave, on(unserved, "10.244.1.1:8081"), Foreign},
+		"a node port":                                                  {removeRemote, on(served, there), EndpointNotAllowed},
+		"a node port, its endpoint serves":                             {removeRemote, on(served, here), EndpointAllowed},
+		"a node port, another number":                                  {removeRemote, on("172.30.0.1:30081", there), NotChanged},
+		"a node port in IPv6":                                          {removeRemote, flow(host6, "[fd00:30::1]:30080", there6), EndpointNotAllowed},
+		"a node port, to another program's address":                    {removeRemote, on(served, foreign), Foreign},
+		"the same, before the first scan":                              {first(removeRemote), on(served, foreign), EndpointNotAllowed},
+		"the same, at another address":                                 {first(removeRemote), on(unserved, foreign), Foreign},
+		"the same, after a full sync":                                  {fullSync, on(served, foreign), Foreign},
+		"our tables sent it to a former endpoint":                      {removeRemote, with(on(served, foreign), withOwnLabel), EndpointNotAllowed},
+		"untranslated, to a node port":                                 {addFirst, on(served, served), PredatesEndpoints},
+		"untranslated, at another address":                             {addFirst, on(unserved, unserved), Foreign},
+		"another address, its endpoint serves":                         {removeRemote, on(unserved, here), FrontendRemoved},
+		"another address, its endpoint was removed":                    {removeRemote, on(unserved, there), FrontendRemoved},
+		"another address, its Service was deleted":                     {(*testCluster).remove, on(unserved, there), FrontendRemoved},
+		"another address, another port of the pod":                     {removeRemote, on(unserved, "10.244.1.1:8081"), Foreign},
 		"the node port changed":                                        {renumber, on(served, there), EndpointNotAllowed},
 		"the node port changed, at another address":                    {renumber, on(unserved, there), FrontendRemoved},
 		"the address no longer serves node ports":                      {readdress, on(served, there), FrontendRemoved},
 		"the addresses of node ports changed, the ClusterIP":           {readdress, on(clusterIP, foreign), NotChanged},
-		"on all addresses, its endpoint serves":                        {in(onAll, leave), on(unserved, here), EndpointAllowed},
-		"on all addresses, local by a route, its endpoint was removed": {in(onAll, leave), on(routed, there), EndpointNotAllowed},
-		"on all addresses, an address that is not local":               {in(onAll, leave), on("198.51.100.8:30080", here), FrontendRemoved},
-		"on all addresses, loopback":                                   {in(onAll, leave), flow(node, "127.0.0.1:30080", here), FrontendRemoved},
-		"on all addresses, to another machine, untranslated":           {in(onAll, come), flow(pod, "198.51.100.8:30080", "198.51.100.8:30080"), Foreign},
-		"an endpoint replies at its own address":                       {leave, flow(pod, "10.244.1.1:30080", "10.244.1.1:30080"), Foreign},
+		"on all addresses, its endpoint serves":                        {inScope(onAllAddrs, removeRemote), on(unserved, here), EndpointAllowed},
+		"on all addresses, local by a route, its endpoint was removed": {inScope(onAllAddrs, removeRemote), on(routed, there), EndpointNotAllowed},
+		"on all addresses, an address that is not local":               {inScope(onAllAddrs, removeRemote), on("198.51.100.8:30080", here), FrontendRemoved},
+		"on all addresses, loopback":                                   {inScope(onAllAddrs, removeRemote), flow(node, "127.0.0.1:30080", here), FrontendRemoved},
+		"on all addresses, to another machine, untranslated":           {inScope(onAllAddrs, addFirst), flow(pod, "198.51.100.8:30080", "198.51.100.8:30080"), Foreign},
+		"an endpoint replies at its own address":                       {removeRemote, flow(pod, "10.244.1.1:30080", "10.244.1.1:30080"), Foreign},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTown(ofUDP, all...)
-			w.lastScanned = w.reader.Snapshot().Number
+			w := newTestCluster(ofUDP, all...)
+			w.lastScanned = w.index.Snapshot().Number
 			test.change(w)
 			if got, err := w.newClassifier(time.Now()).classify(&test.entry); got != test.want || err != nil {
 				t.Errorf("%s, %v; want %s", got, err, test.want)
@@ -191,17 +198,17 @@ func TestWhichFlowsGo(t *testing.T) {
 }
 
 // The other frontend has an address of its own and the same port number.
-func TestAFlowOfANodePortEndsWhereAnotherFrontendComes(t *testing.T) {
+func TestAFlowOfANodePortIsStaleIfAnotherFrontendTakesItsAddress(t *testing.T) {
 	const here = "10.244.1.1:8080"
-	w := newTown(ofUDP, "here", "10.244.1.1")
-	w.lastScanned = w.reader.Snapshot().Number
+	w := newTestCluster(ofUDP, "here", "10.244.1.1")
+	w.lastScanned = w.index.Snapshot().Number
 	other := model.ObjectName{Namespace: "shop", Name: "z-other"}
 	service := &model.Service{
 		Name: other, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.11")}, ExternalIPs: []netip.Addr{netip.MustParseAddr("172.30.0.1")},
-		Ports: []model.ServicePort{{Name: "UDP", Protocol: model.UDP, Port: townNode}},
+		Ports: []model.ServicePort{{Name: "UDP", Protocol: model.UDP, Port: nodePortNumber}},
 	}
 	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{other: service}})
-	w.reader.OnApplied(other, w.reader.Derive(w.planner.Decide(other, model.Families)))
+	w.index.OnApplied(other, w.index.Derive(w.planner.Decide(other, model.Families)))
 	w.synced()
 	e := flow(host, "172.30.0.1:30080", here)
 	if got, err := w.newClassifier(time.Now()).classify(&e); got != EndpointNotAllowed || err != nil {
@@ -211,7 +218,7 @@ func TestAFlowOfANodePortEndsWhereAnotherFrontendComes(t *testing.T) {
 
 // Clients whose endpoint may serve them anyway and addresses of flows that cannot be the Service's are not queried. If
 // the query fails, the flow stays.
-func TestTheKernelIsQueriedOnlyWhereItMatters(t *testing.T) {
+func TestTheKernelIsQueriedOnlyIfNeeded(t *testing.T) {
 	local := func(s *model.Service) { ofUDP(s); s.ExternalTrafficLocal = true }
 	for name, test := range map[string]struct {
 		entry conntrack.Entry
@@ -224,22 +231,22 @@ func TestTheKernelIsQueriedOnlyWhereItMatters(t *testing.T) {
 		"a node port's number, to another address": {flow(host, "198.51.100.7:30080", "203.0.113.9:53"), false},
 		"a node port's number, to the endpoint":    {flow(host, "198.51.100.7:30080", "10.244.1.1:8080"), true},
 	} {
-		w := newTown(local, "here", "10.244.1.1", "there", "10.244.2.1")
-		w.scope, w.isComplete, w.lastScanned = onAll, true, 1
+		w := newTestCluster(local, "here", "10.244.1.1", "there", "10.244.2.1")
+		w.scope, w.isComplete, w.lastScanned = onAllAddrs, true, 1
 		w.synced()
-		asked := 0
+		calls := 0
 		classifier := w.newClassifier(time.Now())
-		classifier.isLocal = func(netip.Addr) (bool, error) { asked++; return false, unix.ENOBUFS }
-		reason, err := classifier.classify(&test.entry)
-		if (asked > 0) != test.asks || (err != nil) != test.asks || (reason == ClientUnknown) != test.asks {
-			t.Errorf("%s: %d queries, %s, %v", name, asked, reason, err)
+		classifier.isLocal = func(netip.Addr) (bool, error) { calls++; return false, unix.ENOBUFS }
+		class, err := classifier.classify(&test.entry)
+		if (calls > 0) != test.asks || (err != nil) != test.asks || (class == ClientUnknown) != test.asks {
+			t.Errorf("%s: %d queries, %s, %v", name, calls, class, err)
 		}
 	}
 }
 
 // flowsTo returns a table with flows to an endpoint.
-func flowsTo(replySrc string, clients ...string) *recorded {
-	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
+func flowsTo(replySrc string, clients ...string) *recordingTable {
+	table := &recordingTable{entries: map[netip.AddrPort]conntrack.Entry{}}
 	for _, client := range clients {
 		table.entries[netip.MustParseAddrPort(client)] = flow(client, "10.96.0.10:80", replySrc)
 	}
@@ -249,7 +256,7 @@ func flowsTo(replySrc string, clients ...string) *recorded {
 // TestAScanOfFlows covers the families that changed. Flows that the kernel keeps are scanned again; if a scan fails,
 // all of them are.
 func TestAScanOfFlows(t *testing.T) {
-	const gone = "10.244.2.1:8080"
+	const removed = "10.244.2.1:8080"
 	clients := []string{"10.244.9.1:1", "10.244.9.2:1", "10.244.9.3:1"}
 	for name, test := range map[string]struct {
 		refuses   []error
@@ -264,29 +271,29 @@ func TestAScanOfFlows(t *testing.T) {
 		"any other error stops it":      {[]error{nil, unix.EPERM}, nil, 1, "operation not permitted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
-			table := flowsTo(gone, clients...)
-			r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+			w := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
+			table := flowsTo(removed, clients...)
+			r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.index, isLocalAddr)
 			if done, err := r.CleanOnce(t.Context()); err != nil || done.Flows[model.IPv4].Deleted != 0 {
 				t.Fatalf("at first: %+v, %v", done, err)
 			}
 			w.serve("here", "10.244.1.1")
-			table.deleteErrs, table.fails = test.refuses, test.fails
+			table.deleteErrs, table.err = test.refuses, test.fails
 			done, err := r.CleanOnce(t.Context())
-			pass, isThere := done.Flows[model.IPv4]
-			if pass.Deleted != test.ended || !isThere || len(done.Flows) != 1 {
+			pass, exists := done.Flows[model.IPv4]
+			if pass.Deleted != test.ended || !exists || len(done.Flows) != 1 {
 				t.Errorf("%+v, want %d IPv4 flows deleted", done.Flows, test.ended)
 			}
 			if isError := err != nil; isError != (test.wantError != "") || isError && !strings.Contains(err.Error(), test.wantError) ||
 				(pass.Duration > 0) == isError {
 				t.Errorf("%s, %v; want %q", pass.Duration, err, test.wantError)
 			}
-			table.deleteErrs, table.fails = nil, nil
+			table.deleteErrs, table.err = nil, nil
 			if done, err = r.CleanOnce(t.Context()); err != nil || len(table.entries) != 0 || done.Flows[model.IPv4].Deleted != 3-test.ended {
 				t.Errorf("afterwards: %+v, %v, and %d remain", done.Flows, err, len(table.entries))
 			}
-			mayEnd := test.wantError != "" && test.ended == 3
-			if done, err = r.CleanOnce(t.Context()); err != nil || len(done.Flows) > 0 && !mayEnd {
+			isRescanned := test.wantError != "" && test.ended == 3
+			if done, err = r.CleanOnce(t.Context()); err != nil || len(done.Flows) > 0 && !isRescanned {
 				t.Errorf("scanned again without a change: %+v, %v", done.Flows, err)
 			}
 		})
@@ -294,10 +301,10 @@ func TestAScanOfFlows(t *testing.T) {
 }
 
 // The endpoint is added again while the flows of a scan are deleted.
-func TestAFlowWhoseEndpointComesBackStays(t *testing.T) {
-	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
+func TestAFlowWhoseEndpointIsAddedAgainStays(t *testing.T) {
+	w := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
 	table := flowsTo("10.244.2.1:8080", "10.244.9.1:1", "10.244.9.2:1")
-	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+	r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.index, isLocalAddr)
 	w.serve("here", "10.244.1.1")
 	table.afterDump = func() { w.serve("here", "10.244.1.1", "there", "10.244.2.1") }
 	if done, err := r.CleanOnce(t.Context()); err != nil || len(table.entries) != 2 {
@@ -308,7 +315,7 @@ func TestAFlowWhoseEndpointComesBackStays(t *testing.T) {
 // Flows are also scanned a second after a failure, and at shutdown.
 func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 	ofUDPAlone := func(s *model.Service) { ofUDP(s); s.Ports = s.Ports[2:] }
-	reads := watching(t, &recorded{failing: []int{2, 3}}, ofUDPAlone, func(w *town) {
+	reads := scanTimes(t, &recordingTable{failing: []int{2, 3}}, ofUDPAlone, func(w *testCluster) {
 		time.Sleep(time.Hour)
 		w.serve("here", "10.244.1.1")
 		time.Sleep(time.Hour)
@@ -321,9 +328,9 @@ func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := newTown(ofUDPAlone, "here", "10.244.1.1", "there", "10.244.2.1")
+		w := newTestCluster(ofUDPAlone, "here", "10.244.1.1", "there", "10.244.2.1")
 		table, reported := flowsTo("10.244.2.1:8080", "10.244.9.1:1"), 0
-		r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.reader, isNodes)
+		r := NewReconciler(conntrack.NewDumpScheduler(table, nil), w.index, isLocalAddr)
 		if _, err := r.CleanOnce(ctx); err != nil {
 			t.Error(err)
 		}
@@ -343,8 +350,8 @@ func TestFlowsAreScannedOnceForEachChange(t *testing.T) {
 // Stale flows are deleted in both families; connections of other protocols stay.
 func TestFlowsInTheKernel(t *testing.T) {
 	table, conn := inKernel(t)
-	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2")
-	r := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.reader, isNodes)
+	w := newTestCluster(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2")
+	r := NewReconciler(conntrack.NewDumpScheduler(conn, nil), w.index, isLocalAddr)
 	if _, err := r.CleanOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -358,8 +365,8 @@ func TestFlowsInTheKernel(t *testing.T) {
 			for i, replySrc := range addrs[2:] {
 				for _, protocol := range []model.Protocol{model.TCP, model.UDP} {
 					c := connections.Connection{
-						Protocol: protocol, Client: netip.AddrPortFrom(netip.MustParseAddr(addrs[0]), uint16(1000+2*n+i)),
-						Dialled: netip.MustParseAddrPort(addrs[1]), ReplySrc: netip.MustParseAddrPort(replySrc), Label: label, IsReplied: true,
+						Protocol: protocol, OrigSrc: netip.AddrPortFrom(netip.MustParseAddr(addrs[0]), uint16(1000+2*n+i)),
+						OrigDst: netip.MustParseAddrPort(addrs[1]), ReplySrc: netip.MustParseAddrPort(replySrc), Label: label, IsReplied: true,
 					}
 					if protocol == model.TCP {
 						c.State = conntrack.TCPEstablished
@@ -376,11 +383,11 @@ func TestFlowsInTheKernel(t *testing.T) {
 	if err != nil || done.Flows[model.IPv4].Deleted != each || done.Flows[model.IPv6].Deleted != each {
 		t.Errorf("%+v, %v; want %d flows of each family", done, err, each)
 	}
-	left := map[model.Protocol]int{}
-	if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(e *conntrack.Entry) bool { left[e.Protocol]++; return true }); err != nil {
+	remaining := map[model.Protocol]int{}
+	if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(e *conntrack.Entry) bool { remaining[e.Protocol]++; return true }); err != nil {
 		t.Fatal(err)
 	}
-	if !maps.Equal(left, kept) {
-		t.Errorf("remaining: %v, want %v", left, kept)
+	if !maps.Equal(remaining, kept) {
+		t.Errorf("remaining: %v, want %v", remaining, kept)
 	}
 }

@@ -39,11 +39,11 @@ type Kernel interface {
 // Counter serves the page with the number of new connections per Service. It counts, and reads the counts, only on
 // requests for the page.
 type Counter struct {
-	reader   *Frontends
-	kernel   Kernel
-	families []model.Family
-	log      *slog.Logger
-	now      func() time.Time
+	frontends *Frontends
+	kernel    Kernel
+	families  []model.Family
+	log       *slog.Logger
+	now       func() time.Time
 
 	mutex sync.Mutex // guards the fields below
 	// isCounting reports whether the tables exist and their frontends are known. If it is false, tables of an earlier
@@ -68,10 +68,10 @@ type cursor struct {
 }
 
 // NewCounter returns a Counter that does not count until the first request.
-func NewCounter(reader *Frontends, kernel Kernel, families []model.Family, log *slog.Logger, now func() time.Time) *Counter {
+func NewCounter(frontends *Frontends, kernel Kernel, families []model.Family, log *slog.Logger, now func() time.Time) *Counter {
 	process := make([]byte, 8)
 	_, _ = rand.Read(process) // never fails
-	return &Counter{reader: reader, kernel: kernel, families: families, log: log, now: now, process: hex.EncodeToString(process)}
+	return &Counter{frontends: frontends, kernel: kernel, families: families, log: log, now: now, process: hex.EncodeToString(process)}
 }
 
 // Run deletes the tables if the page was not read for idleTimeout, and at the start those that an earlier process left.
@@ -109,11 +109,11 @@ func (c *Counter) deleteTables(ctx context.Context) error {
 	c.isCounting, c.owners, c.lastCounts, c.totals, c.cursors = false, nil, nil, nil, nil
 	for _, family := range c.families {
 		for _, table := range ruleset.DemandTableNames {
-			has, err := c.kernel.HasDemandTable(ctx, family, table)
+			exists, err := c.kernel.HasDemandTable(ctx, family, table)
 			if err != nil {
 				return err
 			}
-			if has {
+			if exists {
 				if err := c.kernel.Commit(ctx, ruleset.DeleteDemandTable(family, table)); err != nil {
 					return err
 				}
@@ -127,7 +127,7 @@ var errNotSynced = errors.New("the proxy has not synced yet")
 
 // ServeHTTP writes the page.
 func (c *Counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	page, err := c.page(r.Context(), r.URL.Query().Get(demandapi.After))
+	page, err := c.page(r.Context(), r.URL.Query().Get(demandapi.CursorParam))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -153,11 +153,11 @@ func (c *Counter) page(ctx context.Context, after string) (demandapi.Page, error
 	now := c.now()
 	c.lastRead = now
 	page := demandapi.Page{Skipped: c.skipped, Counts: map[string]uint64{}}
-	for _, known := range c.cursors {
-		if known.name == after {
-			page.Took = now.Sub(known.at)
+	for _, issued := range c.cursors {
+		if issued.name == after {
+			page.Duration = now.Sub(issued.at)
 			for service, total := range c.totals {
-				page.Counts[service.String()] = total - min(known.totals[service], total)
+				page.Counts[service.String()] = total - min(issued.totals[service], total)
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func (c *Counter) page(ctx context.Context, after string) (demandapi.Page, error
 
 // update reads the counts, and then makes the tables count the currently selected frontends.
 func (c *Counter) update(ctx context.Context) error {
-	wanted, skipped, isKnown := c.reader.selection()
+	selected, skipped, isKnown := c.frontends.selection()
 	if !isKnown {
 		return errNotSynced
 	}
@@ -190,7 +190,7 @@ func (c *Counter) update(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.updateFrontends(ctx, wanted); err != nil {
+	if err := c.updateFrontends(ctx, selected); err != nil {
 		c.isCounting = false // the contents of the table are unknown
 		return err
 	}
@@ -221,13 +221,13 @@ func (c *Counter) recreateTables(ctx context.Context) error {
 func (c *Counter) read(ctx context.Context) error {
 	for _, family := range c.families {
 		err := c.kernel.DemandCounts(ctx, family, func(frontend model.Frontend, count uint64) {
-			before := c.lastCounts[frontend]
-			if count < before {
-				before = 0
+			previous := c.lastCounts[frontend]
+			if count < previous {
+				previous = 0
 			}
 			c.lastCounts[frontend] = count
-			if owner, has := c.owners[frontend]; has {
-				c.totals[owner] += count - before
+			if owner, exists := c.owners[frontend]; exists {
+				c.totals[owner] += count - previous
 			}
 		})
 		if err != nil {
@@ -238,21 +238,21 @@ func (c *Counter) read(ctx context.Context) error {
 }
 
 // updateFrontends makes the tables count the wanted frontends.
-func (c *Counter) updateFrontends(ctx context.Context, wanted map[model.Frontend]model.ObjectName) error {
+func (c *Counter) updateFrontends(ctx context.Context, selected map[model.Frontend]model.ObjectName) error {
 	for _, family := range c.families {
-		batch := ruleset.UpdateDemandTable(family, frontendsOf(c.owners, family), frontendsOf(wanted, family))
+		batch := ruleset.UpdateDemandTable(family, frontendsOf(c.owners, family), frontendsOf(selected, family))
 		if err := c.kernel.Commit(ctx, batch); err != nil {
 			return err
 		}
 	}
-	c.owners = wanted
-	maps.DeleteFunc(c.lastCounts, func(frontend model.Frontend, _ uint64) bool { _, has := wanted[frontend]; return !has })
-	isThere := map[model.ObjectName]bool{}
-	for _, service := range wanted {
-		isThere[service] = true
+	c.owners = selected
+	maps.DeleteFunc(c.lastCounts, func(frontend model.Frontend, _ uint64) bool { _, isSelected := selected[frontend]; return !isSelected })
+	counted := map[model.ObjectName]bool{}
+	for _, service := range selected {
+		counted[service] = true
 	}
-	maps.DeleteFunc(c.totals, func(service model.ObjectName, _ uint64) bool { return !isThere[service] })
-	for service := range isThere {
+	maps.DeleteFunc(c.totals, func(service model.ObjectName, _ uint64) bool { return !counted[service] })
+	for service := range counted {
 		c.totals[service] += 0 // adds an entry if there is none
 	}
 	return nil

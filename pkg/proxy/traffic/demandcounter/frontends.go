@@ -37,26 +37,26 @@ func (*Frontends) Derive(decisions []selection.Decision) any {
 }
 
 // OnApplied records the frontends of a Service.
-func (r *Frontends) OnApplied(service model.ObjectName, digest any) {
+func (r *Frontends) OnApplied(service model.ObjectName, derived any) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if digest == nil {
+	if derived == nil {
 		delete(r.services, service)
 		return
 	}
-	r.services[service] = digest.([]model.Frontend)
+	r.services[service] = derived.([]model.Frontend)
 }
 
 // OnFrontendsLost removes frontends from a Service.
 func (r *Frontends) OnFrontendsLost(service model.ObjectName, lost []model.Frontend) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	left := slices.DeleteFunc(slices.Clone(r.services[service]), func(f model.Frontend) bool { return slices.Contains(lost, f) })
-	if len(left) == 0 {
+	remaining := slices.DeleteFunc(slices.Clone(r.services[service]), func(f model.Frontend) bool { return slices.Contains(lost, f) })
+	if len(remaining) == 0 {
 		delete(r.services, service)
 		return
 	}
-	r.services[service] = left
+	r.services[service] = remaining
 }
 
 // OnSynced marks the set of Services as complete.

@@ -22,12 +22,12 @@ func selectFrontends(services map[model.ObjectName][]model.Frontend) (chosen map
 	names := slices.SortedFunc(maps.Keys(services), func(a, b model.ObjectName) int {
 		return cmp.Or(cmp.Compare(weight(a), weight(b)), a.Compare(b))
 	})
-	of := func(name model.ObjectName) fair.Share {
+	share := func(name model.ObjectName) fair.Share {
 		return fair.Share{Namespace: name.Namespace, Weight: weight(name)}
 	}
 	chosen = map[model.Frontend]model.ObjectName{}
 	count := 0
-	for _, name := range fair.Order(names, of) {
+	for _, name := range fair.Order(names, share) {
 		frontends := services[name]
 		if count == demandapi.MaxServices || len(chosen)+len(frontends) > maxFrontends {
 			skipped++

@@ -81,7 +81,7 @@ func TestOneServiceWithManyPortsSkipsNoService(t *testing.T) {
 }
 
 // Each request for the page selects frontends again.
-func BenchmarkChoose(b *testing.B) {
+func BenchmarkSelectFrontends(b *testing.B) {
 	services := map[model.ObjectName][]model.Frontend{}
 	for number := range 20_000 {
 		services[model.ObjectName{Namespace: fmt.Sprint(number % 500), Name: fmt.Sprint(number)}] = frontends(number, 1+number%7)

@@ -92,7 +92,7 @@ func countsOf(e *conntrack.Entry) Counts {
 
 // Snapshot builds a report from conntrack entries.
 type Snapshot struct {
-	owners *serviceindex.Index
+	index  *serviceindex.Index
 	nodes  map[translatedEndpoint]string
 	filter func(model.ObjectName) bool
 
@@ -115,60 +115,60 @@ type translatedEndpoint struct {
 
 // NewSnapshot returns an empty Snapshot for a cluster state. Its reports contain only Services for which wanted returns
 // true.
-func NewSnapshot(cluster *model.Cluster, families []model.Family, wanted func(model.ObjectName) bool) *Snapshot {
-	r := &Snapshot{
-		owners: serviceindex.New(0), nodes: map[translatedEndpoint]string{}, filter: wanted,
+func NewSnapshot(cluster *model.Cluster, families []model.Family, filter func(model.ObjectName) bool) *Snapshot {
+	s := &Snapshot{
+		index: serviceindex.New(0), nodes: map[translatedEndpoint]string{}, filter: filter,
 		services: map[model.ObjectName]map[address]*Endpoint{},
 	}
 	planner := selection.NewPlanner(cluster)
 	for _, name := range cluster.ServiceNames() {
 		decisions := planner.Decide(name, families)
-		r.owners.OnApplied(name, r.owners.Derive(decisions))
+		s.index.OnApplied(name, s.index.Derive(decisions))
 		for i := range decisions {
 			for j := range decisions[i].Endpoints {
 				endpoint := &decisions[i].Endpoints[j]
-				r.nodes[translatedEndpoint{name, address{decisions[i].Port.Protocol, endpoint.Addr}}] = endpoint.Node
+				s.nodes[translatedEndpoint{name, address{decisions[i].Port.Protocol, endpoint.Addr}}] = endpoint.Node
 			}
 		}
 	}
-	r.owners.OnSynced(selection.SyncState{})
-	return r
+	s.index.OnSynced(selection.SyncState{})
+	return s
 }
 
 // Add counts an entry.
-func (r *Snapshot) Add(e *conntrack.Entry) {
+func (s *Snapshot) Add(e *conntrack.Entry) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return
 	}
-	r.hasBytes = r.hasBytes || e.Sent.Bytes > 0
-	origin := r.owners.Attribute(e)
+	s.hasBytes = s.hasBytes || e.Sent.Bytes > 0
+	origin := s.index.Attribute(e)
 	switch {
 	case origin == nil:
-		r.foreign++
+		s.foreign++
 		return
-	case !r.filter(origin.Service):
+	case !s.filter(origin.Service):
 		return
 	}
-	at := address{e.Protocol, e.ReplySrc()}
-	of := r.services[origin.Service]
-	if of == nil {
-		of = map[address]*Endpoint{}
-		r.services[origin.Service] = of
+	key := address{e.Protocol, e.ReplySrc()}
+	endpoints := s.services[origin.Service]
+	if endpoints == nil {
+		endpoints = map[address]*Endpoint{}
+		s.services[origin.Service] = endpoints
 	}
-	if of[at] == nil {
-		node, isKnown := r.nodes[translatedEndpoint{origin.Service, at}]
-		of[at] = &Endpoint{
-			Endpoint: at.addr.String(), Protocol: e.Protocol.String(), Node: node, Zone: origin.Location.Zone,
+	if endpoints[key] == nil {
+		node, isKnown := s.nodes[translatedEndpoint{origin.Service, key}]
+		endpoints[key] = &Endpoint{
+			Endpoint: key.addr.String(), Protocol: e.Protocol.String(), Node: node, Zone: origin.Location.Zone,
 			Locality: origin.Location.Locality.String(), Tier: origin.Location.Tier, Removed: !isKnown,
 		}
 	}
-	of[at].add(countsOf(e))
+	endpoints[key].add(countsOf(e))
 }
 
 // AddAll counts all translated connections in a table.
-func (r *Snapshot) AddAll(ctx context.Context, table conntrack.Table) error {
+func (s *Snapshot) AddAll(ctx context.Context, table conntrack.Table) error {
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
-	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { r.Add(e); return true })
+	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { s.Add(e); return true })
 	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // a dump of a changing table may miss entries anyway
 		return fmt.Errorf("read connection table: %w", err)
 	}
@@ -176,35 +176,35 @@ func (r *Snapshot) AddAll(ctx context.Context, table conntrack.Table) error {
 }
 
 // Report returns the counts and resets the Snapshot.
-func (r *Snapshot) Report(node string) Report {
-	report := Report{Node: node, Services: make([]Service, 0, len(r.services)), OtherPrograms: r.foreign, CountsBytes: r.hasBytes}
-	for _, name := range slices.SortedFunc(maps.Keys(r.services), model.ObjectName.Compare) {
+func (s *Snapshot) Report(node string) Report {
+	report := Report{Node: node, Services: make([]Service, 0, len(s.services)), OtherPrograms: s.foreign, CountsBytes: s.hasBytes}
+	for _, name := range slices.SortedFunc(maps.Keys(s.services), model.ObjectName.Compare) {
 		service := Service{Service: name.String(), ByLocality: map[string]int{}}
 		for _, locality := range serviceindex.Localities {
 			service.ByLocality[locality.String()] = 0
 		}
-		for _, endpoint := range r.services[name] {
+		for _, endpoint := range s.services[name] {
 			service.Endpoints = append(service.Endpoints, *endpoint)
 			service.add(endpoint.Counts)
 			service.ByLocality[endpoint.Locality] += endpoint.Established + endpoint.Unreplied
 		}
 		slices.SortFunc(service.Endpoints, func(a, b Endpoint) int {
-			return cmp.Or(compareRows(a.Counts, b.Counts, a.crosses(), b.crosses()), cmp.Compare(a.Endpoint, b.Endpoint),
+			return cmp.Or(compareRows(a.Counts, b.Counts, a.crossZone(), b.crossZone()), cmp.Compare(a.Endpoint, b.Endpoint),
 				cmp.Compare(a.Protocol, b.Protocol))
 		})
 		report.Services = append(report.Services, service)
 	}
 	slices.SortStableFunc(report.Services, func(a, b Service) int {
-		return compareRows(a.Counts, b.Counts, a.crosses(), b.crosses())
+		return compareRows(a.Counts, b.Counts, a.crossZone(), b.crossZone())
 	})
-	r.services, r.foreign, r.hasBytes = map[model.ObjectName]map[address]*Endpoint{}, 0, false
+	s.services, s.foreign, s.hasBytes = map[model.ObjectName]map[address]*Endpoint{}, 0, false
 	return report
 }
 
-// crosses returns the number of connections to other zones.
-func (s *Service) crosses() int { return s.ByLocality[serviceindex.OtherZone.String()] }
+// crossZone returns the number of connections to other zones.
+func (s *Service) crossZone() int { return s.ByLocality[serviceindex.OtherZone.String()] }
 
-func (e *Endpoint) crosses() int {
+func (e *Endpoint) crossZone() int {
 	if e.Locality != serviceindex.OtherZone.String() {
 		return 0
 	}

@@ -66,17 +66,17 @@ func othersEntry(dialled, endpoint string, status conntrack.Status, state uint8)
 
 const (
 	established = conntrack.TCPEstablished
-	over        = conntrack.TCPTimeWait
+	closed      = conntrack.TCPTimeWait
 	replied     = conntrack.SeenReply
 )
 
 func everything(model.ObjectName) bool { return true }
 
-func read(wanted func(model.ObjectName) bool) Report {
-	reading := NewSnapshot(state(), model.Families, wanted)
+func read(filter func(model.ObjectName) bool) Report {
+	snapshot := NewSnapshot(state(), model.Families, filter)
 	for _, e := range []*conntrack.Entry{
 		entry("10.96.0.1:80", "10.0.1.1:8080", replied, established), entry("10.96.0.1:80", "10.0.1.1:8080", replied, established),
-		entry("10.96.0.1:80", "10.0.1.1:8080", replied, over),
+		entry("10.96.0.1:80", "10.0.1.1:8080", replied, closed),
 		entry("10.96.0.2:80", "10.0.2.2:8080", replied, established), // crosses zones
 		entry("10.96.0.3:80", "10.0.1.3:8080", 0, conntrack.TCPSynSent),
 		entry("192.0.2.1:30003", "10.0.9.9:8080", replied, established),       // was an endpoint of the node port
@@ -84,12 +84,12 @@ func read(wanted func(model.ObjectName) bool) Report {
 		othersEntry("192.0.2.1:30001", "10.0.1.1:8080", replied, established), // a port mapping with the number of a node port
 		othersEntry("10.96.0.1:80", "10.0.1.1:8080", replied, established),    // an earlier proxy's
 	} {
-		reading.Add(e)
+		snapshot.Add(e)
 	}
-	return reading.Report("node-1")
+	return snapshot.Report("node-1")
 }
 
-func TestTheWorstComesFirst(t *testing.T) {
+func TestServicesAreOrderedByUnrepliedConnections(t *testing.T) {
 	report := read(everything)
 	var order []string
 	for _, service := range report.Services {
@@ -102,8 +102,8 @@ func TestTheWorstComesFirst(t *testing.T) {
 	if c.Endpoints[0].Unreplied != 1 || c.Endpoints[0].Tier != string(policy.Hostname) || c.Endpoints[0].Removed {
 		t.Errorf("%+v", c.Endpoints)
 	}
-	if gone := c.Endpoints[1]; !gone.Removed || gone.Node != "" || gone.Locality != "unknown" {
-		t.Errorf("%+v", gone)
+	if removed := c.Endpoints[1]; !removed.Removed || removed.Node != "" || removed.Locality != "unknown" {
+		t.Errorf("%+v", removed)
 	}
 	if a.Established != 2 || a.Ending != 1 || a.ByLocality["same_node"] != 2 || a.Sent != 4500 { // includes the closed connection
 		t.Errorf("%+v", a)

@@ -15,15 +15,15 @@ import (
 
 // Text writes a report as a table with a row per Service or, with byEndpoint, per endpoint of each Service. It writes
 // at most the given number of rows; 0 means all.
-func Text(to io.Writer, report *Report, byEndpoint bool, most int) error {
+func Text(to io.Writer, report *Report, byEndpoint bool, limit int) error {
 	table := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
 	rows := serviceRows(report)
 	if byEndpoint {
 		rows = endpointRows(report)
 	}
 	shown := len(rows) - 1
-	if most > 0 {
-		shown = min(shown, most)
+	if limit > 0 {
+		shown = min(shown, limit)
 	}
 	for _, row := range rows[:shown+1] {
 		for _, cell := range row[:len(row)-1] {
@@ -34,8 +34,8 @@ func Text(to io.Writer, report *Report, byEndpoint bool, most int) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write connections: %w", err)
 	}
-	if left := len(rows) - 1 - shown; left > 0 {
-		sanitize.Fprintf(to, "and %d more; --top 0 shows all\n", left)
+	if omitted := len(rows) - 1 - shown; omitted > 0 {
+		sanitize.Fprintf(to, "and %d more; --top 0 shows all\n", omitted)
 	}
 	if len(report.Services) > 0 && !report.CountsBytes {
 		sanitize.Fprintf(to, "Bytes are unknown: conntrack does not count them (net.netfilter.nf_conntrack_acct is 0).\n")

@@ -10,9 +10,9 @@ import (
 
 // 300 of 600 nodes fail: as many are suspected at a time as the limit on probes permits, those with the most
 // connections first.
-func TestThreeHundredNodesDieAtOnce(t *testing.T) {
+func TestThreeHundredNodesFailAtOnce(t *testing.T) {
 	w := newWorld(t, 600, without{})
-	w.honest(2)
+	w.addLoad(2)
 	w.run(2 * time.Second)
 	died := w.now
 	for _, node := range w.nodes[:300] {
@@ -25,22 +25,22 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	}
 	var last time.Duration
 	for i, node := range w.nodes {
-		at, out := w.out[node.name]
-		if out != (i < 300) {
-			t.Errorf("%s is ejected: %v", node.name, out)
+		at, isEjected := w.ejected[node.name]
+		if isEjected != (i < 300) {
+			t.Errorf("%s is ejected: %v", node.name, isEjected)
 		}
 		last = max(last, at-died)
 	}
-	if len(w.outs) != 300 || last > 9*time.Second {
-		t.Errorf("%d ejections, the last after %v", len(w.outs), last)
+	if len(w.ejections) != 300 || last > 9*time.Second {
+		t.Errorf("%d ejections, the last after %v", len(w.ejections), last)
 	}
-	t.Log("the last is ejected after", last, w.outcomes, w.dialsTo, w.cutOffs, w.now, died)
+	t.Log("the last is ejected after", last, w.outcomes, w.dialsTo, w.isolations, w.now, died)
 }
 
 // A node is ejected only if it did not reply just before, and no other node is ejected.
 func TestAnHourOfFlapping(t *testing.T) {
 	w := newWorld(t, 4, without{})
-	w.honest(3)
+	w.addLoad(3)
 	random, isUp, next := rand.New(rand.NewPCG(35, 1)), true, w.now
 	var upSince time.Duration
 	w.nodes[0].up = func(time.Duration) bool { return isUp }
@@ -50,7 +50,7 @@ func TestAnHourOfFlapping(t *testing.T) {
 			isUp, next = !isUp, w.now+time.Duration(random.IntN(20_000))*time.Millisecond
 			upSince = w.now
 		}
-		for _, name := range w.outs {
+		for _, name := range w.ejections {
 			if name != "n0" {
 				t.Fatalf("%s is ejected", name)
 			}
@@ -58,15 +58,15 @@ func TestAnHourOfFlapping(t *testing.T) {
 				t.Fatalf("ejected %v after it was up again", w.now-upSince)
 			}
 		}
-		changes, w.outs = changes+len(w.outs), nil
+		changes, w.ejections = changes+len(w.ejections), nil
 	}
 	if changes == 0 || changes > 30 {
 		t.Errorf("%d ejections in an hour, want some and at most 30", changes)
 	}
 	isUp, w.nodes[0].up = true, always
 	w.run(80 * time.Second)
-	if len(w.out) > 0 {
-		t.Errorf("after 80 good seconds these are ejected: %v", w.out)
+	if len(w.ejected) > 0 {
+		t.Errorf("after 80 good seconds these are ejected: %v", w.ejected)
 	}
 	t.Log(changes, "ejections")
 }
@@ -84,15 +84,15 @@ func (w *world) tenant(every time.Duration, from int) {
 
 // A malicious tenant starts suspicions endlessly, but causes no ejection of a node that replies, and does not delay
 // that of one that failed.
-func TestATenantWhoMeansHarm(t *testing.T) {
+func TestAMaliciousTenant(t *testing.T) {
 	w := newWorld(t, 6, without{})
-	w.honest(10)
+	w.addLoad(10)
 	for second := range 60 {
 		w.tenant(200*time.Millisecond, second)
 		w.run(time.Second)
 	}
-	if len(w.outs) > 0 {
-		t.Fatalf("ejected %v", w.outs)
+	if len(w.ejections) > 0 {
+		t.Fatalf("ejected %v", w.ejections)
 	}
 	for name, dials := range w.dials {
 		if dials > 1000 { // as a suspect once every two seconds, and as a control
@@ -106,13 +106,13 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 		w.tenant(200*time.Millisecond, 1000+second)
 		w.run(time.Second)
 	}
-	if at, out := w.out["n0"]; !out || at-died > 3500*time.Millisecond || len(w.outs) != 1 {
-		t.Errorf("ejected: %v, after %v; ejections %v", out, at-died, w.outs)
+	if at, isEjected := w.ejected["n0"]; !isEjected || at-died > 3500*time.Millisecond || len(w.ejections) != 1 {
+		t.Errorf("ejected: %v, after %v; ejections %v", isEjected, at-died, w.ejections)
 	}
 }
 
 // Machines may reply in place of a node, and routes may be asymmetric.
-func TestWhatStandsBetween(t *testing.T) {
+func TestIntermediariesCauseNoEjection(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"a gateway that resets dials at the nodes behind it": func(w *world) {
 			w.nodes[0].accepts = never
@@ -120,14 +120,14 @@ func TestWhatStandsBetween(t *testing.T) {
 		},
 		"a CNI that drops our dials from the beginning": func(w *world) {
 			w.nodes = append(w.nodes, newMachine("dropping", time.Millisecond, netip.MustParseAddr("192.0.2.99")))
-			w.nodes[6].drops = shut(0, closedPort, healthPort, kubeletPort)
+			w.nodes[6].drops = dropFrom(0, closedPort, healthPort, kubeletPort)
 			w.setTargets()
 			w.dial(w.nodes[6], "10.1.0.9", 20).denied = true
 		},
 		"a CNI that later drops our dials to all nodes": func(w *world) {
 			moment := w.now + time.Second
 			for _, node := range w.nodes {
-				node.drops = shut(moment, closedPort, healthPort, kubeletPort)
+				node.drops = dropFrom(moment, closedPort, healthPort, kubeletPort)
 			}
 			w.dial(w.nodes[0], "10.1.0.9", 20).denied = true
 		},
@@ -144,11 +144,11 @@ func TestWhatStandsBetween(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 6, without{})
-			w.honest(10)
+			w.addLoad(10)
 			prepare(w)
 			w.run(2 * time.Minute)
-			if len(w.outs) > 0 {
-				t.Errorf("ejected %v", w.outs)
+			if len(w.ejections) > 0 {
+				t.Errorf("ejected %v", w.ejections)
 			}
 			t.Log(w.outcomes, w.dials)
 		})
@@ -157,17 +157,17 @@ func TestWhatStandsBetween(t *testing.T) {
 
 // A node is unreachable for a moment, so that only the last probe of a suspicion gets a reply, and fails a little
 // later.
-func TestTheKubeletsReplyHidesNoDeath(t *testing.T) {
+func TestTheKubeletsReplyHidesNoFailure(t *testing.T) {
 	for phase := range 12 {
 		w := newWorld(t, 3, without{})
-		w.honest(33)
+		w.addLoad(33)
 		w.run(time.Second)
 		away, back := w.now, w.now+time.Second+time.Duration(phase)*150*time.Millisecond
 		died := w.now + 12*time.Second
 		w.nodes[0].up = func(at time.Duration) bool { return at < away || at >= back && at < died }
 		w.run(16 * time.Second)
-		if at, out := w.out["n0"]; !out || at-died > 3500*time.Millisecond {
-			t.Errorf("unreachable for %v: ejected %v, %v after its failure", back-away, out, at-died)
+		if at, isEjected := w.ejected["n0"]; !isEjected || at-died > 3500*time.Millisecond {
+			t.Errorf("unreachable for %v: ejected %v, %v after its failure", back-away, isEjected, at-died)
 		}
 	}
 }
@@ -176,21 +176,21 @@ func TestTheKubeletsReplyHidesNoDeath(t *testing.T) {
 // until it fails, and then within a minute.
 func TestOnlyTheKubeletReplies(t *testing.T) {
 	w := newWorld(t, 3, without{})
-	w.nodes[0].drops = shut(w.now, closedPort, healthPort)
+	w.nodes[0].drops = dropFrom(w.now, closedPort, healthPort)
 	w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
 	w.dials, w.dialsTo = map[string]int{}, map[uint16]int{}
 	w.run(5 * time.Minute)
-	if len(w.outs) > 0 || w.dialsTo[kubeletPort] > 6 {
-		t.Errorf("ejected %v; %d probes of the kubelet in five minutes", w.outs, w.dialsTo[kubeletPort])
+	if len(w.ejections) > 0 || w.dialsTo[kubeletPort] > 6 {
+		t.Errorf("ejected %v; %d probes of the kubelet in five minutes", w.ejections, w.dialsTo[kubeletPort])
 	}
 	w.nodes[0].up = never
 	w.run(time.Minute + 5*time.Second)
-	if len(w.outs) == 0 {
+	if len(w.ejections) == 0 {
 		t.Error("it failed a minute ago, and is not ejected")
 	}
 	w.nodes[0].up = always
 	w.run(time.Minute + 5*time.Second)
-	if _, out := w.out["n0"]; out {
+	if _, isEjected := w.ejected["n0"]; isEjected {
 		t.Error("its kubelet replies again, and it is not restored")
 	}
 }
@@ -201,16 +201,16 @@ func TestANodeIsNotEjectedBecauseItsOwnAPIServerReplies(t *testing.T) {
 	w.server = newMachine("api", time.Millisecond, w.nodes[0].addr)
 	w.setTargets()
 	w.run(3 * time.Second)
-	w.nodes[0].drops = shut(w.now, closedPort, healthPort, kubeletPort)
+	w.nodes[0].drops = dropFrom(w.now, closedPort, healthPort, kubeletPort)
 	w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
 	w.run(10 * time.Second)
-	if len(w.outs) > 0 || !w.detector.Status().HasNoControl {
-		t.Errorf("ejected %v; HasNoControl: %v", w.outs, w.detector.Status().HasNoControl)
+	if len(w.ejections) > 0 || !w.detector.Status().HasNoControl {
+		t.Errorf("ejected %v; HasNoControl: %v", w.ejections, w.detector.Status().HasNoControl)
 	}
 }
 
 // 600 nodes have endpoints that never reply, and another node fails.
-func TestNodesWithUnresponsiveEndpointsHideNoDeath(t *testing.T) {
+func TestUnresponsiveEndpointsHideNoFailure(t *testing.T) {
 	w := newWorld(t, 601, without{})
 	for _, node := range w.nodes[:600] {
 		for _, client := range []string{"10.1.0.8", "10.1.0.9"} {
@@ -223,15 +223,15 @@ func TestNodesWithUnresponsiveEndpointsHideNoDeath(t *testing.T) {
 	w.nodes[600].up = until(died)
 	w.dial(w.nodes[600], "10.1.0.1", 1).every = 100 * time.Second
 	w.run(10 * time.Second)
-	if _, out := w.out["n600"]; !out || len(w.outs) > 1 {
-		t.Errorf("ejected are %v", w.outs)
+	if _, isEjected := w.ejected["n600"]; !isEjected || len(w.ejections) > 1 {
+		t.Errorf("ejected are %v", w.ejections)
 	}
 }
 
 // If many nodes fail, connections are listed only a few times a second, and once every ten seconds for ejected nodes.
-func TestOneListOfConnectionsIsForAllNodes(t *testing.T) {
+func TestOneListOfConnectionsServesAllNodes(t *testing.T) {
 	w := newWorld(t, 600, without{})
-	w.honest(1)
+	w.addLoad(1)
 	w.run(2 * time.Second)
 	for _, node := range w.nodes[:300] {
 		node.up = never
@@ -244,23 +244,23 @@ func TestOneListOfConnectionsIsForAllNodes(t *testing.T) {
 			lists++
 		}
 	}
-	if len(w.outs) != 300 || lists > 3 {
-		t.Errorf("%d ejected; their connections are listed %d times in twenty seconds", len(w.outs), lists)
+	if len(w.ejections) != 300 || lists > 3 {
+		t.Errorf("%d ejected; their connections are listed %d times in twenty seconds", len(w.ejections), lists)
 	}
 }
 
 // Here the control nodes take longer to reply than the node that fails.
-func TestControlsFarAway(t *testing.T) {
+func TestSlowControls(t *testing.T) {
 	w := newWorld(t, 4, without{})
 	for _, node := range w.nodes[1:] {
 		node.delay = 300 * time.Millisecond
 	}
-	w.honest(33)
+	w.addLoad(33)
 	w.run(5 * time.Second)
 	died := w.now
 	w.nodes[0].up = until(died)
 	w.run(5 * time.Second)
-	if _, out := w.out["n0"]; !out || len(w.outs) > 1 || w.cutOffs > 0 {
-		t.Errorf("ejected are %v; isolated %d times", w.outs, w.cutOffs)
+	if _, isEjected := w.ejected["n0"]; !isEjected || len(w.ejections) > 1 || w.isolations > 0 {
+		t.Errorf("ejected are %v; isolated %d times", w.ejections, w.isolations)
 	}
 }

@@ -12,8 +12,8 @@ const (
 	// new source port may take another network path. controlsPerRound is the number of nodes that are probed as controls
 	// at the same time.
 	probesPerSuspicion, controlsPerRound = 5, 3
-	// weakFor is how long a node counts as still booting if it used to accept connections and now only resets them.
-	weakFor = time.Minute
+	// weakGrace is how long a node counts as still booting if it used to accept connections and now only resets them.
+	weakGrace = time.Minute
 	// quietPeriod without an ejection clears a node's ejection count. maxReplies limits the number of consecutive replies
 	// that a repeatedly ejected node needs.
 	quietPeriod, maxReplies = 10 * time.Minute, 64

@@ -16,22 +16,22 @@ const closedPortNumber, kubeletPortNumber = 9, 10250
 // Detector decides which of the other nodes do not reply to this one. Its Report methods record events; Step decides
 // what to do about them. It is not safe for concurrent use.
 type Detector struct {
-	self      string
-	numbers   [apiServer]uint16 // port numbers
-	nodes     map[string]*node
-	names     []string         // node names, sorted
-	active    map[string]*node // suspected or ejected nodes
-	servers   []server
-	suspects  map[string]int // number of suspicious connections, by node that is not suspected yet
-	controls  controls
-	isolation *time.Time // since when this node is isolated; nil if it is not
-	inFlight  map[uint64]inFlight
-	lastProbe uint64
-	budget    Budget
-	baselines time.Time // when to check again which baselines are due
-	listing   bool      // a list of connections is pending
-	nextList  time.Time // when to list connections to ejected nodes again
-	pending   Actions   // results since the last step
+	self              string
+	numbers           [apiServer]uint16 // port numbers
+	nodes             map[string]*node
+	names             []string         // node names, sorted
+	active            map[string]*node // suspected or ejected nodes
+	servers           []server
+	suspects          map[string]int // number of suspicious connections, by node that is not suspected yet
+	controls          controls
+	isolation         *time.Time // since when this node is isolated; nil if it is not
+	inFlight          map[uint64]inFlight
+	lastProbe         uint64
+	budget            Budget
+	nextBaselineCheck time.Time // when to check again which baselines are due
+	listing           bool      // a list of connections is pending
+	nextList          time.Time // when to list connections to ejected nodes again
+	pending           Actions   // results since the last step
 }
 
 // server is an API server. node is the other node that it runs on; nil if there is none.
@@ -123,11 +123,11 @@ func (d *Detector) SetNodes(now time.Time, addrs map[string]netip.Addr, servers 
 	d.names = slices.Sorted(maps.Keys(d.nodes))
 	d.servers = nil
 	for _, addr := range servers {
-		on := slices.IndexFunc(d.names, func(name string) bool { return d.nodes[name].addr == addr.Addr() })
-		if on < 0 {
+		i := slices.IndexFunc(d.names, func(name string) bool { return d.nodes[name].addr == addr.Addr() })
+		if i < 0 {
 			d.servers = append(d.servers, server{addr: addr})
 		} else {
-			d.servers = append(d.servers, server{addr, d.nodes[d.names[on]]})
+			d.servers = append(d.servers, server{addr, d.nodes[d.names[i]]})
 		}
 	}
 	if len(d.nodes) == 0 {
@@ -241,11 +241,11 @@ func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, next []Fl
 }
 
 func byNode(flows []Flow) map[string][]Flow {
-	of := map[string][]Flow{}
+	result := map[string][]Flow{}
 	for _, flow := range flows {
-		of[flow.Node] = append(of[flow.Node], flow)
+		result[flow.Node] = append(result[flow.Node], flow)
 	}
-	return of
+	return result
 }
 
 // Step returns the actions that are due. Call it at NextStep and after each of the other methods.
@@ -267,13 +267,13 @@ func (d *Detector) Step(now time.Time) Actions {
 // those with the most suspicious connections. So nodes whose endpoints never reply do not keep other nodes from being
 // suspected.
 func (d *Detector) startSuspicions(now time.Time) {
-	room := int(d.budget.suspected.TokensAt(now))
+	tokens := int(d.budget.suspected.TokensAt(now))
 	for _, n := range d.active {
 		if n.suspicion != nil {
-			room -= len(n.suspicion.probes) - n.suspicion.sent
+			tokens -= len(n.suspicion.probes) - n.suspicion.sent
 		}
 	}
-	if d.isolation != nil || room < probesPerSuspicion {
+	if d.isolation != nil || tokens < probesPerSuspicion {
 		return
 	}
 	var due []*node
@@ -286,7 +286,7 @@ func (d *Detector) startSuspicions(now time.Time) {
 		return cmp.Or(a.lastSuspicion.Compare(b.lastSuspicion), cmp.Compare(d.suspects[b.name], d.suspects[a.name]),
 			cmp.Compare(a.name, b.name))
 	})
-	for _, n := range due[:min(len(due), room/probesPerSuspicion)] {
+	for _, n := range due[:min(len(due), tokens/probesPerSuspicion)] {
 		n.suspicion, n.lastSuspicion = newSuspicion(now, n), now
 		d.active[n.name] = n
 		delete(d.suspects, n.name)
@@ -323,7 +323,7 @@ func (d *Detector) evaluateSuspicions(now time.Time) {
 
 // conclude ends a suspicion.
 func (d *Detector) conclude(now time.Time, n *node, outcome Outcome) {
-	replied := n.suspicion.after
+	replied := n.suspicion.laterReplied
 	n.suspicion = nil
 	delete(d.active, n.name)
 	if outcome == Inconclusive {
@@ -344,18 +344,18 @@ func (d *Detector) conclude(now time.Time, n *node, outcome Outcome) {
 }
 
 // probe sends a probe to a node.
-func (d *Detector) probe(now time.Time, n *node, to port, timeout time.Duration, what inFlight) {
+func (d *Detector) probe(now time.Time, n *node, to port, timeout time.Duration, flight inFlight) {
 	if to == kubeletPort {
 		n.lastKubelet = now
 	}
-	what.node, what.port = n, to
-	d.send(now, netip.AddrPortFrom(n.addr, d.numbers[to]), timeout, what)
+	flight.node, flight.port = n, to
+	d.send(now, netip.AddrPortFrom(n.addr, d.numbers[to]), timeout, flight)
 }
 
-func (d *Detector) send(now time.Time, addr netip.AddrPort, timeout time.Duration, what inFlight) {
+func (d *Detector) send(now time.Time, addr netip.AddrPort, timeout time.Duration, flight inFlight) {
 	d.lastProbe++
-	what.sentAt = now
-	d.inFlight[d.lastProbe] = what
+	flight.sentAt = now
+	d.inFlight[d.lastProbe] = flight
 	d.pending.Probes = append(d.pending.Probes, Probe{d.lastProbe, addr, timeout})
 }
 
@@ -402,10 +402,10 @@ func (d *Detector) probeEjected(now time.Time, active []*node) {
 
 // probeBaselines probes nodes to record their baselines.
 func (d *Detector) probeBaselines(now time.Time) {
-	if now.Before(d.baselines) {
+	if now.Before(d.nextBaselineCheck) {
 		return
 	}
-	d.baselines = now.Add(time.Second)
+	d.nextBaselineCheck = now.Add(time.Second)
 	sent := 0
 	for _, name := range d.names {
 		n := d.nodes[name]

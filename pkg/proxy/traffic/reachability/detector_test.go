@@ -7,40 +7,40 @@ import (
 	"time"
 )
 
-// honest makes two clients connect to all nodes.
-func (w *world) honest(perSecond int) {
+// addLoad makes two clients connect to all nodes.
+func (w *world) addLoad(perSecond int) {
 	for _, node := range w.nodes {
 		w.dial(node, "10.1.0.1", perSecond)
 		w.dial(node, "10.1.0.2", perSecond)
 	}
 }
 
-func TestADeadNodeIsEjected(t *testing.T) {
+func TestAFailedNodeIsEjected(t *testing.T) {
 	for _, delay := range []time.Duration{time.Millisecond, 150 * time.Millisecond} {
 		for phase := range 20 {
 			w := newSlowWorld(t, 3, without{}, delay)
-			w.honest(33)
+			w.addLoad(33)
 			w.run(time.Second)
 			died := w.now + time.Duration(phase)*25*time.Millisecond
 			w.nodes[0].up = except(died, died+20*time.Second)
 			w.run(10 * time.Second)
-			at, judged := w.out["n0"]
-			if limit := 3200 * time.Millisecond; !judged || at-died > limit {
-				t.Errorf("delay %v, phase %d: ejected %v after %v, want within %v", delay, phase, judged, at-died, limit)
+			at, isEjected := w.ejected["n0"]
+			if limit := 3200 * time.Millisecond; !isEjected || at-died > limit {
+				t.Errorf("delay %v, phase %d: ejected %v after %v, want within %v", delay, phase, isEjected, at-died, limit)
 			}
-			if len(w.outs) != 1 {
-				t.Errorf("delay %v, phase %d: ejections %v, want one", delay, phase, w.outs)
+			if len(w.ejections) != 1 {
+				t.Errorf("delay %v, phase %d: ejections %v, want one", delay, phase, w.ejections)
 			}
 			w.run(15 * time.Second)
-			if back := w.back["n0"] - died - 20*time.Second; back < 0 || back > 1200*time.Millisecond {
+			if back := w.restored["n0"] - died - 20*time.Second; back < 0 || back > 1200*time.Millisecond {
 				t.Errorf("delay %v, phase %d: restored after %v, want within 1.2 s", delay, phase, back)
 			}
 		}
 	}
 }
 
-// falseScene is a scene in which no node fails for good, or no observation could prove it.
-type falseScene struct {
+// noEjectionScene is a scene in which no node fails for good, or no observation could prove it.
+type noEjectionScene struct {
 	name    string
 	nodes   int
 	prepare func(w *world)
@@ -48,7 +48,7 @@ type falseScene struct {
 	needs *without
 }
 
-var falseScenes = []falseScene{
+var noEjectionScenes = []noEjectionScene{
 	{name: "a policy denies a client", nodes: 3, prepare: func(w *world) { w.dial(w.nodes[0], "10.1.0.9", 20).denied = true }},
 	{name: "a tenant's unresponsive endpoint on the node", nodes: 3, prepare: func(w *world) {
 		w.dial(w.nodes[0], "10.1.0.9", 400).denied = true
@@ -65,7 +65,7 @@ var falseScenes = []falseScene{
 		name: "a node that never replied to a probe", nodes: 4,
 		prepare: func(w *world) {
 			w.nodes = append(w.nodes, newMachine("closed", time.Millisecond, netip.MustParseAddr("192.0.2.99")))
-			w.nodes[4].drops = shut(0, closedPort, healthPort, kubeletPort)
+			w.nodes[4].drops = dropFrom(0, closedPort, healthPort, kubeletPort)
 			w.setTargets()
 			w.dial(w.nodes[4], "10.1.0.9", 1).denied = true
 		},
@@ -83,19 +83,19 @@ var falseScenes = []falseScene{
 		name: "a firewall closes all ports of the node at once, and pods continue", nodes: 3,
 		needs: &without{replied: true},
 		prepare: func(w *world) {
-			w.nodes[0].drops = shut(w.now+time.Second, closedPort, healthPort, kubeletPort)
+			w.nodes[0].drops = dropFrom(w.now+time.Second, closedPort, healthPort, kubeletPort)
 			w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
 		},
 	},
 	{
 		name: "a firewall closes the proxy's port later", nodes: 3, prepare: func(w *world) {
-			w.nodes[0].drops = shut(w.now+time.Second, healthPort)
+			w.nodes[0].drops = dropFrom(w.now+time.Second, healthPort)
 			w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
 		},
 	},
 	{
 		name: "a firewall closes all ports but the kubelet's later", nodes: 3, prepare: func(w *world) {
-			w.nodes[0].drops = shut(w.now+time.Second, closedPort, healthPort)
+			w.nodes[0].drops = dropFrom(w.now+time.Second, closedPort, healthPort)
 			w.loads = nil
 			w.dial(w.nodes[0], "10.1.0.9", 5).denied, w.loads[0].to = true, w.now+1400*time.Millisecond
 		},
@@ -110,21 +110,21 @@ var falseScenes = []falseScene{
 	},
 }
 
-func (s falseScene) run(t *testing.T, without without) *world {
+func (s noEjectionScene) run(t *testing.T, without without) *world {
 	t.Helper()
 	w := newWorld(t, s.nodes, without)
-	w.honest(10)
+	w.addLoad(10)
 	s.prepare(w)
 	w.run(time.Minute)
 	return w
 }
 
 func TestNoNodeThatRepliesIsEjected(t *testing.T) {
-	for _, scene := range falseScenes {
+	for _, scene := range noEjectionScenes {
 		t.Run(scene.name, func(t *testing.T) {
 			w := scene.run(t, without{})
-			if len(w.outs) > 0 {
-				t.Errorf("ejected %v", w.outs)
+			if len(w.ejections) > 0 {
+				t.Errorf("ejected %v", w.ejections)
 			}
 			for name, dials := range w.dials { // one suspicion every two seconds, and as a control for two others
 				if dials > 30*5+2*30*2*4 {
@@ -140,21 +140,21 @@ func TestNoNodeThatRepliesIsEjected(t *testing.T) {
 }
 
 func TestEachGuardIsNeeded(t *testing.T) {
-	for _, scene := range falseScenes {
+	for _, scene := range noEjectionScenes {
 		if scene.needs == nil {
 			continue
 		}
 		t.Run(fmt.Sprintf("%s, %+v", scene.name, *scene.needs), func(t *testing.T) {
-			if w := scene.run(t, *scene.needs); len(w.outs) == 0 {
+			if w := scene.run(t, *scene.needs); len(w.ejections) == 0 {
 				t.Error("no ejection without the guard: the scene does not show that it is needed")
 			}
 		})
 	}
 }
 
-func TestManyDieAtOnce(t *testing.T) {
+func TestManyNodesFailAtOnce(t *testing.T) {
 	dead := func(w *world, count int, isDead func(i int) bool) {
-		w.honest(10)
+		w.addLoad(10)
 		w.run(time.Second)
 		for i := range count {
 			if isDead(i) {
@@ -163,8 +163,8 @@ func TestManyDieAtOnce(t *testing.T) {
 		}
 		w.run(5 * time.Second)
 		for i := range count {
-			if _, out := w.out[w.nodes[i].name]; out != isDead(i) {
-				t.Errorf("of %d: %s is ejected: %v, failed: %v", count, w.nodes[i].name, out, isDead(i))
+			if _, isEjected := w.ejected[w.nodes[i].name]; isEjected != isDead(i) {
+				t.Errorf("of %d: %s is ejected: %v, failed: %v", count, w.nodes[i].name, isEjected, isDead(i))
 			}
 		}
 	}
@@ -173,18 +173,18 @@ func TestManyDieAtOnce(t *testing.T) {
 	dead(newWorld(t, 200, without{}), 200, func(i int) bool { return i%2 == 0 })
 }
 
-func TestAnIsolatedNodeEjectsNobody(t *testing.T) {
+func TestAnIsolatedNodeEjectsNoNode(t *testing.T) {
 	w := newWorld(t, 30, without{})
-	w.honest(10)
+	w.addLoad(10)
 	began := w.now + time.Second
 	w.ownUp = except(began, began+30*time.Second)
 	w.run(20 * time.Second)
-	if len(w.outs) > 0 || w.cutOffs != 1 {
-		t.Errorf("ejections %v, isolated %d times, want none and once", w.outs, w.cutOffs)
+	if len(w.ejections) > 0 || w.isolations != 1 {
+		t.Errorf("ejections %v, isolated %d times, want none and once", w.ejections, w.isolations)
 	}
 	w.run(time.Minute)
-	if len(w.outs) > 0 || w.cutOffs != 1 || w.detector.Status().IsolatedSince != nil {
-		t.Errorf("after the network is up again: ejections %v, isolated %d times, since %v", w.outs, w.cutOffs, w.detector.Status().IsolatedSince)
+	if len(w.ejections) > 0 || w.isolations != 1 || w.detector.Status().IsolatedSince != nil {
+		t.Errorf("after the network is up again: ejections %v, isolated %d times, since %v", w.ejections, w.isolations, w.detector.Status().IsolatedSince)
 	}
 }
 
@@ -195,11 +195,11 @@ func TestOneOtherNodeNeedsTheAPIServer(t *testing.T) {
 			w.server = newMachine("api", time.Millisecond, netip.MustParseAddr("198.51.100.1"))
 			w.setTargets()
 		}
-		w.honest(10)
+		w.addLoad(10)
 		w.nodes[0].up = until(w.now + time.Second)
 		w.run(5 * time.Second)
-		if _, out := w.out["n0"]; out != hasServer {
-			t.Errorf("with an API server %v: ejected %v", hasServer, out)
+		if _, isEjected := w.ejected["n0"]; isEjected != hasServer {
+			t.Errorf("with an API server %v: ejected %v", hasServer, isEjected)
 		}
 		if w.detector.Status().HasNoControl == hasServer {
 			t.Errorf("with an API server %v: wrong HasNoControl", hasServer)
@@ -207,40 +207,40 @@ func TestOneOtherNodeNeedsTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestARebootingNodeIsNotBackWithItsFirstReset(t *testing.T) {
+func TestARebootingNodeIsNotRestoredByItsFirstReset(t *testing.T) {
 	w := newWorld(t, 4, without{})
-	w.honest(10)
+	w.addLoad(10)
 	died := w.now + time.Second
 	booted, serves := died+20*time.Second, died+50*time.Second
 	w.nodes[0].up = except(died, booted)
 	w.nodes[0].accepts = func(at time.Duration) bool { return at < booted || at >= serves }
 	w.run(time.Minute)
-	if back := w.back["n0"]; back < serves || back > serves+1200*time.Millisecond {
+	if back := w.restored["n0"]; back < serves || back > serves+1200*time.Millisecond {
 		t.Errorf("restored after %v, want when it accepts connections, after %v", back-died, serves-died)
 	}
 	// A node that only resets is restored, too, after a minute.
 	w.nodes[0].up, w.nodes[0].accepts = except(w.now, w.now+10*time.Second), never
 	died = w.now
 	w.run(2 * time.Minute)
-	if back := w.back["n0"] - died - 10*time.Second; back < time.Minute || back > 64*time.Second {
+	if back := w.restored["n0"] - died - 10*time.Second; back < time.Minute || back > 64*time.Second {
 		t.Errorf("restored after %v of resets, want after a minute", back)
 	}
 }
 
-func TestAFlappingNodeStaysOut(t *testing.T) {
+func TestAFlappingNodeStaysEjected(t *testing.T) {
 	w := newWorld(t, 4, without{})
-	w.honest(20)
+	w.addLoad(20)
 	begin := w.now
 	w.nodes[0].up = func(at time.Duration) bool { return at < begin || int((at-begin)/(5*time.Second))%2 == 1 }
 	w.run(2 * time.Minute)
-	changes := 2*len(w.outs) - len(w.out)
+	changes := 2*len(w.ejections) - len(w.ejected)
 	if changes > 5 {
 		t.Errorf("%d changes in two minutes, want at most 5", changes)
 	}
 	w.nodes[0].up = always
 	w.run(70 * time.Second)
-	if len(w.out) > 0 {
-		t.Errorf("after 70 good seconds these are ejected: %v", w.out)
+	if len(w.ejected) > 0 {
+		t.Errorf("after 70 good seconds these are ejected: %v", w.ejected)
 	}
 }
 
@@ -254,16 +254,16 @@ func TestADeniedClientCostsAProbeInTwoSeconds(t *testing.T) {
 	}
 }
 
-func TestADenialHidesNoDeath(t *testing.T) {
+func TestADeniedClientHidesNoFailure(t *testing.T) {
 	w := newWorld(t, 3, without{})
-	w.honest(20)
+	w.addLoad(20)
 	w.dial(w.nodes[0], "10.1.0.9", 20).denied = true
 	w.run(20 * time.Second)
 	died := w.now
 	w.nodes[0].up = until(died)
 	w.run(5 * time.Second)
-	if at, out := w.out["n0"]; !out || at-died > 3200*time.Millisecond {
-		t.Errorf("ejected %v after %v, want within 3.2 s", out, at-died)
+	if at, isEjected := w.ejected["n0"]; !isEjected || at-died > 3200*time.Millisecond {
+		t.Errorf("ejected %v after %v, want within 3.2 s", isEjected, at-died)
 	}
 }
 
@@ -284,11 +284,11 @@ func TestAQuietHour(t *testing.T) {
 func TestARemovedNodeIsRestored(t *testing.T) {
 	for _, readdressed := range []bool{false, true} {
 		w := newWorld(t, 4, without{})
-		w.honest(10)
+		w.addLoad(10)
 		w.nodes[0].up = until(w.now)
 		w.run(5 * time.Second)
-		if len(w.out) != 1 {
-			t.Fatalf("ejected: %v", w.out)
+		if len(w.ejected) != 1 {
+			t.Fatalf("ejected: %v", w.ejected)
 		}
 		if readdressed {
 			w.nodes[0].addr = netip.MustParseAddr("192.0.2.77")
@@ -297,8 +297,8 @@ func TestARemovedNodeIsRestored(t *testing.T) {
 		}
 		w.setTargets()
 		w.run(20 * time.Millisecond)
-		if len(w.out) != 0 {
-			t.Errorf("readdressed %v: ejected: %v", readdressed, w.out)
+		if len(w.ejected) != 0 {
+			t.Errorf("readdressed %v: ejected: %v", readdressed, w.ejected)
 		}
 		if readdressed && w.detector.Status().WithoutBaseline != 1 {
 			t.Error("the baseline of an address is used for another one")
@@ -307,28 +307,28 @@ func TestARemovedNodeIsRestored(t *testing.T) {
 }
 
 // Six of ten SYNs to an endpoint were dropped for a while. That does not delay the ejection when the node fails later.
-func TestAnOverloadedNodeThatDies(t *testing.T) {
+func TestAnOverloadedNodeThatFails(t *testing.T) {
 	w := newWorld(t, 3, without{})
-	w.honest(10)
+	w.addLoad(10)
 	for client := range 10 {
 		w.dial(w.nodes[0], fmt.Sprintf("10.1.1.%d", client), 6).denied = true
 		w.dial(w.nodes[0], fmt.Sprintf("10.1.1.%d", client), 4)
 	}
 	w.run(72 * time.Second)
-	if len(w.outs) > 0 {
-		t.Fatalf("ejected %v", w.outs)
+	if len(w.ejections) > 0 {
+		t.Fatalf("ejected %v", w.ejections)
 	}
 	died := w.now
 	w.nodes[0].up = until(died)
 	w.run(5 * time.Second)
-	if at, out := w.out["n0"]; !out || at-died > 3500*time.Millisecond {
-		t.Errorf("ejected %v after %v, want within 3.5 s", out, at-died)
+	if at, isEjected := w.ejected["n0"]; !isEjected || at-died > 3500*time.Millisecond {
+		t.Errorf("ejected %v after %v, want within 3.5 s", isEjected, at-died)
 	}
 }
 
 // A node whose proxy's port is closed is restored by resets from another port, after a minute; or by new connections of
 // two clients to its endpoints that have a reply.
-func TestWhatBringsANodeBack(t *testing.T) {
+func TestWhatRestoresANode(t *testing.T) {
 	for name, scene := range map[string]struct {
 		shut    []uint16
 		clients []string
@@ -343,12 +343,12 @@ func TestWhatBringsANodeBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3, without{})
-			w.honest(10)
+			w.addLoad(10)
 			died := w.now
 			up := died + 10*time.Second
-			w.nodes[0].up, w.nodes[0].drops = except(died, up), shut(died, scene.shut...)
+			w.nodes[0].up, w.nodes[0].drops = except(died, up), dropFrom(died, scene.shut...)
 			w.run(9 * time.Second)
-			if _, out := w.out["n0"]; !out {
+			if _, isEjected := w.ejected["n0"]; !isEjected {
 				t.Fatal("it is not ejected")
 			}
 			w.loads, w.flows = nil, nil
@@ -357,7 +357,7 @@ func TestWhatBringsANodeBack(t *testing.T) {
 				w.dial(w.nodes[0], client, 1)
 			}
 			w.run(3 * time.Minute)
-			back, isBack := w.back["n0"]
+			back, isBack := w.restored["n0"]
 			if back -= up; isBack != (scene.back[1] > 0) || isBack && (back < scene.back[0] || back > scene.back[1]) {
 				t.Errorf("restored %v after %v, want after %v", isBack, back, scene.back)
 			}
@@ -369,27 +369,27 @@ func TestWhatBringsANodeBack(t *testing.T) {
 func TestOneClientIsNoProof(t *testing.T) {
 	for clients := 1; clients <= 2; clients++ {
 		w := newWorld(t, 3, without{})
-		w.honest(10)
+		w.addLoad(10)
 		for i := range clients {
 			w.dial(w.nodes[0], fmt.Sprintf("10.1.2.%d", i), 10).forged = true
 		}
 		w.run(time.Second)
 		w.nodes[0].up = until(w.now)
 		w.run(5 * time.Second)
-		if _, out := w.out["n0"]; out != (clients == 1) {
-			t.Errorf("%d clients with a forged reply: ejected %v", clients, out)
+		if _, isEjected := w.ejected["n0"]; isEjected != (clients == 1) {
+			t.Errorf("%d clients with a forged reply: ejected %v", clients, isEjected)
 		}
 	}
 }
 
 // A node that neighbour discovery does not find is suspected at once.
-func TestANodeThatTheLinkDoesNotFind(t *testing.T) {
+func TestANodeWithoutALinkLayerAddressIsSuspected(t *testing.T) {
 	w := newWorld(t, 3, without{})
 	w.nodes[0].up = until(w.now)
 	w.detector.ReportUnreplied([]string{"n0", "absent"})
 	w.step()
 	w.run(1200 * time.Millisecond)
-	if at, out := w.out["n0"]; !out || len(w.outs) != 1 {
-		t.Errorf("ejected %v after %v: %v", out, at, w.outs)
+	if at, isEjected := w.ejected["n0"]; !isEjected || len(w.ejections) != 1 {
+		t.Errorf("ejected %v after %v: %v", isEjected, at, w.ejections)
 	}
 }

@@ -28,13 +28,13 @@ type model struct {
 	unreplied map[netip.Addr][]ordered
 	lastReply map[netip.Addr]ordered
 	listed    []string
-	out       map[string]bool
+	ejected   map[string]bool
 }
 
 // ordered is a probe with its position in the order of probes.
 type ordered struct {
 	reachability.Probe
-	at int
+	position int
 }
 
 func (l *model) next() byte {
@@ -52,7 +52,7 @@ func play(t *testing.T, input []byte) *model {
 	t.Helper()
 	l := &model{
 		t: t, detector: reachability.NewDetector("n0", 10256, reachability.NewBudget()), input: input, now: epoch,
-		targets: map[string]netip.Addr{}, unreplied: map[netip.Addr][]ordered{}, lastReply: map[netip.Addr]ordered{}, out: map[string]bool{},
+		targets: map[string]netip.Addr{}, unreplied: map[netip.Addr][]ordered{}, lastReply: map[netip.Addr]ordered{}, ejected: map[string]bool{},
 	}
 	for i := range 5 {
 		l.targets[fmt.Sprintf("n%d", i)] = addrOf(i)
@@ -75,9 +75,9 @@ func play(t *testing.T, input []byte) *model {
 
 func addrOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}) }
 
-func (l *model) do(what byte) {
+func (l *model) do(operation byte) {
 	l.order++
-	switch what % 15 {
+	switch operation % 15 {
 	case 0, 1, 2:
 		l.now = l.now.Add(time.Duration(l.next()) * 4 * time.Millisecond)
 	case 3, 4, 5:
@@ -129,17 +129,17 @@ func (l *model) scan(mask byte) {
 }
 
 // setTargets adds or removes a node, or changes its address.
-func (l *model) setTargets(what byte) {
-	i := int(what % 5)
+func (l *model) setTargets(input byte) {
+	i := int(input % 5)
 	name := fmt.Sprintf("n%d", i)
 	switch _, there := l.targets[name]; {
-	case there && what&32 != 0:
+	case there && input&32 != 0:
 		delete(l.targets, name)
 	default:
-		l.targets[name] = addrOf(i + 5*int(what>>6))
+		l.targets[name] = addrOf(i + 5*int(input>>6))
 	}
 	l.servers = nil
-	if what&16 != 0 {
+	if input&16 != 0 {
 		l.servers = []netip.AddrPort{fuzzedServer}
 	}
 	l.detector.SetNodes(l.now, l.targets, l.servers)
@@ -153,7 +153,7 @@ func (l *model) reply(i int, result reachability.ProbeResult) {
 		l.unreplied[dial.Addr.Addr()] = append(l.unreplied[dial.Addr.Addr()], dial)
 	default:
 		l.unreplied[dial.Addr.Addr()] = nil
-		if l.lastReply[dial.Addr.Addr()].at < dial.at {
+		if l.lastReply[dial.Addr.Addr()].position < dial.position {
 			l.lastReply[dial.Addr.Addr()] = dial
 		}
 	}
@@ -163,12 +163,12 @@ func (l *model) reply(i int, result reachability.ProbeResult) {
 func (l *model) step() {
 	actions := l.detector.Step(l.now)
 	for _, back := range actions.Restored {
-		delete(l.out, back.Node)
+		delete(l.ejected, back.Node)
 	}
 	for _, name := range actions.Ejected {
 		l.ejections++
 		l.check(name)
-		l.out[name] = true
+		l.ejected[name] = true
 	}
 	for _, dial := range actions.Probes {
 		l.dials = append(l.dials, ordered{dial, l.order})
@@ -181,8 +181,8 @@ func (l *model) step() {
 	for _, node := range l.detector.Status().Ejected {
 		unreachable[node.Node] = true
 	}
-	if !maps.Equal(l.out, unreachable) {
-		l.t.Errorf("ejected are %v, and %v in the status", l.out, unreachable)
+	if !maps.Equal(l.ejected, unreachable) {
+		l.t.Errorf("ejected are %v, and %v in the status", l.ejected, unreachable)
 	}
 	if !actions.NextStep.After(l.now) {
 		l.t.Errorf("the next step is due at %v, now it is %v", actions.NextStep, l.now)
@@ -191,20 +191,20 @@ func (l *model) step() {
 
 // check checks that an ejection is justified.
 func (l *model) check(name string) {
-	target, there := l.targets[name]
-	if !there || name == "n0" {
-		l.t.Fatalf("%s is ejected: exists %v", name, there)
+	target, exists := l.targets[name]
+	if !exists || name == "n0" {
+		l.t.Fatalf("%s is ejected: exists %v", name, exists)
 	}
-	if _, answered := l.lastReply[target]; !answered {
+	if _, hasReplied := l.lastReply[target]; !hasReplied {
 		l.t.Errorf("%s is ejected, but never replied", name)
 	}
-	unanswered := l.unreplied[target]
-	if len(unanswered) < 4 {
-		l.t.Fatalf("%s is ejected after %d unreplied probes", name, len(unanswered))
+	unreplied := l.unreplied[target]
+	if len(unreplied) < 4 {
+		l.t.Fatalf("%s is ejected after %d unreplied probes", name, len(unreplied))
 	}
-	first := unanswered[len(unanswered)-4].at
+	first := unreplied[len(unreplied)-4].position
 	for addr, dial := range l.lastReply {
-		if addr != target && dial.at >= first {
+		if addr != target && dial.position >= first {
 			return
 		}
 	}
@@ -213,21 +213,21 @@ func (l *model) check(name string) {
 
 func TestNoEjectionWithoutReasons(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 9))
-	verdicts := 0
+	ejections := 0
 	for range 3000 {
 		input := make([]byte, 400)
 		for i := range input {
 			input[i] = byte(random.Uint32())
 		}
-		verdicts += play(t, input).ejections
+		ejections += play(t, input).ejections
 		if t.Failed() {
 			t.Fatalf("input %v", input)
 		}
 	}
-	if verdicts < 100 {
-		t.Errorf("%d ejections, want at least 100", verdicts)
+	if ejections < 100 {
+		t.Errorf("%d ejections, want at least 100", ejections)
 	}
-	t.Log(verdicts, "ejections")
+	t.Log(ejections, "ejections")
 }
 
 func FuzzDetector(f *testing.F) {

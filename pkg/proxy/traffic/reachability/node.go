@@ -168,7 +168,7 @@ func (e *ejection) record(now time.Time, from port, result, best ProbeResult) bo
 	case round < best && e.weakSince.IsZero():
 		e.weakSince = now
 		return false
-	case round < best && now.Sub(e.weakSince) < weakFor:
+	case round < best && now.Sub(e.weakSince) < weakGrace:
 		return false
 	}
 	e.replies++

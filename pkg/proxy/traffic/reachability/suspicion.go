@@ -36,12 +36,12 @@ type suspicion struct {
 	probes               []port
 	sent, unreplied      int
 	lastProbe, nextProbe time.Time
-	// before and after are the connections to the node's endpoints that have a reply: before is listed after the first
+	// earlierReplied and after are the connections to the node's endpoints that have a reply: before is listed after the first
 	// probe had no reply, after when the timeout has expired. They are nil until they are reported.
-	before  map[uint32]bool
-	after   []Flow
-	isAfter bool // after was reported
-	listing bool // a list of connections is pending
+	earlierReplied map[uint32]bool
+	laterReplied   []Flow
+	hasLater       bool // after was reported
+	listing        bool // a list of connections is pending
 }
 
 // newSuspicion starts a suspicion of a node. Its last probe goes to the kubelet, at most once a minute.
@@ -78,10 +78,10 @@ func (s *suspicion) deadline() time.Time {
 
 // needsReplied reports whether the connections with a reply are to be listed now.
 func (s *suspicion) needsReplied(now time.Time) bool {
-	if s.before == nil {
+	if s.earlierReplied == nil {
 		return !s.listing && s.sent > 1 // the first probe had no reply until the second was sent
 	}
-	return !s.listing && !s.isAfter && s.isExpired(now)
+	return !s.listing && !s.hasLater && s.isExpired(now)
 }
 
 // isExpired reports whether all probes have failed.
@@ -91,10 +91,10 @@ func (s *suspicion) isExpired(now time.Time) bool {
 
 // addReplied records the connections to the node's endpoints that have a reply.
 func (s *suspicion) addReplied(flows []Flow) {
-	if s.listing = false; s.before == nil {
-		s.before = idsOf(flows)
+	if s.listing = false; s.earlierReplied == nil {
+		s.earlierReplied = idsOf(flows)
 	} else {
-		s.after, s.isAfter = flows, true
+		s.laterReplied, s.hasLater = flows, true
 	}
 }
 
@@ -104,9 +104,9 @@ func (s *suspicion) outcome(now time.Time, othersReply bool) (outcome Outcome, i
 	switch {
 	case now.Sub(s.start) > 3*s.timeout:
 		return Inconclusive, true
-	case !s.isExpired(now) || !s.isAfter:
+	case !s.isExpired(now) || !s.hasLater:
 		return "", false
-	case isProof(s.before, s.after):
+	case isProof(s.earlierReplied, s.laterReplied):
 		return FlowsReplied, true
 	case !othersReply: // controls have the full timeout, like any probe
 		return Isolated, !now.Before(s.lastProbe.Add(timeout))

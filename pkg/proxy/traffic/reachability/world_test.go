@@ -36,13 +36,13 @@ type world struct {
 	loads    []*load
 	lastScan time.Duration
 
-	dials    map[string]int // probes by node
-	dialsTo  map[uint16]int // probes by port
-	outcomes map[reachability.Outcome]int
-	out      map[string]time.Duration
-	back     map[string]time.Duration
-	outs     []string // all ejections, in order
-	cutOffs  int
+	dials      map[string]int // probes by node
+	dialsTo    map[uint16]int // probes by port
+	outcomes   map[reachability.Outcome]int
+	ejected    map[string]time.Duration
+	restored   map[string]time.Duration
+	ejections  []string // all ejections, in order
+	isolations int
 	// stopped reports whether the process is paused while the world continues.
 	stopped func(at time.Duration) bool
 }
@@ -118,8 +118,8 @@ func newSlowWorld(t *testing.T, count int, without without, delay time.Duration)
 	w := &world{
 		t: t, detector: reachability.NewDetector("own", healthPort, reachability.NewBudget()), without: without, ownUp: always, stopped: never,
 		random: rand.New(rand.NewPCG(1, uint64(count))),
-		dials:  map[string]int{}, dialsTo: map[uint16]int{}, outcomes: map[reachability.Outcome]int{}, out: map[string]time.Duration{},
-		back: map[string]time.Duration{},
+		dials:  map[string]int{}, dialsTo: map[uint16]int{}, outcomes: map[reachability.Outcome]int{}, ejected: map[string]time.Duration{},
+		restored: map[string]time.Duration{},
 	}
 	for i := range count {
 		w.nodes = append(w.nodes, newMachine(fmt.Sprintf("n%d", i), delay,
@@ -127,9 +127,9 @@ func newSlowWorld(t *testing.T, count int, without without, delay time.Duration)
 	}
 	for i := range count {
 		if without.controls {
-			here := newMachine(fmt.Sprintf("here%d", i), 0, netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}))
-			here.isHere = true
-			w.nodes = append(w.nodes, here)
+			machine := newMachine(fmt.Sprintf("here%d", i), 0, netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}))
+			machine.isHere = true
+			w.nodes = append(w.nodes, machine)
 		}
 	}
 	w.setTargets()
@@ -152,8 +152,8 @@ const (
 	kubeletPort = 10250
 )
 
-// shut returns a firewall that drops probes of some ports from a time on.
-func shut(from time.Duration, ports ...uint16) func(uint16, time.Duration) bool {
+// dropFrom returns a firewall that drops probes of some ports from a time on.
+func dropFrom(from time.Duration, ports ...uint16) func(uint16, time.Duration) bool {
 	return func(port uint16, at time.Duration) bool { return at >= from && slices.Contains(ports, port) }
 }
 
@@ -198,7 +198,7 @@ func (w *world) machineAt(addr netip.Addr) *machine {
 func (w *world) run(period time.Duration) {
 	w.t.Helper()
 	for end := w.now + period; w.now < end; w.now += 10 * time.Millisecond {
-		w.begin()
+		w.openConnections()
 		if w.stopped(w.now) {
 			continue
 		}
@@ -211,8 +211,8 @@ func (w *world) run(period time.Duration) {
 	}
 }
 
-// begin opens connections.
-func (w *world) begin() {
+// openConnections opens connections.
+func (w *world) openConnections() {
 	for i, l := range w.loads {
 		for ; l.next <= w.now; l.next += l.every {
 			if l.next < l.from || l.to > 0 && l.next >= l.to {
@@ -240,15 +240,15 @@ func (w *world) begin() {
 // deliverReplies reports the results of probes and lists.
 func (w *world) deliverReplies() {
 	var later []reply
-	for _, a := range w.replies {
-		if a.at > w.now {
-			later = append(later, a)
+	for _, r := range w.replies {
+		if r.at > w.now {
+			later = append(later, r)
 			continue
 		}
-		if w.now > a.deadline {
-			a.result = reachability.NoReply // even if a reply arrived: a dialer that runs late checks its deadline first
+		if w.now > r.deadline {
+			r.result = reachability.NoReply // even if a reply arrived: a dialer that runs late checks its deadline first
 		}
-		w.detector.ReportProbe(w.clock(), a.id, a.result, a.took)
+		w.detector.ReportProbe(w.clock(), r.id, r.result, r.took)
 	}
 	w.replies = later
 	if listed := w.listed; len(listed) > 0 {
@@ -282,29 +282,29 @@ func (w *world) step() {
 		node, port := w.machineAt(probe.Addr.Addr()), probe.Addr.Port()
 		w.dials[node.name]++
 		w.dialsTo[port]++
-		a := reply{at: w.now + probe.Timeout, id: probe.ID, deadline: w.now + probe.Timeout}
+		r := reply{at: w.now + probe.Timeout, id: probe.ID, deadline: w.now + probe.Timeout}
 		if at := w.reach(node, port, w.now, probe.Timeout); at >= 0 {
-			a.at, a.result, a.took = at, reachability.Reset, at-w.now
+			r.at, r.result, r.took = at, reachability.Reset, at-w.now
 			if port != closedPort && node.accepts(at) {
-				a.result = reachability.Accepted
+				r.result = reachability.Accepted
 			}
 		}
-		w.replies = append(w.replies, a)
+		w.replies = append(w.replies, r)
 	}
 	w.listed = append(w.listed, actions.ListReplied...)
 	for _, outcome := range actions.Concluded {
 		w.outcomes[outcome]++
 	}
 	for _, name := range actions.Ejected {
-		w.out[name] = w.now
-		w.outs = append(w.outs, name)
+		w.ejected[name] = w.now
+		w.ejections = append(w.ejections, name)
 	}
 	for _, back := range actions.Restored {
-		w.back[back.Node] = w.now
-		delete(w.out, back.Node)
+		w.restored[back.Node] = w.now
+		delete(w.ejected, back.Node)
 	}
 	if actions.Isolated {
-		w.cutOffs++
+		w.isolations++
 	}
 }
 

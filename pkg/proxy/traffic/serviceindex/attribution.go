@@ -58,36 +58,36 @@ type attributions struct {
 
 // endpointEntry is an endpoint, its node, and the attribution of connections to it.
 type endpointEntry struct {
-	addr   netip.AddrPort
-	node   string
-	origin *Attribution
+	addr        netip.AddrPort
+	node        string
+	attribution *Attribution
 }
 
 func newAttributions(d *selection.Decision) *attributions {
-	origin := func(location Location) *Attribution {
+	newAttribution := func(location Location) *Attribution {
 		return &Attribution{Service: d.Service.Name, Location: location}
 	}
-	o := &attributions{unknown: origin(Location{Tier: selection.TierNone}), endpoints: make([]endpointEntry, 0, len(d.Endpoints))}
+	result := &attributions{unknown: newAttribution(Location{Tier: selection.TierNone}), endpoints: make([]endpointEntry, 0, len(d.Endpoints))}
 	shared := map[Location]*Attribution{}
 	for i := range d.Endpoints {
 		endpoint := &d.Endpoints[i]
 		location := locationOf(d, endpoint)
 		if shared[location] == nil {
-			shared[location] = origin(location)
+			shared[location] = newAttribution(location)
 		}
-		o.endpoints = append(o.endpoints, endpointEntry{endpoint.Addr, endpoint.Node, shared[location]})
+		result.endpoints = append(result.endpoints, endpointEntry{endpoint.Addr, endpoint.Node, shared[location]})
 	}
-	slices.SortFunc(o.endpoints, func(a, b endpointEntry) int { return a.addr.Compare(b.addr) })
-	return o
+	slices.SortFunc(result.endpoints, func(a, b endpointEntry) int { return a.addr.Compare(b.addr) })
+	return result
 }
 
 // find returns an endpoint; nil if the port does not have it.
-func (o *attributions) find(endpoint netip.AddrPort) *endpointEntry {
-	at, found := slices.BinarySearchFunc(o.endpoints, endpoint, func(l endpointEntry, addr netip.AddrPort) int { return l.addr.Compare(addr) })
+func (a *attributions) find(endpoint netip.AddrPort) *endpointEntry {
+	i, found := slices.BinarySearchFunc(a.endpoints, endpoint, func(l endpointEntry, addr netip.AddrPort) int { return l.addr.Compare(addr) })
 	if !found {
 		return nil
 	}
-	return &o.endpoints[at]
+	return &a.endpoints[i]
 }
 
 // locationOf returns the location of an endpoint.
@@ -123,59 +123,59 @@ func isTranslated(e *conntrack.Entry) bool {
 
 // Attribute returns the attribution of a connection in a dump; nil if our tables did not translate it, or if its
 // Service is unknown. Removed frontends and endpoints are retained for ten minutes.
-func (r *Index) Attribute(e *conntrack.Entry) *Attribution {
+func (x *Index) Attribute(e *conntrack.Entry) *Attribution {
 	if !IsOwnNAT(e) {
 		return nil
 	}
-	return r.origin(e, true)
+	return x.attribute(e, true)
 }
 
 // OfEnded returns the attribution of a connection in a DESTROY event, from its addresses alone; a dump gives a more
 // reliable one. Another program's connection is attributed to a Service if it was sent to the Service's address, or to
 // a node port on an address that serves node ports, and went to an endpoint of the Service.
-func (r *Index) OfEnded(e *conntrack.Entry) *Attribution {
+func (x *Index) OfEnded(e *conntrack.Entry) *Attribution {
 	if !isTranslated(e) || e.ReplySrc() == e.OrigDst() {
 		return nil
 	}
-	return r.origin(e, false)
+	return x.attribute(e, false)
 }
 
-// origin returns the attribution of a translated connection. A node port has a port number but no address, and other
+// attribute returns the attribution of a translated connection. A node port has a port number but no address, and other
 // programs may translate the same number. So unless the connection is known to be ours, it must go to an endpoint of
 // the Service.
-func (r *Index) origin(e *conntrack.Entry, isOurs bool) *Attribution {
+func (x *Index) attribute(e *conntrack.Entry, isOwn bool) *Attribution {
 	dialled, endpoint := e.OrigDst(), Endpoint{e.Protocol, e.ReplySrc()}
 	frontend := model.Frontend{Addr: dialled.Addr(), Protocol: e.Protocol, Port: dialled.Port()}
-	if f := r.lookupRecent(frontend); f != nil {
-		return cmp.Or(r.attributionOf(f, endpoint), f.origins.unknown)
+	if f := x.lookupRecent(frontend); f != nil {
+		return cmp.Or(x.attributionOf(f, endpoint), f.attributions.unknown)
 	}
 	frontend.Addr = model.AnyAddr(model.FamilyOf(dialled.Addr()))
-	switch f := r.lookupRecent(frontend); {
+	switch f := x.lookupRecent(frontend); {
 	case f == nil:
 		return nil
-	case isOurs:
-		return cmp.Or(r.attributionOf(f, endpoint), f.origins.unknown)
-	case r.Snapshot().Scope.MayServeNodePorts(dialled.Addr()):
-		return r.attributionOf(f, endpoint)
+	case isOwn:
+		return cmp.Or(x.attributionOf(f, endpoint), f.attributions.unknown)
+	case x.Snapshot().Scope.MayServeNodePorts(dialled.Addr()):
+		return x.attributionOf(f, endpoint)
 	}
 	return nil
 }
 
 // lookupRecent returns a frontend of the current snapshot, or the last former one.
-func (r *Index) lookupRecent(frontend model.Frontend) *Frontend {
-	if snapshot := r.Snapshot(); snapshot != nil {
+func (x *Index) lookupRecent(frontend model.Frontend) *Frontend {
+	if snapshot := x.Snapshot(); snapshot != nil {
 		if f := snapshot.frontend(frontend); f != nil {
 			return f
 		}
 	}
-	former, _ := r.formerFrontends.get(frontend)
+	former, _ := x.formerFrontends.get(frontend)
 	return former.value
 }
 
 // OwnerOfFlow returns the frontend to which a UDP flow was sent, if it changed after the sync with the given number: an
 // applied one, or one that was removed since and that no endpoint may serve. A frontend with an address of its own
 // precedes a node port.
-func (r *Index) OwnerOfFlow(s *Snapshot, dialled netip.AddrPort, after uint64) *Frontend {
+func (x *Index) OwnerOfFlow(s *Snapshot, dialled netip.AddrPort, after uint64) *Frontend {
 	for _, addr := range [...]netip.Addr{dialled.Addr(), model.AnyAddr(model.FamilyOf(dialled.Addr()))} {
 		frontend := model.Frontend{Addr: addr, Protocol: model.UDP, Port: dialled.Port()}
 		if f := s.frontend(frontend); f != nil {
@@ -184,7 +184,7 @@ func (r *Index) OwnerOfFlow(s *Snapshot, dialled netip.AddrPort, after uint64) *
 			}
 			return nil
 		}
-		if former, isKnown := r.formerFrontends.get(frontend); isKnown && former.value.changed > after {
+		if former, isKnown := x.formerFrontends.get(frontend); isKnown && former.value.changed > after {
 			return former.value
 		}
 	}
@@ -193,30 +193,30 @@ func (r *Index) OwnerOfFlow(s *Snapshot, dialled netip.AddrPort, after uint64) *
 
 // HadEndpoint reports whether a frontend has or had an endpoint, in whatever state, including the endpoints of the
 // Service that owned the frontend before.
-func (r *Index) HadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
-	if r.hadEndpoint(f, endpoint) {
+func (x *Index) HadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
+	if x.hadEndpoint(f, endpoint) {
 		return true
 	}
-	former, isKnown := r.formerFrontends.get(f.Frontend)
-	return isKnown && r.hadEndpoint(former.value, endpoint)
+	former, isKnown := x.formerFrontends.get(f.Frontend)
+	return isKnown && x.hadEndpoint(former.value, endpoint)
 }
 
-func (r *Index) hadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
-	_, hasLeft := r.formerEndpoints.get(formerKey{f.Service, Endpoint{f.Port.Protocol, endpoint}})
-	return hasLeft || f.origins.find(endpoint) != nil
+func (x *Index) hadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
+	_, isFormer := x.formerEndpoints.get(formerKey{f.Service, Endpoint{f.Port.Protocol, endpoint}})
+	return isFormer || f.attributions.find(endpoint) != nil
 }
 
 // attributionOf returns the attribution of connections to an endpoint that the frontend has or had.
-func (r *Index) attributionOf(f *Frontend, endpoint Endpoint) *Attribution {
-	if found := f.origins.find(endpoint.Addr); found != nil {
-		return found.origin
+func (x *Index) attributionOf(f *Frontend, endpoint Endpoint) *Attribution {
+	if found := f.attributions.find(endpoint.Addr); found != nil {
+		return found.attribution
 	}
-	if left, isKnown := r.formerEndpoints.get(formerKey{f.Service, endpoint}); isKnown {
-		return left.value
+	if former, isKnown := x.formerEndpoints.get(formerKey{f.Service, endpoint}); isKnown {
+		return former.value
 	}
-	if before, isKnown := r.formerFrontends.get(f.Frontend); isKnown && before.value.Service == f.Service {
-		if found := before.value.origins.find(endpoint.Addr); found != nil {
-			return found.origin
+	if formerFrontend, isKnown := x.formerFrontends.get(f.Frontend); isKnown && formerFrontend.value.Service == f.Service {
+		if found := formerFrontend.value.attributions.find(endpoint.Addr); found != nil {
+			return found.attribution
 		}
 	}
 	return nil

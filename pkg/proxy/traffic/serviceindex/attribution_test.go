@@ -22,7 +22,7 @@ var (
 	api = model.ObjectName{Namespace: "shop", Name: "api"}
 )
 
-func accept(r *Index, decisions ...selection.Decision) {
+func applyDecisions(r *Index, decisions ...selection.Decision) {
 	r.OnApplied(decisions[0].Service.Name, r.Derive(decisions))
 }
 
@@ -37,29 +37,29 @@ func entry(client, dialled, endpoint string) conntrack.Entry {
 func othersEntry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, Status: conntrack.DestinationNAT,
-		Original: conntrack.Tuple{Source: at(client), Destination: at(dialled)},
-		Reply:    conntrack.Tuple{Source: at(endpoint), Destination: at(client)},
+		Original: conntrack.Tuple{Source: addrPort(client), Destination: addrPort(dialled)},
+		Reply:    conntrack.Tuple{Source: addrPort(endpoint), Destination: addrPort(client)},
 	}
 }
 
-// originText formats an attribution: shop/web same_zone topology.kubernetes.io/zone b.
-func originText(origin *Attribution) string {
-	if origin == nil {
+// attributionText formats an attribution: shop/web same_zone topology.kubernetes.io/zone b.
+func attributionText(attribution *Attribution) string {
+	if attribution == nil {
 		return "none"
 	}
-	return fmt.Sprint(origin.Service, " ", origin.Location.Locality, " ", origin.Location.Tier, " ", origin.Location.Zone)
+	return fmt.Sprint(attribution.Service, " ", attribution.Location.Locality, " ", attribution.Location.Tier, " ", attribution.Location.Zone)
 }
 
-func TestWhoseAConnectionIs(t *testing.T) {
-	o := New(0)
-	accept(o,
+func TestConnectionsAreAttributed(t *testing.T) {
+	index := New(0)
+	applyDecisions(index,
 		decision(web, clusterIP("10.96.0.1:80"), map[string]string{
 			"10.0.1.1:8080": "node-1", "10.0.2.1:8080": "node-2", "10.0.3.1:8080": "node-3", "10.0.9.1:8080": "node-9", "10.0.9.2:8080": "",
 		}, policy.Hostname, policy.Zone, policy.AnyNode),
 		decision(web, nodePort(30080), map[string]string{"10.0.3.1:8080": "node-3"}),
 	)
-	accept(o, decision(api, clusterIP("[fd00:96::1]:443"), map[string]string{"[fd00::3]:443": "node-3"}))
-	o.OnSynced(selection.SyncState{Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.1:1").Addr()}}})
+	applyDecisions(index, decision(api, clusterIP("[fd00:96::1]:443"), map[string]string{"[fd00::3]:443": "node-3"}))
+	index.OnSynced(selection.SyncState{Scope: selection.Scope{NodePorts: []netip.Addr{addrPort("192.0.2.1:1").Addr()}}})
 	for name, test := range map[string]struct {
 		entry conntrack.Entry
 		want  string
@@ -115,11 +115,11 @@ func TestWhoseAConnectionIs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := originText(o.Attribute(&test.entry)); got != test.want {
+			if got := attributionText(index.Attribute(&test.entry)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			test.entry.Labels = [16]byte{} // DESTROY events have none
-			if got, want := originText(o.OfEnded(&test.entry)), cmp.Or(test.atEnd, test.want); got != want {
+			if got, want := attributionText(index.OfEnded(&test.entry)), cmp.Or(test.atEnd, test.want); got != want {
 				t.Errorf("at its end: got %q, want %q", got, want)
 			}
 		})
@@ -129,80 +129,86 @@ func TestWhoseAConnectionIs(t *testing.T) {
 // So are endpoints and Services, because a TCP connection may end late.
 func TestRemovedFrontendsAreAttributedForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := New(0)
+		index := New(0)
 		frontend := clusterIP("10.96.0.1:80")
 		e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
 		check := func(when, want string) {
 			t.Helper()
-			o.OnSynced(selection.SyncState{})
-			if got := originText(o.Attribute(&e)); got != want {
+			index.OnSynced(selection.SyncState{})
+			if got := attributionText(index.Attribute(&e)); got != want {
 				t.Errorf("%s: got %q, want %q", when, got, want)
 			}
 		}
-		accept(o, decision(web, frontend, map[string]string{"10.0.3.1:8080": "node-3"}))
+		applyDecisions(index, decision(web, frontend, map[string]string{"10.0.3.1:8080": "node-3"}))
 		check("at first", "shop/web other_zone none b")
-		accept(o, decision(web, frontend, map[string]string{"10.0.1.1:8080": "node-1"}))
+		applyDecisions(index, decision(web, frontend, map[string]string{"10.0.1.1:8080": "node-1"}))
 		check("the endpoint was removed", "shop/web other_zone none b")
 		time.Sleep(9 * time.Minute)
-		accept(o, decision(web, frontend, map[string]string{"10.0.2.1:8080": "node-2"}))
+		applyDecisions(index, decision(web, frontend, map[string]string{"10.0.2.1:8080": "node-2"}))
 		check("nine minutes later", "shop/web other_zone none b")
 		time.Sleep(2 * time.Minute)
-		accept(o, decision(web, frontend, map[string]string{"10.0.2.2:8080": "node-2"}))
+		applyDecisions(index, decision(web, frontend, map[string]string{"10.0.2.2:8080": "node-2"}))
 		check("eleven minutes later", "shop/web unknown none ")
-		accept(o, decision(web, frontend, map[string]string{"10.0.3.1:8080": "node-3"}))
+		applyDecisions(index, decision(web, frontend, map[string]string{"10.0.3.1:8080": "node-3"}))
 		check("it was added again", "shop/web other_zone none b")
-		o.OnApplied(web, nil)
+		index.OnApplied(web, nil)
 		check("the Service was deleted", "shop/web other_zone none b")
-		if o.Has(web) {
+		if index.Has(web) {
 			t.Error("the Service still exists")
 		}
-		if found := o.Snapshot().Lookup(model.TCP, at("10.96.0.1:80")); found != nil {
+		if found := index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.1:80")); found != nil {
 			t.Errorf("the frontend still belongs to %s", found.Service)
 		}
 		time.Sleep(9 * time.Minute)
 		check("nine minutes after the deletion", "shop/web other_zone none b")
-		accept(o, decision(web, frontend, map[string]string{"10.0.1.1:8080": "node-1"}))
+		applyDecisions(index, decision(web, frontend, map[string]string{"10.0.1.1:8080": "node-1"}))
 		check("the Service was created again, with another endpoint", "shop/web other_zone none b")
-		o.OnApplied(web, nil)
-		o.OnSynced(selection.SyncState{})
+		index.OnApplied(web, nil)
+		index.OnSynced(selection.SyncState{})
 		time.Sleep(11 * time.Minute)
 		check("after eleven minutes", "none")
-		if len(o.formerFrontends.order)+len(o.formerEndpoints.order) > 0 {
-			t.Errorf("%v and %v are kept", o.formerFrontends.order, o.formerEndpoints.order)
+		if len(index.formerFrontends.order)+len(index.formerEndpoints.order) > 0 {
+			t.Errorf("%v and %v are kept", index.formerFrontends.order, index.formerEndpoints.order)
 		}
 	})
 }
 
 // The order in which the changes are applied does not matter.
-func TestAFrontendIsItsNewestOwners(t *testing.T) {
+func TestAFrontendBelongsToItsNewestOwner(t *testing.T) {
 	frontend, endpoint := clusterIP("10.96.0.1:80"), map[string]string{"10.0.1.1:8080": "node-1"}
 	e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
 	webs, apis := decision(web, frontend, endpoint), decision(api, frontend, endpoint)
 	without := decision(web, clusterIP("10.96.0.2:80"), endpoint)
 	for name, move := range map[string]func(*Index){
-		"the new one first":       func(o *Index) { accept(o, apis); accept(o, without) },
-		"the old one first":       func(o *Index) { accept(o, without); accept(o, apis) },
-		"the old one loses first": func(o *Index) { o.OnFrontendsLost(web, []model.Frontend{frontend.Frontend}); accept(o, apis) },
-		"the old one loses later": func(o *Index) { accept(o, apis); o.OnFrontendsLost(web, []model.Frontend{frontend.Frontend}) },
-		"the old one is deleted":  func(o *Index) { accept(o, apis); o.OnApplied(web, nil) },
+		"the new one first": func(index *Index) { applyDecisions(index, apis); applyDecisions(index, without) },
+		"the old one first": func(index *Index) { applyDecisions(index, without); applyDecisions(index, apis) },
+		"the old one loses first": func(index *Index) {
+			index.OnFrontendsLost(web, []model.Frontend{frontend.Frontend})
+			applyDecisions(index, apis)
+		},
+		"the old one loses later": func(index *Index) {
+			applyDecisions(index, apis)
+			index.OnFrontendsLost(web, []model.Frontend{frontend.Frontend})
+		},
+		"the old one is deleted": func(index *Index) { applyDecisions(index, apis); index.OnApplied(web, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := New(0)
-			accept(o, webs)
-			o.OnSynced(selection.SyncState{})
-			move(o)
-			o.OnSynced(selection.SyncState{})
-			if got := originText(o.Attribute(&e)); got != "shop/api same_node none a" {
+			index := New(0)
+			applyDecisions(index, webs)
+			index.OnSynced(selection.SyncState{})
+			move(index)
+			index.OnSynced(selection.SyncState{})
+			if got := attributionText(index.Attribute(&e)); got != "shop/api same_node none a" {
 				t.Errorf("attributed to %q", got)
 			}
-			o.OnFrontendsLost(api, []model.Frontend{frontend.Frontend})
-			o.OnSynced(selection.SyncState{})
-			if got := originText(o.Attribute(&e)); got != "shop/api same_node none a" {
+			index.OnFrontendsLost(api, []model.Frontend{frontend.Frontend})
+			index.OnSynced(selection.SyncState{})
+			if got := attributionText(index.Attribute(&e)); got != "shop/api same_node none a" {
 				t.Errorf("without an owner: attributed to %q", got)
 			}
-			accept(o, webs)
-			o.OnSynced(selection.SyncState{})
-			if got := originText(o.Attribute(&e)); got != "shop/web same_node none a" {
+			applyDecisions(index, webs)
+			index.OnSynced(selection.SyncState{})
+			if got := attributionText(index.Attribute(&e)); got != "shop/web same_node none a" {
 				t.Errorf("with the old owner again: attributed to %q", got)
 			}
 		})
@@ -212,12 +218,12 @@ func TestAFrontendIsItsNewestOwners(t *testing.T) {
 // decision returns a decision on node-1, in zone a, about a Service whose endpoints are given by their nodes: node-1
 // and node-2 are in zone a, node-3 in zone b.
 func decision(service model.ObjectName, frontend model.PortFrontend, endpoints map[string]string, keys ...policy.Key) selection.Decision {
-	of := &model.Service{Name: service, Topology: policy.Topology{Keys: keys}}
+	modelService := &model.Service{Name: service, Topology: policy.Topology{Keys: keys}}
 	labels := map[string]map[string]string{
 		"node-1": {string(policy.Zone): "a"}, "node-2": {string(policy.Zone): "a"}, "node-3": {string(policy.Zone): "b"}, "node-9": {},
 	}
 	d := selection.Decision{
-		Service: of, Frontends: []model.PortFrontend{frontend}, Port: model.ServicePort{Protocol: model.TCP},
+		Service: modelService, Frontends: []model.PortFrontend{frontend}, Port: model.ServicePort{Protocol: model.TCP},
 		Viewpoint: selection.NodeView{
 			Node:   model.Node{Name: "node-1", Labels: labels["node-1"]},
 			Labels: func(node string) (map[string]string, bool) { return labels[node], labels[node] != nil },
@@ -225,15 +231,15 @@ func decision(service model.ObjectName, frontend model.PortFrontend, endpoints m
 	}
 	for addr, node := range endpoints {
 		d.Endpoints = append(d.Endpoints, model.PortEndpoint{
-			Addr: at(addr), Endpoint: model.Endpoint{Node: node, Zone: labels[node][string(policy.Zone)], Ready: true},
+			Addr: addrPort(addr), Endpoint: model.Endpoint{Node: node, Zone: labels[node][string(policy.Zone)], Ready: true},
 		})
 	}
-	d.Selection = selection.Select(of, false, d.Endpoints, d.Viewpoint)
+	d.Selection = selection.Select(modelService, false, d.Endpoints, d.Viewpoint)
 	return d
 }
 
 func clusterIP(text string) model.PortFrontend {
-	return model.PortFrontend{Frontend: model.Frontend{Addr: at(text).Addr(), Protocol: model.TCP, Port: at(text).Port()}}
+	return model.PortFrontend{Frontend: model.Frontend{Addr: addrPort(text).Addr(), Protocol: model.TCP, Port: addrPort(text).Port()}}
 }
 
 func nodePort(number uint16) model.PortFrontend {

@@ -61,42 +61,42 @@ type change struct {
 }
 
 // New returns an empty Index. keep is how long Removed and RangeRemoved report a removed endpoint.
-func New(keep time.Duration) *Index {
+func New(removedTTL time.Duration) *Index {
 	return &Index{
 		removing: map[Endpoint]bool{}, complete: make(chan struct{}), changed: notify.NewSignal(), next: 1,
-		removed:         ttlCache[Endpoint, struct{}]{keep: keep},
-		formerFrontends: ttlCache[model.Frontend, *Frontend]{keep: formerTTL},
-		formerEndpoints: ttlCache[formerKey, *Attribution]{keep: formerTTL},
+		removed:         ttlCache[Endpoint, struct{}]{ttl: removedTTL},
+		formerFrontends: ttlCache[model.Frontend, *Frontend]{ttl: formerTTL},
+		formerEndpoints: ttlCache[formerKey, *Attribution]{ttl: formerTTL},
 	}
 }
 
 // Snapshot returns the state that the last sync applied; nil before the end of the first sync.
-func (r *Index) Snapshot() *Snapshot { return r.current.Load() }
+func (x *Index) Snapshot() *Snapshot { return x.current.Load() }
 
 // Complete returns a channel that is closed after the first sync: from then on all Services are known.
-func (r *Index) Complete() <-chan struct{} { return r.complete }
+func (x *Index) Complete() <-chan struct{} { return x.complete }
 
 // Has reports whether any frontend of a Service is applied.
-func (r *Index) Has(service model.ObjectName) bool {
-	_, has := r.applied.Load(service)
+func (x *Index) Has(service model.ObjectName) bool {
+	_, has := x.applied.Load(service)
 	return has
 }
 
 // Changed returns a channel that signals that endpoints were removed, or that UDP flows may have become stale for
 // another reason. The signal is sent when the snapshot contains the change.
-func (r *Index) Changed() <-chan struct{} { return r.changed }
+func (x *Index) Changed() <-chan struct{} { return x.changed }
 
 // Removed reports whether some frontend may no longer use an endpoint. Other frontends may still use it, or the same
 // one again.
-func (r *Index) Removed(endpoint Endpoint) bool {
-	_, hasLeft := r.removed.get(endpoint)
-	return hasLeft
+func (x *Index) Removed(endpoint Endpoint) bool {
+	_, isRemoved := x.removed.get(endpoint)
+	return isRemoved
 }
 
 // RangeRemoved calls each for the endpoints removed since a time, until each returns false.
-func (r *Index) RangeRemoved(since time.Time, each func(Endpoint) bool) {
-	r.removed.values.Range(func(key, value any) bool {
-		return value.(cacheEntry[struct{}]).at.Before(since) || each(key.(Endpoint))
+func (x *Index) RangeRemoved(since time.Time, each func(Endpoint) bool) {
+	x.removed.values.Range(func(key, value any) bool {
+		return value.(cacheEntry[struct{}]).putAt.Before(since) || each(key.(Endpoint))
 	})
 }
 
@@ -117,10 +117,10 @@ func (*Index) Derive(decisions []selection.Decision) any {
 func frontendsOf(d *selection.Decision) []Frontend {
 	port := &Port{
 		Service: d.Service.Name, Name: d.Port.Name, Protocol: d.Port.Protocol,
-		sources: model.SortPrefixes(d.Sources), origins: newAttributions(d),
+		sources: model.SortPrefixes(d.Sources), attributions: newAttributions(d),
 	}
-	var here []netip.AddrPort
-	port.clusterEndpoints, here, port.establishedOnly = d.AllowedEndpoints()
+	var localEndpoints []netip.AddrPort
+	port.clusterEndpoints, localEndpoints, port.establishedOnly = d.AllowedEndpoints()
 	port.clusterEndpoints = slices.Clone(port.clusterEndpoints) // without room for more
 	slices.SortFunc(port.clusterEndpoints, netip.AddrPort.Compare)
 	slices.SortFunc(port.establishedOnly, netip.AddrPort.Compare)
@@ -128,7 +128,7 @@ func frontendsOf(d *selection.Decision) []Frontend {
 	for _, owned := range d.Frontends {
 		f := Frontend{Port: port, Frontend: owned.Frontend, Kind: owned.Kind}
 		if f.internalLocal, f.externalLocal = d.IsLocalOnly(owned.Kind); f.internalLocal || f.externalLocal {
-			port.localEndpoints = here
+			port.localEndpoints = localEndpoints
 		}
 		frontends = append(frontends, f)
 	}
@@ -137,126 +137,126 @@ func frontendsOf(d *selection.Decision) []Frontend {
 }
 
 // OnApplied replaces the applied frontends of a Service.
-func (r *Index) OnApplied(service model.ObjectName, digest any) {
-	now, _ := digest.([]Frontend)
-	before := r.frontends(service)
-	for i := range before {
-		r.changes = append(r.changes, change{&before[i], true})
+func (x *Index) OnApplied(service model.ObjectName, derived any) {
+	current, _ := derived.([]Frontend)
+	previous := x.frontends(service)
+	for i := range previous {
+		x.changes = append(x.changes, change{&previous[i], true})
 	}
-	for i := range now {
-		now[i].changed = r.next
-		r.changes = append(r.changes, change{&now[i], false})
+	for i := range current {
+		current[i].changed = x.next
+		x.changes = append(x.changes, change{&current[i], false})
 	}
-	r.recordRemoved(before, now)
-	if len(now) == 0 {
-		r.applied.Delete(service)
+	x.recordRemoved(previous, current)
+	if len(current) == 0 {
+		x.applied.Delete(service)
 		return
 	}
-	r.applied.Store(service, now)
+	x.applied.Store(service, current)
 }
 
-func (r *Index) frontends(service model.ObjectName) []Frontend {
-	found, _ := r.applied.Load(service)
+func (x *Index) frontends(service model.ObjectName) []Frontend {
+	found, _ := x.applied.Load(service)
 	frontends, _ := found.([]Frontend)
 	return frontends
 }
 
 // OnFrontendsLost removes frontends from a Service.
-func (r *Index) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
+func (x *Index) OnFrontendsLost(service model.ObjectName, frontends []model.Frontend) {
 	lost := make(map[model.Frontend]bool, len(frontends))
 	for _, frontend := range frontends {
 		lost[frontend] = true
 	}
-	before := r.frontends(service)
+	previous := x.frontends(service)
 	var kept []Frontend
-	for i := range before {
-		if lost[before[i].Frontend] {
-			r.changes = append(r.changes, change{&before[i], true})
+	for i := range previous {
+		if lost[previous[i].Frontend] {
+			x.changes = append(x.changes, change{&previous[i], true})
 		} else {
-			kept = append(kept, before[i])
+			kept = append(kept, previous[i])
 		}
 	}
-	if len(kept) < len(before) {
-		r.recordRemoved(before, kept)
-		r.applied.Store(service, kept)
+	if len(kept) < len(previous) {
+		x.recordRemoved(previous, kept)
+		x.applied.Store(service, kept)
 	}
 }
 
 // OnMaybeApplied records frontends to which the kernel may have sent connections, although the following sync does not
 // contain them.
-func (r *Index) OnMaybeApplied(_ model.ObjectName, digest any) {
-	frontends, _ := digest.([]Frontend)
-	r.uncertain = append(r.uncertain, frontends...)
+func (x *Index) OnMaybeApplied(_ model.ObjectName, derived any) {
+	frontends, _ := derived.([]Frontend)
+	x.uncertain = append(x.uncertain, frontends...)
 }
 
 // OnSynced publishes the next snapshot.
-func (r *Index) OnSynced(sync selection.SyncState) {
+func (x *Index) OnSynced(sync selection.SyncState) {
 	now := time.Now()
-	previous := r.current.Load()
+	previous := x.current.Load()
 	if previous == nil {
 		previous = &Snapshot{RemovedKnownSince: now, changed: map[model.Family]uint64{}}
-		defer close(r.complete)
+		defer close(x.complete)
 	}
 	next := *previous
-	next.Scope, next.Number = sync.Scope, r.next
-	apply(&next, r.changes)
-	r.recordUncertain(now)
-	r.recordChanges(&next, sync, now)
-	r.changes, r.uncertain = nil, nil
-	r.next++
-	for endpoint := range r.removing {
-		r.removed.put(endpoint, struct{}{}, now)
+	next.Scope, next.Number = sync.Scope, x.next
+	apply(&next, x.changes)
+	x.recordUncertain(now)
+	x.recordChanges(&next, sync, now)
+	x.changes, x.uncertain = nil, nil
+	x.next++
+	for endpoint := range x.removing {
+		x.removed.put(endpoint, struct{}{}, now)
 	}
-	if r.removed.expire(now) {
+	if x.removed.expire(now) {
 		next.RemovedKnownSince = now
 	}
-	hasLeft := len(r.removing) > 0 || next.RemovedKnownSince.Equal(now)
-	r.removing = map[Endpoint]bool{}
-	r.current.Store(&next)
-	if hasLeft || len(next.ChangedAfter(previous.Number)) > 0 {
-		r.changed.Notify()
+	hasRemoved := len(x.removing) > 0 || next.RemovedKnownSince.Equal(now)
+	x.removing = map[Endpoint]bool{}
+	x.current.Store(&next)
+	if hasRemoved || len(next.ChangedAfter(previous.Number)) > 0 {
+		x.changed.Notify()
 	}
 }
 
 // recordUncertain marks endpoints as removed that may have been applied for a moment. The snapshot shows which of them
 // may still be used.
-func (r *Index) recordUncertain(now time.Time) {
+func (x *Index) recordUncertain(now time.Time) {
 	var last *Port
-	for i := range r.uncertain {
-		port := r.uncertain[i].Port
-		r.changes = append(r.changes, change{&r.uncertain[i], true})
+	for i := range x.uncertain {
+		port := x.uncertain[i].Port
+		x.changes = append(x.changes, change{&x.uncertain[i], true})
 		if port == last {
 			continue
 		}
 		last = port
-		r.markRemoved(port, port.clusterEndpoints)
-		for _, endpoint := range port.origins.endpoints {
-			r.formerEndpoints.put(formerKey{port.Service, Endpoint{port.Protocol, endpoint.addr}}, endpoint.origin, now)
+		x.markRemoved(port, port.clusterEndpoints)
+		for _, endpoint := range port.attributions.endpoints {
+			x.formerEndpoints.put(formerKey{port.Service, Endpoint{port.Protocol, endpoint.addr}}, endpoint.attribution, now)
 		}
 	}
 }
 
 // recordChanges retains frontends that no Service has any more, or that another Service has now. It also records which
 // UDP flows may be stale.
-func (r *Index) recordChanges(next *Snapshot, sync selection.SyncState, now time.Time) {
-	for _, change := range r.changes {
+func (x *Index) recordChanges(next *Snapshot, sync selection.SyncState, now time.Time) {
+	for _, change := range x.changes {
 		frontend := change.Frontend.Frontend
 		owner := next.frontend(frontend)
 		if change.isDeleted && (owner == nil || owner.Service != change.Service) {
-			gone := &Port{Service: change.Service, Name: change.Name, Protocol: change.Port.Protocol, origins: change.origins}
-			r.formerFrontends.put(frontend, &Frontend{Port: gone, Frontend: frontend, Kind: change.Kind, changed: next.Number}, now)
+			formerPort := &Port{Service: change.Service, Name: change.Name, Protocol: change.Port.Protocol, attributions: change.attributions}
+			x.formerFrontends.put(frontend, &Frontend{Port: formerPort, Frontend: frontend, Kind: change.Kind, changed: next.Number}, now)
 		}
 		if owner == nil || owner.changed == next.Number {
 			next.recordChange(change.Frontend)
 		}
 	}
 	if sync.Full {
-		next.rewritten = next.Number
+		next.lastFullSync = next.Number
 	}
-	if addrs := serving(sync); !slices.Equal(r.nodePorts, addrs) {
-		r.nodePorts, next.moved = addrs, next.Number
+	if addrs := servingAddrs(sync); !slices.Equal(x.nodePorts, addrs) {
+		x.nodePorts, next.nodePortsMoved = addrs, next.Number
 	}
-	if max(next.rewritten, next.moved) == next.Number {
+	if max(next.lastFullSync, next.nodePortsMoved) == next.Number {
 		for _, shard := range next.shards {
 			for _, f := range shard {
 				if next.isChanged(f, next.Number-1) {
@@ -265,12 +265,12 @@ func (r *Index) recordChanges(next *Snapshot, sync selection.SyncState, now time
 			}
 		}
 	}
-	r.formerFrontends.expire(now)
-	r.formerEndpoints.expire(now)
+	x.formerFrontends.expire(now)
+	x.formerEndpoints.expire(now)
 }
 
-// serving returns the interface addresses on which node ports are served.
-func serving(sync selection.SyncState) []netip.Addr {
+// servingAddrs returns the interface addresses on which node ports are served.
+func servingAddrs(sync selection.SyncState) []netip.Addr {
 	addrs := slices.Clone(sync.Scope.NodePorts)
 	for _, addr := range sync.LocalAddrs {
 		if slices.Contains(sync.Scope.OnAll, model.FamilyOf(addr)) && !addr.IsLoopback() {
@@ -292,79 +292,79 @@ func apply(next *Snapshot, changes []change) {
 			next.shards[shard] = make(map[model.Frontend]*Frontend, len(old)+1)
 			maps.Copy(next.shards[shard], old)
 		}
-		in := next.shards[shard]
-		switch owner := in[change.Frontend.Frontend]; {
+		target := next.shards[shard]
+		switch owner := target[change.Frontend.Frontend]; {
 		case !change.isDeleted:
-			in[change.Frontend.Frontend] = change.Frontend
+			target[change.Frontend.Frontend] = change.Frontend
 		case owner != nil && owner.Service == change.Service: // otherwise another Service already has it
-			delete(in, change.Frontend.Frontend)
+			delete(target, change.Frontend.Frontend)
 		}
 	}
 }
 
 // recordRemoved records endpoints that some clients of some frontends may no longer use. A remaining frontend keeps its
 // previous changed number if none of its connections can have become stale.
-func (r *Index) recordRemoved(before, now []Frontend) {
-	stays := make(map[model.Frontend]*Frontend, len(now))
-	for i := range now {
-		stays[now[i].Frontend] = &now[i]
+func (x *Index) recordRemoved(previous, current []Frontend) {
+	remaining := make(map[model.Frontend]*Frontend, len(current))
+	for i := range current {
+		remaining[current[i].Frontend] = &current[i]
 	}
 	compared := map[[2]*netip.AddrPort]bool{}
 	var last [2]*Port
-	departed := false
-	for i := range before {
-		old := &before[i]
-		var inside, outside []netip.AddrPort
-		stays := stays[old.Frontend]
-		if stays != nil {
-			inside, outside = stays.internalEndpoints(), stays.externalEndpoints()
-			if ports := [2]*Port{old.Port, stays.Port}; ports != last {
+	hasFormer := false
+	for i := range previous {
+		old := &previous[i]
+		var internal, external []netip.AddrPort
+		remaining := remaining[old.Frontend]
+		if remaining != nil {
+			internal, external = remaining.internalEndpoints(), remaining.externalEndpoints()
+			if ports := [2]*Port{old.Port, remaining.Port}; ports != last {
 				last = ports
-				departed = r.recordFormer(old.Port, stays.Port)
+				hasFormer = x.recordFormer(old.Port, remaining.Port)
 			}
 		}
-		openLeft := stays != nil && slices.ContainsFunc(old.establishedOnly, func(endpoint netip.AddrPort) bool {
-			return !contains(stays.clusterEndpoints, endpoint) && !contains(stays.establishedOnly, endpoint)
+		establishedRemoved := remaining != nil && slices.ContainsFunc(old.establishedOnly, func(endpoint netip.AddrPort) bool {
+			return !contains(remaining.clusterEndpoints, endpoint) && !contains(remaining.establishedOnly, endpoint)
 		})
-		insideLeft := r.recordRemovedFrom(old.Port, old.internalEndpoints(), inside, compared)
-		outsideLeft := r.recordRemovedFrom(old.Port, old.externalEndpoints(), outside, compared)
-		if stays == nil {
+		internalRemoved := x.recordRemovedFrom(old.Port, old.internalEndpoints(), internal, compared)
+		externalRemoved := x.recordRemovedFrom(old.Port, old.externalEndpoints(), external, compared)
+		if remaining == nil {
 			continue
 		}
-		isTighter := len(stays.sources) > 0 && !slices.Equal(old.sources, stays.sources)
-		if insideLeft || outsideLeft || openLeft || isTighter || old.IsNodePort() && departed || !old.IsServed() && stays.IsServed() {
+		sourcesChanged := len(remaining.sources) > 0 && !slices.Equal(old.sources, remaining.sources)
+		if internalRemoved || externalRemoved || establishedRemoved || sourcesChanged || old.IsNodePort() && hasFormer || !old.IsServed() && remaining.IsServed() {
 			continue
 		}
-		stays.changed = old.changed
+		remaining.changed = old.changed
 	}
 }
 
 // recordFormer retains the locations of the endpoints that a port no longer has, and reports whether there are any.
-func (r *Index) recordFormer(old, now *Port) (departed bool) {
-	if old == now {
+func (x *Index) recordFormer(old, current *Port) (hasFormer bool) {
+	if old == current {
 		return false
 	}
-	for _, endpoint := range old.origins.endpoints {
-		if now.origins.find(endpoint.addr) == nil {
-			r.formerEndpoints.put(formerKey{old.Service, Endpoint{old.Protocol, endpoint.addr}}, endpoint.origin, time.Now())
-			departed = true
+	for _, endpoint := range old.attributions.endpoints {
+		if current.attributions.find(endpoint.addr) == nil {
+			x.formerEndpoints.put(formerKey{old.Service, Endpoint{old.Protocol, endpoint.addr}}, endpoint.attribution, time.Now())
+			hasFormer = true
 		}
 	}
-	return departed
+	return hasFormer
 }
 
 // recordRemovedFrom records the endpoints of a list that are missing in a newer one, and reports whether there are any.
 // The frontends of a port share their lists, so compared holds the results of earlier calls.
-func (r *Index) recordRemovedFrom(port *Port, before, now []netip.AddrPort, compared map[[2]*netip.AddrPort]bool) bool {
-	lists := [2]*netip.AddrPort{first(before), first(now)}
-	left, isKnown := compared[lists]
-	if isKnown || slices.Equal(before, now) {
-		return left
+func (x *Index) recordRemovedFrom(port *Port, old, current []netip.AddrPort, compared map[[2]*netip.AddrPort]bool) bool {
+	lists := [2]*netip.AddrPort{first(old), first(current)}
+	hasRemoved, isKnown := compared[lists]
+	if isKnown || slices.Equal(old, current) {
+		return hasRemoved
 	}
-	gone := slices.DeleteFunc(slices.Clone(before), func(endpoint netip.AddrPort) bool { return contains(now, endpoint) })
-	r.markRemoved(port, gone)
-	compared[lists] = len(gone) > 0
-	return len(gone) > 0
+	removed := slices.DeleteFunc(slices.Clone(old), func(endpoint netip.AddrPort) bool { return contains(current, endpoint) })
+	x.markRemoved(port, removed)
+	compared[lists] = len(removed) > 0
+	return len(removed) > 0
 }
 
 func first(list []netip.AddrPort) *netip.AddrPort {
@@ -374,8 +374,8 @@ func first(list []netip.AddrPort) *netip.AddrPort {
 	return &list[0]
 }
 
-func (r *Index) markRemoved(port *Port, endpoints []netip.AddrPort) {
+func (x *Index) markRemoved(port *Port, endpoints []netip.AddrPort) {
 	for _, endpoint := range endpoints {
-		r.removing[Endpoint{port.Protocol, endpoint}] = true
+		x.removing[Endpoint{port.Protocol, endpoint}] = true
 	}
 }

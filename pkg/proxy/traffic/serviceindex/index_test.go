@@ -23,87 +23,87 @@ type fixture struct {
 	t       testing.TB
 	cluster *model.Cluster
 	planner *selection.Planner
-	reader  *Index
+	index   *Index
 }
 
 func newFixture(t testing.TB) *fixture {
-	w := &fixture{t: t, cluster: model.NewCluster("node-a"), reader: New(time.Minute)}
-	w.planner = selection.NewPlanner(w.cluster)
+	f := &fixture{t: t, cluster: model.NewCluster("node-a"), index: New(time.Minute)}
+	f.planner = selection.NewPlanner(f.cluster)
 	labels := func(zone string) map[string]string { return map[string]string{string(policy.Zone): zone} }
-	w.cluster.Apply(model.Change{Nodes: map[string]*model.Node{
+	f.cluster.Apply(model.Change{Nodes: map[string]*model.Node{
 		"node-a": {Name: "node-a", Labels: labels("a")}, "node-b": {Name: "node-b", Labels: labels("b")},
 	}})
-	return w
+	return f
 }
 
 // accept passes the decisions about Services to the index, as a sync does.
-func (w *fixture) accept(services ...string) {
+func (f *fixture) accept(services ...string) {
 	for _, name := range services {
-		of := model.ObjectName{Namespace: "default", Name: name}
-		w.reader.OnApplied(of, w.reader.Derive(w.planner.Decide(of, model.Families)))
+		object := model.ObjectName{Namespace: "default", Name: name}
+		f.index.OnApplied(object, f.index.Derive(f.planner.Decide(object, model.Families)))
 	}
 }
 
-func (w *fixture) synced() { w.reader.OnSynced(selection.SyncState{Scope: scope}) }
+func (f *fixture) synced() { f.index.OnSynced(selection.SyncState{Scope: scope}) }
 
 var scope = selection.Scope{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 
 // apply gives Services a ClusterIP, a node port, and endpoints: "NODE ADDR", with ! if it is not serving.
-func (w *fixture) apply(name, clusterIP string, edit func(*model.Service), endpoints ...string) {
-	of := model.ObjectName{Namespace: "default", Name: name}
+func (f *fixture) apply(name, clusterIP string, edit func(*model.Service), endpoints ...string) {
+	object := model.ObjectName{Namespace: "default", Name: name}
 	service := &model.Service{
-		Name: of, ClusterIPs: []netip.Addr{netip.MustParseAddr(clusterIP)},
+		Name: object, ClusterIPs: []netip.Addr{netip.MustParseAddr(clusterIP)},
 		Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80, NodePort: 30080}},
 	}
 	if edit != nil {
 		edit(service)
 	}
 	slice := &model.EndpointSlice{
-		Name: of, Service: of, Family: model.IPv4, Ports: []model.SlicePort{{Name: "http", Protocol: service.Ports[0].Protocol, Port: 8080}},
+		Name: object, Service: object, Family: model.IPv4, Ports: []model.SlicePort{{Name: "http", Protocol: service.Ports[0].Protocol, Port: 8080}},
 	}
 	for _, endpoint := range endpoints {
 		var node, addr string
 		if _, err := fmt.Sscan(endpoint, &node, &addr); err != nil {
-			w.t.Fatal(err)
+			f.t.Fatal(err)
 		}
-		addr, isAway := strings.CutSuffix(addr, "!")
+		addr, isNotServing := strings.CutSuffix(addr, "!")
 		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
-			Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Zone: "zone-of-" + node, Ready: !isAway, Serving: !isAway},
+			Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Zone: "zone-of-" + node, Ready: !isNotServing, Serving: !isNotServing},
 		})
 	}
-	w.cluster.Apply(model.Change{
-		Services: map[model.ObjectName]*model.Service{of: service},
-		Slices:   map[model.ObjectName]*model.EndpointSlice{of: slice},
+	f.cluster.Apply(model.Change{
+		Services: map[model.ObjectName]*model.Service{object: service},
+		Slices:   map[model.ObjectName]*model.EndpointSlice{object: slice},
 	})
 }
 
-func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+func addrPort(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
 
-func isNoNode(netip.Addr) (bool, error) { return false, nil }
+func isNeverLocal(netip.Addr) (bool, error) { return false, nil }
 
 // allows queries the current snapshot.
-func (w *fixture) allows(dialled, endpoint, client string) bool {
-	w.t.Helper()
-	owner := w.reader.Snapshot().Lookup(model.TCP, at(dialled))
-	if owner == nil {
+func (f *fixture) allows(dialled, endpoint, client string) bool {
+	f.t.Helper()
+	frontend := f.index.Snapshot().Lookup(model.TCP, addrPort(dialled))
+	if frontend == nil {
 		return false
 	}
-	may, err := owner.Allows(at(endpoint), netip.MustParseAddr(client), scope, isNoNode)
+	isAllowed, err := frontend.Allows(addrPort(endpoint), netip.MustParseAddr(client), scope, isNeverLocal)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	return may
+	return isAllowed
 }
 
-func (w *fixture) isRemoved(endpoint string) bool {
-	return w.reader.Removed(Endpoint{model.TCP, at(endpoint)})
+func (f *fixture) isRemoved(endpoint string) bool {
+	return f.index.Removed(Endpoint{model.TCP, addrPort(endpoint)})
 }
 
 const pod, host = "10.244.9.9", "192.0.2.9"
 
-func TestWhoOwnsAFrontendAndMayServeIt(t *testing.T) {
+func TestWhichServiceOwnsAFrontendAndWhichEndpointsMayServeIt(t *testing.T) {
 	w := newFixture(t)
-	if w.reader.Snapshot() != nil {
+	if w.index.Snapshot() != nil {
 		t.Error("there is a snapshot before the first sync")
 	}
 	w.apply("web", "10.96.0.1", func(s *model.Service) { s.ExternalTrafficLocal = true }, "node-a 10.244.0.1", "node-b 10.244.1.1")
@@ -125,23 +125,23 @@ func TestWhoOwnsAFrontendAndMayServeIt(t *testing.T) {
 			t.Errorf("%+v: got %t", test, got)
 		}
 	}
-	owner := w.reader.Snapshot().Lookup(model.TCP, at("10.96.0.1:80"))
+	owner := w.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.1:80"))
 	if owner.Service.Name != "web" || owner.Name != "http" || owner.Kind != model.ClusterIP {
 		t.Errorf("the frontend belongs to %s, port %s, kind %s", owner.Service, owner.Name, owner.Kind)
 	}
-	if node, known := owner.NodeOf(at("10.244.1.1:8080")); !known || node != "node-b" {
+	if node, known := owner.NodeOf(addrPort("10.244.1.1:8080")); !known || node != "node-b" {
 		t.Errorf("the endpoint is on %q, %t; want node-b", node, known)
 	}
 	failing := func(netip.Addr) (bool, error) { return false, errors.New("no response") }
-	nodePort := w.reader.Snapshot().Lookup(model.TCP, at("192.0.2.1:30080"))
-	if may, err := nodePort.Allows(at("10.244.1.1:8080"), netip.MustParseAddr(host), scope, failing); !may || err == nil {
-		t.Errorf("a kernel that does not respond: %t, %v; want true and an error", may, err)
+	nodePort := w.index.Snapshot().Lookup(model.TCP, addrPort("192.0.2.1:30080"))
+	if isAllowed, err := nodePort.Allows(addrPort("10.244.1.1:8080"), netip.MustParseAddr(host), scope, failing); !isAllowed || err == nil {
+		t.Errorf("a kernel that does not respond: %t, %v; want true and an error", isAllowed, err)
 	}
 }
 
 func TestWhichEndpointsWereRemoved(t *testing.T) {
 	const onA, onB = "10.244.0.1:8080", "10.244.1.1:8080"
-	here := func(s *model.Service) { s.InternalTrafficLocal = true }
+	internalLocal := func(s *model.Service) { s.InternalTrafficLocal = true }
 	for name, test := range map[string]struct {
 		change func(w *fixture)
 		left   []string
@@ -153,7 +153,7 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 		"one is removed":  {func(w *fixture) { w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1") }, []string{onB}},
 		"all are removed": {func(w *fixture) { w.apply("web", "10.96.0.1", nil) }, []string{onA, onB}},
 		"internalTrafficPolicy Local": {func(w *fixture) {
-			w.apply("web", "10.96.0.1", here, "node-a 10.244.0.1", "node-b 10.244.1.1")
+			w.apply("web", "10.96.0.1", internalLocal, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		}, []string{onB}},
 		"the Service changes its IP": {func(w *fixture) {
 			w.apply("web", "10.96.0.3", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
@@ -163,12 +163,12 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 		}, []string{onA, onB}},
 		"a frontend is lost": {func(w *fixture) {
 			lost := model.Frontend{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: model.TCP, Port: 80}
-			w.reader.OnFrontendsLost(model.ObjectName{Namespace: "default", Name: "web"}, []model.Frontend{lost})
+			w.index.OnFrontendsLost(model.ObjectName{Namespace: "default", Name: "web"}, []model.Frontend{lost})
 		}, []string{onA, onB}},
 		"after an error it is unknown whether one was applied": {func(w *fixture) {
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
-			of := model.ObjectName{Namespace: "default", Name: "web"}
-			w.reader.OnMaybeApplied(of, w.reader.Derive(w.planner.Decide(of, model.Families)))
+			object := model.ObjectName{Namespace: "default", Name: "web"}
+			w.index.OnMaybeApplied(object, w.index.Derive(w.planner.Decide(object, model.Families)))
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		}, []string{onA, onB, "10.244.1.3:8080"}},
 	} {
@@ -177,27 +177,27 @@ func TestWhichEndpointsWereRemoved(t *testing.T) {
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 			w.accept("web")
 			w.synced()
-			<-w.reader.Changed() // earlier removals are unknown
+			<-w.index.Changed() // earlier removals are unknown
 			test.change(w)
 			if name != "a frontend is lost" {
 				w.accept("web")
 			}
 			w.synced()
-			var left []string
-			w.reader.RangeRemoved(time.Time{}, func(e Endpoint) bool { left = append(left, e.Addr.String()); return true })
-			slices.Sort(left)
-			if !slices.Equal(left, test.left) {
-				t.Errorf("removed are %v, want %v", left, test.left)
+			var removed []string
+			w.index.RangeRemoved(time.Time{}, func(e Endpoint) bool { removed = append(removed, e.Addr.String()); return true })
+			slices.Sort(removed)
+			if !slices.Equal(removed, test.left) {
+				t.Errorf("removed are %v, want %v", removed, test.left)
 			}
-			if told := len(w.reader.Changed()) > 0; told != (len(test.left) > 0) {
-				t.Errorf("signalled: %t", told)
+			if isSignalled := len(w.index.Changed()) > 0; isSignalled != (len(test.left) > 0) {
+				t.Errorf("signalled: %t", isSignalled)
 			}
 		})
 	}
 }
 
 // The order in which the two changes are applied does not matter.
-func TestAFrontendThatMovesIsItsNewOwners(t *testing.T) {
+func TestAMovedFrontendBelongsToItsNewOwner(t *testing.T) {
 	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
 		w := newFixture(t)
 		noNodePort := func(s *model.Service) { s.Ports[0].NodePort = 0 }
@@ -206,19 +206,19 @@ func TestAFrontendThatMovesIsItsNewOwners(t *testing.T) {
 		w.synced()
 		w.apply("a", "10.96.0.2", noNodePort, "node-a 10.244.0.1")
 		w.apply("b", "10.96.0.1", noNodePort, "node-a 10.244.0.2")
-		old := w.reader.Snapshot()
+		old := w.index.Snapshot()
 		w.accept(order...)
-		if w.reader.Snapshot() != old {
+		if w.index.Snapshot() != old {
 			t.Error("the snapshot changed before the end of the sync")
 		}
 		w.synced()
-		if owner := w.reader.Snapshot().Lookup(model.TCP, at("10.96.0.1:80")); owner == nil || owner.Service.Name != "b" {
+		if owner := w.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.1:80")); owner == nil || owner.Service.Name != "b" {
 			t.Errorf("in the order %v the frontend belongs to %+v, want b", order, owner)
 		}
-		if owner := old.Lookup(model.TCP, at("10.96.0.1:80")); owner.Service.Name != "a" || old.Lookup(model.TCP, at("10.96.0.2:80")) != nil {
+		if owner := old.Lookup(model.TCP, addrPort("10.96.0.1:80")); owner.Service.Name != "a" || old.Lookup(model.TCP, addrPort("10.96.0.2:80")) != nil {
 			t.Errorf("the old snapshot has changed: %s", owner.Service)
 		}
-		if owner := w.reader.Snapshot().Lookup(model.TCP, at("10.96.0.2:80")); owner == nil || owner.Service.Name != "a" {
+		if owner := w.index.Snapshot().Lookup(model.TCP, addrPort("10.96.0.2:80")); owner == nil || owner.Service.Name != "a" {
 			t.Errorf("in the order %v the other frontend belongs to %+v, want a", order, owner)
 		}
 	}
@@ -230,15 +230,15 @@ func TestRemovedEndpointsExpire(t *testing.T) {
 		w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		w.accept("web")
 		w.synced()
-		leave := func(endpoints ...string) {
+		replaceEndpoints := func(endpoints ...string) {
 			w.apply("web", "10.96.0.1", nil, endpoints...)
 			w.accept("web")
 			w.synced()
 		}
-		leave("node-a 10.244.0.1")
+		replaceEndpoints("node-a 10.244.0.1")
 		time.Sleep(40 * time.Second)
-		leave("node-a 10.244.0.1", "node-b 10.244.1.1")
-		leave("node-a 10.244.0.1") // it was removed again
+		replaceEndpoints("node-a 10.244.0.1", "node-b 10.244.1.1")
+		replaceEndpoints("node-a 10.244.0.1") // it was removed again
 		time.Sleep(40 * time.Second)
 		w.synced()
 		if !w.isRemoved("10.244.1.1:8080") {
@@ -246,29 +246,29 @@ func TestRemovedEndpointsExpire(t *testing.T) {
 		}
 		time.Sleep(40 * time.Second)
 		w.synced()
-		if w.isRemoved("10.244.1.1:8080") || len(w.reader.removed.order) != 0 {
-			t.Errorf("an endpoint that was removed 80 s ago is reported, or kept: %v", w.reader.removed.order)
+		if w.isRemoved("10.244.1.1:8080") || len(w.index.removed.order) != 0 {
+			t.Errorf("an endpoint that was removed 80 s ago is reported, or kept: %v", w.index.removed.order)
 		}
 	})
 }
 
 // The cache must not grow without limit.
-func TestTooManyRemovalsMakeThemUncertain(t *testing.T) {
+func TestTooManyRemovalsAreUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
 		w.synced()
-		first := w.reader.Snapshot().RemovedKnownSince
+		first := w.index.Snapshot().RemovedKnownSince
 		time.Sleep(time.Second)
 		for i := range maxEntries + 10 {
 			addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
-			w.reader.removing[Endpoint{model.TCP, netip.AddrPortFrom(addr, 80)}] = true
+			w.index.removing[Endpoint{model.TCP, netip.AddrPortFrom(addr, 80)}] = true
 		}
 		w.synced()
-		if since := w.reader.Snapshot().RemovedKnownSince; !since.After(first) {
+		if since := w.index.Snapshot().RemovedKnownSince; !since.After(first) {
 			t.Errorf("RemovedKnownSince is %s, want now", since)
 		}
 		w.synced()
-		if n := len(w.reader.removed.order); n != maxEntries {
+		if n := len(w.index.removed.order); n != maxEntries {
 			t.Errorf("%d entries are kept, want %d", n, maxEntries)
 		}
 	})
@@ -306,11 +306,11 @@ func large(w *fixture, services int) {
 	}
 }
 
-func (w *fixture) acceptLarge(services int) {
+func (f *fixture) acceptLarge(services int) {
 	for i := range services {
-		w.accept(fmt.Sprint("s", i))
+		f.accept(fmt.Sprint("s", i))
 	}
-	w.synced()
+	f.synced()
 }
 
 // BenchmarkOneChange measures the cost of a sync with one change among many Services.
@@ -318,10 +318,10 @@ func BenchmarkOneChange(b *testing.B) {
 	w := newFixture(b)
 	large(w, 10_000)
 	w.acceptLarge(10_000)
-	of := model.ObjectName{Namespace: "default", Name: "s7"}
-	decisions := w.planner.Decide(of, model.Families)
+	object := model.ObjectName{Namespace: "default", Name: "s7"}
+	decisions := w.planner.Decide(object, model.Families)
 	for b.Loop() {
-		w.reader.OnApplied(of, w.reader.Derive(decisions))
+		w.index.OnApplied(object, w.index.Derive(decisions))
 		w.synced()
 	}
 }

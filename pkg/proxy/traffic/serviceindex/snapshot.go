@@ -23,9 +23,9 @@ type Snapshot struct {
 	// Number is the number of syncs so far.
 	Number uint64
 
-	// rewritten is the number of the last full sync; nodePortsMoved that of the last sync that changed the addresses on
+	// lastFullSync is the number of the last full sync; nodePortsMoved that of the last sync that changed the addresses on
 	// which node ports are served.
-	rewritten, moved uint64
+	lastFullSync, nodePortsMoved uint64
 	// changed is the number of the last sync after which UDP flows may be stale, by family.
 	changed map[model.Family]uint64
 
@@ -63,8 +63,8 @@ type Port struct {
 	// establishedOnly are the endpoints that may keep established connections but get no new ones; sorted.
 	establishedOnly []netip.AddrPort
 	// sources are the clients that may connect to a load balancer's address; empty means all.
-	sources model.Prefixes
-	origins *attributions
+	sources      model.Prefixes
+	attributions *attributions
 }
 
 // Lookup returns the frontend of a destination address. A frontend with an address of its own precedes a node port, as
@@ -95,7 +95,7 @@ func (s *Snapshot) ChangedAfter(number uint64) []model.Family {
 
 // isChanged reports whether connections to a frontend may have become stale after the sync with the given number.
 func (s *Snapshot) isChanged(f *Frontend, after uint64) bool {
-	return max(f.changed, s.rewritten) > after || f.IsNodePort() && s.moved > after
+	return max(f.changed, s.lastFullSync) > after || f.IsNodePort() && s.nodePortsMoved > after
 }
 
 // recordChange records that flows to a frontend may be stale.
@@ -112,17 +112,17 @@ func (f *Frontend) Allows(endpoint netip.AddrPort, client netip.Addr, scope sele
 	if f.Kind == model.LoadBalancerIP && len(f.sources) > 0 && !f.sources.Contains(client) {
 		return false, nil
 	}
-	inside, outside := contains(f.internalEndpoints(), endpoint), contains(f.externalEndpoints(), endpoint)
-	if inside == outside {
-		return inside, nil
+	internal, external := contains(f.internalEndpoints(), endpoint), contains(f.externalEndpoints(), endpoint)
+	if internal == external {
+		return internal, nil
 	}
 	switch origin, err := scope.OriginOf(client, isLocal); {
 	case err != nil:
 		return true, err
 	case origin == selection.Internal:
-		return inside, nil
+		return internal, nil
 	case origin == selection.External:
-		return outside, nil
+		return external, nil
 	}
 	return true, nil
 }
@@ -157,7 +157,7 @@ func (p *Port) NodeOf(endpoint netip.AddrPort) (string, bool) {
 	if !contains(p.clusterEndpoints, endpoint) {
 		return "", false
 	}
-	return p.origins.find(endpoint).node, true
+	return p.attributions.find(endpoint).node, true
 }
 
 func contains(sorted []netip.AddrPort, endpoint netip.AddrPort) bool {

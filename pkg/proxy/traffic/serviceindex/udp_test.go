@@ -17,7 +17,7 @@ import (
 // ofUDP turns a Service into a UDP one, with an external IP and a load balancer's address.
 func ofUDP(s *model.Service) {
 	s.Ports[0].Protocol = model.UDP
-	s.ExternalIPs, s.LoadBalancerIPs = []netip.Addr{at("192.0.2.1:1").Addr()}, []netip.Addr{at("203.0.113.1:1").Addr()}
+	s.ExternalIPs, s.LoadBalancerIPs = []netip.Addr{addrPort("192.0.2.1:1").Addr()}, []netip.Addr{addrPort("203.0.113.1:1").Addr()}
 }
 
 // The cases change a Service with two endpoints; the results are the frontends whose flows are scanned.
@@ -54,14 +54,14 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 		"one no longer serves":               {nil, now(onA, onB+"!"), selection.SyncState{}, all},
 		"the last one is removed":            {nil, now(), selection.SyncState{}, all},
 		"the first one is added":             {now(), now(onA), selection.SyncState{}, all},
-		"the Service is deleted":             {nil, func(w *fixture) { w.reader.OnApplied(web, nil) }, selection.SyncState{}, all},
+		"the Service is deleted":             {nil, func(w *fixture) { w.index.OnApplied(web, nil) }, selection.SyncState{}, all},
 		"a full sync":                        {nil, now(onA, onB), selection.SyncState{Full: true}, all},
 		"a full sync without changes":        {nil, func(*fixture) {}, selection.SyncState{Full: true}, all},
 		"an endpoint is added and removed": {
 			nil, func(w *fixture) { now(onA, onB, "node-b 10.244.1.2")(w); now(onA, onB)(w) }, selection.SyncState{}, all,
 		},
 		"a frontend is lost": {nil, func(w *fixture) {
-			w.reader.OnFrontendsLost(web, []model.Frontend{{Addr: at(external).Addr(), Protocol: model.UDP, Port: 80}})
+			w.index.OnFrontendsLost(web, []model.Frontend{{Addr: addrPort(external).Addr(), Protocol: model.UDP, Port: 80}})
 		}, selection.SyncState{}, []string{external}},
 		"a frontend is removed": {nil, edited(func(s *model.Service) { s.ExternalIPs = nil }, onA, onB), selection.SyncState{}, []string{external}},
 		"a frontend is new": {
@@ -98,13 +98,13 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 			func(w *fixture) { w.apply("web", "10.96.0.1", nil, onA); w.accept("web") }, selection.SyncState{}, nil,
 		},
 		"node ports are served on another address": {nil, func(*fixture) {}, selection.SyncState{
-			Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.9:1").Addr()}},
+			Scope: selection.Scope{NodePorts: []netip.Addr{addrPort("192.0.2.9:1").Addr()}},
 		}, []string{nodePort}},
 		"on all addresses, and one is new": {nil, func(*fixture) {}, selection.SyncState{
-			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{at("192.0.2.9:1").Addr()},
+			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{addrPort("192.0.2.9:1").Addr()},
 		}, []string{nodePort}},
 		"on all addresses, and a new one is loopback": {nil, func(*fixture) {}, selection.SyncState{
-			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{at("127.0.0.2:1").Addr()},
+			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{addrPort("127.0.0.2:1").Addr()},
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,27 +113,27 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 				test.before = now(onA, onB)
 			}
 			test.before(w)
-			w.reader.OnSynced(selection.SyncState{})
-			<-w.reader.Changed()
-			number := w.reader.Snapshot().Number
+			w.index.OnSynced(selection.SyncState{})
+			<-w.index.Changed()
+			number := w.index.Snapshot().Number
 			test.change(w)
-			w.reader.OnSynced(test.sync)
+			w.index.OnSynced(test.sync)
 			var got []string
 			for _, dialled := range all {
-				if w.reader.OwnerOfFlow(w.reader.Snapshot(), at(dialled), number) != nil {
+				if w.index.OwnerOfFlow(w.index.Snapshot(), addrPort(dialled), number) != nil {
 					got = append(got, dialled)
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("scanned (-want +got):\n%s", diff)
 			}
-			families := w.reader.Snapshot().ChangedAfter(number)
+			families := w.index.Snapshot().ChangedAfter(number)
 			isChanged := slices.Contains(families, model.IPv4)
-			if isChanged != (len(test.want) > 0) || slices.Contains(families, model.IPv6) || isChanged && len(w.reader.Changed()) == 0 {
-				t.Errorf("flows of %v changed, and %d signals were sent", families, len(w.reader.Changed()))
+			if isChanged != (len(test.want) > 0) || slices.Contains(families, model.IPv6) || isChanged && len(w.index.Changed()) == 0 {
+				t.Errorf("flows of %v changed, and %d signals were sent", families, len(w.index.Changed()))
 			}
-			w.reader.OnSynced(selection.SyncState{Scope: test.sync.Scope, LocalAddrs: test.sync.LocalAddrs})
-			if families := w.reader.Snapshot().ChangedAfter(number + 1); len(families) > 0 {
+			w.index.OnSynced(selection.SyncState{Scope: test.sync.Scope, LocalAddrs: test.sync.LocalAddrs})
+			if families := w.index.Snapshot().ChangedAfter(number + 1); len(families) > 0 {
 				t.Errorf("nothing changed, but flows of %v are scanned again", families)
 			}
 		})
@@ -142,7 +142,7 @@ func TestWhichFlowsAreScanned(t *testing.T) {
 
 // These include current endpoints, removed ones, those of the frontend's former Service, and those that the kernel may
 // or may not have applied before an error.
-func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
+func TestWhichEndpointsANodePortHad(t *testing.T) {
 	w := newFixture(t)
 	web := model.ObjectName{Namespace: "default", Name: "web"}
 	number := func(port uint16) func(*model.Service) {
@@ -150,13 +150,13 @@ func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
 	}
 	check := func(title string, dialled string, want ...string) {
 		t.Helper()
-		f := w.reader.OwnerOfFlow(w.reader.Snapshot(), at(dialled), 0)
+		f := w.index.OwnerOfFlow(w.index.Snapshot(), addrPort(dialled), 0)
 		if f == nil {
 			t.Fatalf("%s: no frontend", title)
 		}
 		var got []string
 		for _, endpoint := range []string{"10.244.0.1", "10.244.0.2", "10.244.0.3", "10.244.0.4"} {
-			if w.reader.HadEndpoint(f, at(endpoint+":8080")) {
+			if w.index.HadEndpoint(f, addrPort(endpoint+":8080")) {
 				got = append(got, endpoint)
 			}
 		}
@@ -183,8 +183,8 @@ func TestWhoWasAnEndpointOfANodePort(t *testing.T) {
 	w.synced()
 	check("another Service has it", other, "10.244.0.1", "10.244.0.2", "10.244.0.3")
 	w.apply("web", "10.96.0.1", number(30083), "node-a 10.244.0.4")
-	w.reader.OnMaybeApplied(web, w.reader.Derive(w.planner.Decide(web, model.Families)))
-	w.reader.OnApplied(web, nil)
+	w.index.OnMaybeApplied(web, w.index.Derive(w.planner.Decide(web, model.Families)))
+	w.index.OnApplied(web, nil)
 	w.synced()
 	check("a Service that may have had it for a moment", "172.30.0.1:30083", "10.244.0.1", "10.244.0.4")
 }

@@ -52,8 +52,8 @@ type Node struct {
 	Interruptions  []status.Interruption `json:"interruptions"`
 }
 
-// atOnce is the number of concurrent requests.
-const atOnce = 32
+// maxConcurrent is the number of concurrent requests.
+const maxConcurrent = 32
 
 // Limits on the time and size of a response, and on what is kept of it: the pod or its node may be compromised. A
 // proxy's page has about 500 bytes, including the reason of a failure, and fewer than ten resources.
@@ -88,24 +88,24 @@ func CheckNodes(ctx context.Context, config *rest.Config, options Options) ([]No
 	nodes.Items = slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool {
 		return !policy.IsLinux(node.Labels) && podOn[node.Name] == ""
 	})
-	answers := make([]Node, len(nodes.Items))
+	results := make([]Node, len(nodes.Items))
 	var requests sync.WaitGroup
-	free := make(chan struct{}, atOnce)
+	free := make(chan struct{}, maxConcurrent)
 	for i := range nodes.Items {
 		name := nodes.Items[i].Name
-		answers[i] = Node{Node: name, Pod: podOn[name], Problem: "no proxy runs on this node", Interruptions: []status.Interruption{}}
-		if answers[i].Pod == "" {
+		results[i] = Node{Node: name, Pod: podOn[name], Problem: "no proxy runs on this node", Interruptions: []status.Interruption{}}
+		if results[i].Pod == "" {
 			continue
 		}
 		free <- struct{}{}
 		requests.Go(func() {
 			defer func() { <-free }()
-			answers[i].fetch(ctx, c)
+			results[i].fetch(ctx, c)
 		})
 	}
 	requests.Wait()
-	slices.SortFunc(answers, func(a, b Node) int { return strings.Compare(a.Node, b.Node) })
-	return answers, ctx.Err()
+	slices.SortFunc(results, func(a, b Node) int { return strings.Compare(a.Node, b.Node) })
+	return results, ctx.Err()
 }
 
 // checker sends requests to the API server, and through it to the pods.
@@ -137,26 +137,26 @@ func (c *checker) livez(ctx context.Context, pod string) (status int, body []byt
 // fetch queries the proxy of the node and fills in the result.
 func (n *Node) fetch(ctx context.Context, c *checker) {
 	code, body, err := c.livez(ctx, n.Pod)
-	var said status.Page
-	if json.Unmarshal(body, &said) != nil || said.Status == nil { // an unhealthy proxy responds with 503 and the same page
+	var page status.Page
+	if json.Unmarshal(body, &page) != nil || page.Status == nil { // an unhealthy proxy responds with 503 and the same page
 		n.Problem = explainMissingPage(code, body, err)
 		return
 	}
-	n.InvalidObjects = said.RejectedTotal
-	for _, one := range said.Interruptions[:min(len(said.Interruptions), maxInterruptions)] {
-		one.Resource, one.Reason = sanitize.Truncate(one.Resource), sanitize.Truncate(one.Reason)
-		n.Interruptions = append(n.Interruptions, one)
+	n.InvalidObjects = page.RejectedTotal
+	for _, interruption := range page.Interruptions[:min(len(page.Interruptions), maxInterruptions)] {
+		interruption.Resource, interruption.Reason = sanitize.Truncate(interruption.Resource), sanitize.Truncate(interruption.Reason)
+		n.Interruptions = append(n.Interruptions, interruption)
 	}
-	for _, family := range said.Status {
+	for _, family := range page.Status {
 		n.Synced = family.LastUpdated
 	}
 	switch {
-	case said.LastError != "":
-		n.Problem = "the last sync failed: " + sanitize.Truncate(said.LastError)
-	case !said.Healthy:
-		n.Problem = "a change has been pending since " + said.PendingSince.UTC().Format(time.TimeOnly) + " UTC"
-	case len(said.OtherProxies) > 0:
-		n.Problem = strings.Join(said.OtherProxies, "; ")
+	case page.LastError != "":
+		n.Problem = "the last sync failed: " + sanitize.Truncate(page.LastError)
+	case !page.Healthy:
+		n.Problem = "a change has been pending since " + page.PendingSince.UTC().Format(time.TimeOnly) + " UTC"
+	case len(page.OtherProxies) > 0:
+		n.Problem = strings.Join(page.OtherProxies, "; ")
 	default:
 		n.InSync, n.Problem = true, ""
 	}
@@ -165,7 +165,7 @@ func (n *Node) fetch(ctx context.Context, c *checker) {
 // explainMissingPage returns the reason why a response is not a proxy's page. The response may come from the API server
 // itself, which gives its reason in a Status.
 func explainMissingPage(status int, body []byte, err error) string {
-	var refusal metav1.Status
+	var failure metav1.Status
 	switch {
 	case err != nil:
 		return "request failed: " + sanitize.Truncate(err.Error())
@@ -173,8 +173,8 @@ func explainMissingPage(status int, body []byte, err error) string {
 		return "getting pods/proxy in this namespace is forbidden"
 	case status == http.StatusOK:
 		return "the response is not that of a proxy"
-	case json.Unmarshal(body, &refusal) == nil && refusal.Message != "":
-		return "request failed: " + sanitize.Truncate(refusal.Message)
+	case json.Unmarshal(body, &failure) == nil && failure.Message != "":
+		return "request failed: " + sanitize.Truncate(failure.Message)
 	}
 	return fmt.Sprintf("request failed: %d %s", status, http.StatusText(status))
 }

@@ -15,16 +15,16 @@ import (
 func Text(to io.Writer, nodes []Node) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	sanitize.Fprintf(table, "NODE\tIN SYNC\tLAST SYNC\tINVALID OBJECTS\tAPI SERVER\tPROBLEM\n")
-	agree, refuse := 0, 0
+	inSyncCount, withInvalid := 0, 0
 	for i := range nodes {
 		node := &nodes[i]
-		agrees, synced, heard := "no", "-", "ok"
+		inSync, synced, apiServer := "no", "-", "ok"
 		if node.InSync {
-			agrees = "yes"
-			agree++
+			inSync = "yes"
+			inSyncCount++
 		}
 		if node.InvalidObjects > 0 {
-			refuse++
+			withInvalid++
 		}
 		if !node.Synced.IsZero() {
 			synced = fmt.Sprintf("%s ago", time.Since(node.Synced).Round(time.Second))
@@ -34,18 +34,18 @@ func Text(to io.Writer, nodes []Node) error {
 			for _, one := range node.Interruptions {
 				resources = append(resources, one.Resource)
 			}
-			heard = "interrupted: " + strings.Join(resources, ", ")
+			apiServer = "interrupted: " + strings.Join(resources, ", ")
 		}
 		if node.Pod == "" {
-			heard = "-"
+			apiServer = "-"
 		}
-		sanitize.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", node.Node, agrees, synced, node.InvalidObjects, heard, cmp.Or(node.Problem, "-"))
+		sanitize.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", node.Node, inSync, synced, node.InvalidObjects, apiServer, cmp.Or(node.Problem, "-"))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	summary := fmt.Sprintf("%d of %s.", agree, sanitize.CountOf(len(nodes), "node is in sync", "nodes are in sync"))
-	if refuse > 0 {
+	summary := fmt.Sprintf("%d of %s.", inSyncCount, sanitize.CountOf(len(nodes), "node is in sync", "nodes are in sync"))
+	if withInvalid > 0 {
 		summary += " Invalid objects keep their last known good versions, if there were any; 'proxy status' on a node names them."
 	}
 	if _, err := sanitize.Fprintf(to, "\n%s\n", summary); err != nil {

@@ -22,13 +22,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-const own = "own"
+const ownNode = "own"
 
 // recorder records the calls of an Observer.
 type recorder struct {
 	mutex    sync.Mutex
-	out      []string
-	back     []reachability.Restoration
+	ejected  []string
+	restored []reachability.Restoration
 	outcomes map[reachability.Outcome]int
 	err      error
 }
@@ -44,8 +44,8 @@ func (o *recorder) OnScan(_ Scan, err error) {
 
 func (o *recorder) OnActions(_ model.Family, actions *reachability.Actions) {
 	o.get(func(o *recorder) bool {
-		o.out = append(o.out, actions.Ejected...)
-		o.back = append(o.back, actions.Restored...)
+		o.ejected = append(o.ejected, actions.Ejected...)
+		o.restored = append(o.restored, actions.Restored...)
 		for _, outcome := range actions.Concluded {
 			o.outcomes[outcome]++
 		}
@@ -61,15 +61,15 @@ func (o *recorder) get(f func(*recorder) bool) bool {
 	return f(o)
 }
 
-// ground is a machine with addresses that stand for those of other nodes, a connection table, and a Prober.
-type ground struct {
+// fixture is a machine with addresses that stand for those of other nodes, a connection table, and a Prober.
+type fixture struct {
 	t         *testing.T
 	namespace *netns.Namespace
 	names     []string
 	table     *connections.Table
 	recorder  *recorder
 	prober    *Prober
-	owners    *serviceindex.Index
+	index     *serviceindex.Index
 }
 
 func nodeAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i)}) }
@@ -83,17 +83,17 @@ var (
 	web     = model.ObjectName{Namespace: "shop", Name: "web"}
 )
 
-func newGround(t *testing.T) *ground {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	g := &ground{
+	f := &fixture{
 		t: t, namespace: netns.New(t), names: []string{"node-0", "node-1", "node-2"},
 		recorder: &recorder{outcomes: map[reachability.Outcome]int{}},
 	}
-	g.table = connections.Open(t, g.namespace)
+	f.table = connections.Open(t, f.namespace)
 	slice := &model.EndpointSlice{Name: web, Service: web, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
 	nodes := map[string]Node{}
-	for i, name := range g.names {
-		g.namespace.Exec("ip", "addr", "add", nodeAddr(i).String()+"/32", "dev", "lo")
+	for i, name := range f.names {
+		f.namespace.Exec("ip", "addr", "add", nodeAddr(i).String()+"/32", "dev", "lo")
 		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
 			Addr: podAddr(i).Addr(), Endpoint: model.Endpoint{Node: name, Ready: true, Serving: true},
 		})
@@ -101,7 +101,7 @@ func newGround(t *testing.T) *ground {
 	}
 	var listener net.Listener
 	var table *conntrack.Conn
-	g.namespace.Do(func() {
+	f.namespace.Do(func() {
 		var err error
 		if listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "0.0.0.0:10256"); err != nil {
 			t.Fatal(err)
@@ -111,13 +111,13 @@ func newGround(t *testing.T) *ground {
 		}
 	})
 	t.Cleanup(func() { _, _ = listener.Close(), table.Close() })
-	g.start(slice, table, nodes)
-	return g
+	f.start(slice, table, nodes)
+	return f
 }
 
 // start passes decisions to the index, and starts the Prober.
-func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes map[string]Node) {
-	cluster := model.NewCluster(own)
+func (f *fixture) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes map[string]Node) {
+	cluster := model.NewCluster(ownNode)
 	cluster.Apply(model.Change{
 		Slices: map[model.ObjectName]*model.EndpointSlice{web: slice},
 		Services: map[model.ObjectName]*model.Service{web: {
@@ -125,77 +125,77 @@ func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes 
 		}},
 	})
 	decisions := selection.NewPlanner(cluster).Decide(web, []model.Family{model.IPv4})
-	g.owners = serviceindex.New(0)
-	g.owners.OnApplied(web, g.owners.Derive(decisions))
-	g.owners.OnSynced(selection.SyncState{})
-	g.prober = New(Options{
-		Self: own, HealthzPort: 10256, Table: conntrack.NewDumpScheduler(table, nil), Unthrottled: table, Index: g.owners, Observer: g.recorder,
+	f.index = serviceindex.New(0)
+	f.index.OnApplied(web, f.index.Derive(decisions))
+	f.index.OnSynced(selection.SyncState{})
+	f.prober = New(Options{
+		Self: ownNode, HealthzPort: 10256, Table: conntrack.NewDumpScheduler(table, nil), Unthrottled: table, Index: f.index, Observer: f.recorder,
 		IsLocal: func(netip.Addr) (bool, error) { return false, nil },
 	})
-	g.prober.notFound = func() (addrs map[netip.Addr]bool, err error) {
-		g.namespace.Do(func() { addrs, err = interfaces.UnresolvedNeighbours() })
+	f.prober.notFound = func() (addrs map[netip.Addr]bool, err error) {
+		f.namespace.Do(func() { addrs, err = interfaces.UnresolvedNeighbours() })
 		return addrs, err
 	}
-	g.prober.dial = func(
+	f.prober.dial = func(
 		ctx context.Context, addr netip.AddrPort, timeout time.Duration,
 	) (result reachability.ProbeResult, rtt time.Duration) {
-		g.namespace.Do(func() { result, rtt = Dial(ctx, addr, timeout) })
+		f.namespace.Do(func() { result, rtt = Dial(ctx, addr, timeout) })
 		return result, rtt
 	}
-	ctx, cancel := context.WithCancel(g.t.Context())
+	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g.prober.Run(ctx)
+		f.prober.Run(ctx)
 	}()
-	g.t.Cleanup(func() {
+	f.t.Cleanup(func() {
 		cancel()
 		<-done
 	})
-	g.prober.SetNodes(nodes)
-	g.waitFor("all nodes have replied once", func(*recorder) bool { return g.prober.Status().Families[model.IPv4].WithBaseline == 3 })
+	f.prober.SetNodes(nodes)
+	f.waitFor("all nodes have replied once", func(*recorder) bool { return f.prober.Status().Families[model.IPv4].WithBaseline == 3 })
 }
 
 // waitTimeout is how long a test waits for an event that must happen.
 const waitTimeout = 30 * time.Second
 
-func (g *ground) waitFor(what string, is func(*recorder) bool) {
-	g.t.Helper()
-	for deadline := time.Now().Add(waitTimeout); !g.recorder.get(is); time.Sleep(20 * time.Millisecond) {
+func (f *fixture) waitFor(what string, condition func(*recorder) bool) {
+	f.t.Helper()
+	for deadline := time.Now().Add(waitTimeout); !f.recorder.get(condition); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			g.t.Fatalf("timed out waiting until %s: %+v, %+v", what, g.recorder, g.prober.Status())
+			f.t.Fatalf("timed out waiting until %s: %+v, %+v", what, f.recorder, f.prober.Status())
 		}
 	}
 }
 
 // drop makes a firewall drop dials to an address and port.
-func (g *ground) drop(addr netip.Addr, number int) {
-	g.namespace.Load("add table inet dark\nadd chain inet dark in { type filter hook input priority 0; }\n" +
+func (f *fixture) drop(addr netip.Addr, number int) {
+	f.namespace.Load("add table inet dark\nadd chain inet dark in { type filter hook input priority 0; }\n" +
 		fmt.Sprintf("add rule inet dark in ip daddr %s tcp dport %d drop\n", addr, number))
 }
 
-// shut makes a firewall drop probes of a node.
-func (g *ground) shut(node int) {
+// dropProbes makes a firewall drop probes of a node.
+func (f *fixture) dropProbes(node int) {
 	for _, number := range []int{9, 10250, 10256} {
-		g.drop(nodeAddr(node), number)
+		f.drop(nodeAddr(node), number)
 	}
 }
 
-// hang adds an unreplied connection to the table.
-func (g *ground) hang(to int, from uint16) {
-	g.table.Insert(connections.Connection{
-		Protocol: model.TCP, Client: port(from), Dialled: dialled, ReplySrc: podAddr(to), State: conntrack.TCPSynSent, Lasts: 100,
+// insertUnreplied adds an unreplied connection to the table.
+func (f *fixture) insertUnreplied(to int, from uint16) {
+	f.table.Insert(connections.Connection{
+		Protocol: model.TCP, OrigSrc: port(from), OrigDst: dialled, ReplySrc: podAddr(to), State: conntrack.TCPSynSent, Timeout: 100,
 		Label: ruleset.TranslatedLabel,
 	})
 }
 
 // The dial goes to a Service's address and endpoint, too.
 func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
-	g := newGround(t)
-	g.hang(1, 1001)
+	g := newFixture(t)
+	g.insertUnreplied(1, 1001)
 	for from := range uint16(10) {
 		g.table.Insert(connections.Connection{
-			Protocol: model.TCP, Client: port(2000 + from), Dialled: dialled, ReplySrc: podAddr(2), State: conntrack.TCPSynSent, Lasts: 100,
+			Protocol: model.TCP, OrigSrc: port(2000 + from), OrigDst: dialled, ReplySrc: podAddr(2), State: conntrack.TCPSynSent, Timeout: 100,
 		})
 	}
 	scan, err := g.prober.scan(t.Context())
@@ -205,19 +205,21 @@ func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
 }
 
 func TestANodeIsEjected(t *testing.T) {
-	g := newGround(t)
-	g.shut(1)
-	g.hang(1, 1001)
-	g.hang(1, 1002)
-	g.hang(0, 1003)
-	g.waitFor("one node is ejected", func(o *recorder) bool { return len(o.out) == 1 && o.out[0] == g.names[1] })
+	g := newFixture(t)
+	g.dropProbes(1)
+	g.insertUnreplied(1, 1001)
+	g.insertUnreplied(1, 1002)
+	g.insertUnreplied(0, 1003)
+	g.waitFor("one node is ejected", func(o *recorder) bool { return len(o.ejected) == 1 && o.ejected[0] == g.names[1] })
 	g.waitFor("the suspicion of the other one ends", func(o *recorder) bool { return o.outcomes[reachability.Replied] > 0 })
 	status := g.prober.Status()
 	if len(status.Ejected) != 1 || status.Ejected[0].Node != g.names[1] || status.Families[model.IPv4].IsolatedSince != nil {
 		t.Errorf("status %+v", status)
 	}
 	g.namespace.Load("delete table inet dark\n")
-	g.waitFor("it is restored", func(o *recorder) bool { return len(o.back) == 1 && o.back[0].Node == g.names[1] && !o.back[0].Removed })
+	g.waitFor("it is restored", func(o *recorder) bool {
+		return len(o.restored) == 1 && o.restored[0].Node == g.names[1] && !o.restored[0].Removed
+	})
 	if g.recorder.err != nil {
 		t.Error(g.recorder.err)
 	}
@@ -225,17 +227,17 @@ func TestANodeIsEjected(t *testing.T) {
 
 // New connections of two clients with replies prove that a node is healthy whose ports are all closed. Old ones to an
 // endpoint that is in its EndpointSlice again prove nothing.
-func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
-	g := newGround(t)
-	g.shut(1)
-	g.hang(1, 1001)
+func TestNewConnectionsOfTwoClientsEndASuspicion(t *testing.T) {
+	g := newFixture(t)
+	g.dropProbes(1)
+	g.insertUnreplied(1, 1001)
 	ctx, cancel := context.WithCancel(t.Context())
-	answering, client := make(chan struct{}), []netip.Addr{port(0).Addr(), port(0).Addr().Next()}
+	inserting, client := make(chan struct{}), []netip.Addr{port(0).Addr(), port(0).Addr().Next()}
 	go func() { // other connections keep getting replies there
-		defer close(answering)
+		defer close(inserting)
 		for from := uint16(2000); ctx.Err() == nil; from++ {
 			_ = g.table.TryInsert(connections.Connection{
-				Protocol: model.TCP, Client: netip.AddrPortFrom(client[from%2], from), Dialled: dialled, ReplySrc: podAddr(1),
+				Protocol: model.TCP, OrigSrc: netip.AddrPortFrom(client[from%2], from), OrigDst: dialled, ReplySrc: podAddr(1),
 				State: conntrack.TCPEstablished, IsReplied: true, Label: ruleset.TranslatedLabel,
 			})
 			time.Sleep(100 * time.Millisecond)
@@ -243,17 +245,17 @@ func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
 	}()
 	g.waitFor("a suspicion ends", func(o *recorder) bool { return len(o.outcomes) > 0 })
 	cancel()
-	<-answering
+	<-inserting
 	g.recorder.get(func(o *recorder) bool {
-		if o.outcomes[reachability.FlowsReplied] != 1 || len(o.out) > 0 {
-			t.Errorf("outcomes %v, ejected %v", o.outcomes, o.out)
+		if o.outcomes[reachability.FlowsReplied] != 1 || len(o.ejected) > 0 {
+			t.Errorf("outcomes %v, ejected %v", o.outcomes, o.ejected)
 		}
 		return true
 	})
 }
 
 func TestDial(t *testing.T) {
-	g := newGround(t)
+	g := newFixture(t)
 	g.drop(nodeAddr(0), 7)
 	// A firewall on the node rejects with an ICMP error of its own.
 	g.namespace.Load(fmt.Sprintf(`add chain inet dark out { type filter hook input priority 1; }

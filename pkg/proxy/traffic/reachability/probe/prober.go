@@ -114,9 +114,9 @@ func (p *Prober) Status() Status {
 			if ejected.Since.Before(node.Since) {
 				ejected.EjectedNode = node
 			}
-			for _, of := range model.Families {
-				if p.probedIn(node.Node, of) == family {
-					ejected.Families = append(ejected.Families, of)
+			for _, requested := range model.Families {
+				if p.probedIn(node.Node, requested) == family {
+					ejected.Families = append(ejected.Families, requested)
 				}
 			}
 			byName[node.Node] = ejected
@@ -142,9 +142,9 @@ const statusInterval = 5 * time.Second
 
 // Run scans and probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) {
-	var working sync.WaitGroup
-	defer working.Wait()
-	working.Go(func() { p.scanLoop(ctx) })
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { p.scanLoop(ctx) })
 	next, status := time.NewTimer(0), time.NewTicker(statusInterval)
 	defer next.Stop()
 	defer status.Stop()
@@ -160,7 +160,7 @@ func (p *Prober) Run(ctx context.Context) {
 		var due time.Time
 		for _, family := range model.Families {
 			actions := p.step(family)
-			p.start(ctx, family, actions, &working)
+			p.start(ctx, family, actions, &running)
 			if due.IsZero() || actions.NextStep.Before(due) {
 				due = actions.NextStep
 			}
@@ -210,10 +210,10 @@ func (p *Prober) step(family model.Family) reachability.Actions {
 }
 
 // start starts the probes and lists that a detector requests.
-func (p *Prober) start(ctx context.Context, family model.Family, actions reachability.Actions, working *sync.WaitGroup) {
+func (p *Prober) start(ctx context.Context, family model.Family, actions reachability.Actions, running *sync.WaitGroup) {
 	detector := p.detectors[family]
 	for _, probe := range actions.Probes {
-		working.Go(func() {
+		running.Go(func() {
 			result, rtt := p.dial(ctx, probe.Addr, probe.Timeout)
 			if isLocal, err := p.IsLocal(probe.Addr.Addr()); isLocal || err != nil {
 				result = reachability.NoReply // the address is now local, such as a virtual IP that this node took over
@@ -222,9 +222,9 @@ func (p *Prober) start(ctx context.Context, family model.Family, actions reachab
 		})
 	}
 	if names := actions.ListReplied; len(names) > 0 {
-		before, now := p.snapshots(family, names)
-		working.Go(func() {
-			replied, next, err := p.replied(ctx, before, now)
+		previous, current := p.snapshots(family, names)
+		running.Go(func() {
+			replied, next, err := p.replied(ctx, previous, current)
 			p.report(func() {
 				detector.ReportReplied(time.Now(), names, p.probed(replied, family), p.probed(next, family), err == nil)
 			})
@@ -233,26 +233,26 @@ func (p *Prober) start(ctx context.Context, family model.Family, actions reachab
 }
 
 // probed returns the connections whose nodes are probed in a family. The caller must hold the mutex.
-func (p *Prober) probed(flows []reachability.Flow, in model.Family) []reachability.Flow {
+func (p *Prober) probed(flows []reachability.Flow, family model.Family) []reachability.Flow {
 	return slices.DeleteFunc(flows, func(flow reachability.Flow) bool {
-		return p.probedIn(flow.Node, model.FamilyOf(flow.Endpoint.Addr())) != in
+		return p.probedIn(flow.Node, model.FamilyOf(flow.Endpoint.Addr())) != family
 	})
 }
 
 // snapshots returns the snapshot with which each node's connections were last listed, and the current one. Suspected
 // nodes keep the snapshot of their first list.
-func (p *Prober) snapshots(family model.Family, names []string) (before map[string]*serviceindex.Snapshot, now *serviceindex.Snapshot) {
+func (p *Prober) snapshots(family model.Family, names []string) (previous map[string]*serviceindex.Snapshot, current *serviceindex.Snapshot) {
 	p.mutex.Lock()
 	isEjected := p.detectors[family].IsEjected
 	p.mutex.Unlock()
-	now, before = p.Index.Snapshot(), make(map[string]*serviceindex.Snapshot, len(names))
+	current, previous = p.Index.Snapshot(), make(map[string]*serviceindex.Snapshot, len(names))
 	listed := p.listed[family]
 	for _, name := range names {
-		if before[name] = cmp.Or(listed[name], now); listed[name] == nil || isEjected(name) {
-			listed[name] = now
+		if previous[name] = cmp.Or(listed[name], current); listed[name] == nil || isEjected(name) {
+			listed[name] = current
 		}
 	}
-	return before, now
+	return previous, current
 }
 
 // Scan intervals: even a dump of an empty table takes the kernel some milliseconds. After idleAfter without an
@@ -264,7 +264,7 @@ const (
 )
 
 func (p *Prober) scanLoop(ctx context.Context) {
-	next, busy := time.NewTimer(scanInterval), time.Now()
+	next, lastUnreplied := time.NewTimer(scanInterval), time.Now()
 	defer next.Stop()
 	for {
 		select {
@@ -280,9 +280,9 @@ func (p *Prober) scanLoop(ctx context.Context) {
 			p.report(func() { p.reportScan(scan) })
 		}
 		if scan.Unreplied > 0 {
-			busy = time.Now()
+			lastUnreplied = time.Now()
 		}
-		if time.Since(busy) < idleAfter {
+		if time.Since(lastUnreplied) < idleAfter {
 			next.Reset(scanInterval)
 		} else {
 			next.Reset(idleScanInterval)

@@ -37,20 +37,20 @@ type target struct {
 // scan finds translated connections that stay unreplied for MinAge. If it finds any without a reply, it also lists the
 // addresses that neighbour discovery does not find.
 func (p *Prober) scan(ctx context.Context) (Scan, error) {
-	found := Scan{unreplied: map[target][]conntrack.Entry{}}
+	result := Scan{unreplied: map[target][]conntrack.Entry{}}
 	snapshot := p.Index.Snapshot()
 	if snapshot == nil {
-		return found, nil
+		return result, nil
 	}
 	read := 0
 	unreplied := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 	_, err := p.Table.Dump(ctx, unreplied, func(e *conntrack.Entry) bool {
 		read++
-		if flow, isOurs := flowOf(e, snapshot); isOurs {
-			found.Unreplied++
+		if flow, isOwn := flowOf(e, snapshot); isOwn {
+			result.Unreplied++
 			to := target{flow.Node, model.FamilyOf(flow.Endpoint.Addr())}
-			if entries := found.unreplied[to]; len(entries) < maxRechecked {
-				found.unreplied[to] = append(entries, *e)
+			if entries := result.unreplied[to]; len(entries) < maxRechecked {
+				result.unreplied[to] = append(entries, *e)
 			}
 		}
 		return read < maxEntries
@@ -58,10 +58,10 @@ func (p *Prober) scan(ctx context.Context) (Scan, error) {
 	if errors.Is(err, conntrack.ErrTruncated) || errors.Is(err, conntrack.ErrInterrupted) {
 		err = nil
 	}
-	if found.isRead = err == nil; found.isRead && found.Unreplied > 0 {
-		err = p.recheck(ctx, &found)
+	if result.isRead = err == nil; result.isRead && result.Unreplied > 0 {
+		err = p.recheck(ctx, &result)
 	}
-	return found, err
+	return result, err
 }
 
 // recheck waits for MinAge, and reads the entries again one by one: the next list may have to wait for two seconds.
@@ -100,11 +100,11 @@ func flowOf(e *conntrack.Entry, snapshot *serviceindex.Snapshot) (reachability.F
 // compared use the same endpoints: a connection to an endpoint that was missing in its EndpointSlice for a while would
 // look new. next uses the current endpoints.
 func (p *Prober) replied(
-	ctx context.Context, before map[string]*serviceindex.Snapshot, now *serviceindex.Snapshot,
+	ctx context.Context, previous map[string]*serviceindex.Snapshot, current *serviceindex.Snapshot,
 ) (flows, next []reachability.Flow, err error) {
 	status := conntrack.DestinationNAT | conntrack.SeenReply
-	snapshots := map[*serviceindex.Snapshot]bool{now: true}
-	for _, snapshot := range before {
+	snapshots := map[*serviceindex.Snapshot]bool{current: true}
+	for _, snapshot := range previous {
 		snapshots[snapshot] = true
 	}
 	_, err = p.Unthrottled.Dump(ctx, conntrack.Filter{Status: status, Mask: status}, func(e *conntrack.Entry) bool {
@@ -112,11 +112,11 @@ func (p *Prober) replied(
 			return true // perhaps only a reset, from a kernel whose pods do not run
 		}
 		for snapshot := range snapshots {
-			flow, isOurs := flowOf(e, snapshot)
-			if isOurs && before[flow.Node] == snapshot {
+			flow, isOwn := flowOf(e, snapshot)
+			if isOwn && previous[flow.Node] == snapshot {
 				flows = append(flows, flow)
 			}
-			if isOurs && snapshot == now && before[flow.Node] != nil {
+			if isOwn && snapshot == current && previous[flow.Node] != nil {
 				next = append(next, flow)
 			}
 		}

@@ -1,0 +1,131 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestStatusShowsTheLastKnownGoodVersion: with any invalid object the kernel matches the desired state, and 'status'
+// reports so.
+func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
+	namespace, folder := netns.New(t), goodManifests(t)
+	write := func(file, text string) {
+		if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(file string) {
+		if err := os.Remove(filepath.Join(folder, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good, err := os.ReadFile(filepath.Join(folder, "shop.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	never, err := os.ReadFile(filepath.Join(state, "refused.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", "127.0.0.1:10549"}
+	const at = "--metrics-bind-address=127.0.0.1:10549"
+	daemon := startDaemon(t, namespace, args...)
+	// refuses waits until the proxy reports exactly the given invalid objects.
+	refuses := func(subjects ...string) {
+		t.Helper()
+		wait.Equal(t, "the proxy's invalid objects", fmt.Sprint(subjects), func() string {
+			_, body := daemon.get(t, "127.0.0.1:10549", "/findings?last-known-good")
+			var rejections []convert.Rejection
+			if err := json.Unmarshal([]byte(body), &rejections); err != nil {
+				return body
+			}
+			var names []string
+			for _, rejection := range rejections {
+				names = append(names, strings.TrimSpace(rejection.Kind+" "+rejection.Name.Name))
+			}
+			return fmt.Sprint(names)
+		})
+	}
+	change := func(old, text string) func() {
+		return func() { write("shop.yaml", strings.Replace(string(good), old, text, 1)) }
+	}
+	nothing := func() {}
+	for _, step := range []struct {
+		title   string
+		do      func()
+		refuses []string // by the proxy
+		lists   []string // by 'status', in Kind name
+		undo    func()
+	}{
+		{"nothing is invalid", nothing, nil, nil, nothing},
+		{"a Service", change("port: 80,", "port: 70000,"), []string{"Service web"}, []string{"Service shop/web"}, nothing},
+		{
+			"a slice", change("addressType: IPv4", "addressType: ipv4"), []string{"EndpointSlice web-1"},
+			[]string{"EndpointSlice shop/web-1"}, nothing,
+		},
+		{
+			"this Node", change("name: node-a, labels", "name: node-a, namespace: x, labels"), []string{"Node node-a"},
+			[]string{"Node node-a"}, nothing,
+		},
+		{
+			"a file that cannot be read", func() { write("shop.yaml", "a: [\n") },
+			[]string{"", "EndpointSlice web-1", "Node node-a", "Node node-b", "Service web"}, []string{"shop.yaml"}, nothing,
+		},
+		{
+			"a Service twice, of which a proxy that starts would take the other one",
+			func() {
+				write("a.yaml", strings.Replace(strings.Replace(string(never), "refused", "web", 1), "70000", "81", 1))
+			},
+			[]string{"Service web"}, []string{"Service shop/web"}, func() { remove("a.yaml") },
+		},
+		{
+			"not an object whose label is wrong", change("zone-b}", "zone-b, vicinity.dev/evacuate: soon}"), nil, nil, nothing,
+		},
+	} {
+		step.do()
+		refuses(step.refuses...)
+		node, exit := nodeStatusIn(t, namespace, at)
+		var lists []string
+		for _, invalid := range node.Invalid {
+			if lists = append(lists, invalid.Object); !invalid.ReportedByProxy || !invalid.HasLastKnownGood {
+				t.Errorf("%s: %+v; want one that the proxy reports, too, with a last known good version", step.title, invalid)
+			}
+		}
+		if exit != 0 || !node.InSync || len(node.Kernel.Differences) > 0 || !slices.Equal(lists, step.lists) {
+			t.Errorf("%s: exit status %d, %+v; want 0 and %v", step.title, exit, node, step.lists)
+		}
+		text := statusIn(t, namespace, at).stdout
+		if says := strings.Contains(text, "; its last known good version is active, as expected\n"); says != (len(lists) > 0) {
+			t.Errorf("%s: the text is\n%s", step.title, text)
+		}
+		step.undo()
+		write("shop.yaml", string(good))
+		refuses()
+	}
+
+	write("refused.yaml", string(never))
+	refuses("Service refused")
+	node, exit := nodeStatusIn(t, namespace, at)
+	if exit != exitIncomplete || !node.InSync || len(node.Invalid) != 1 || !node.Invalid[0].ReportedByProxy || node.Invalid[0].HasLastKnownGood {
+		t.Errorf("an object that never was good: exit status %d, %+v; want %d", exit, node, exitIncomplete)
+	}
+	remove("refused.yaml")
+	change("port: 80,", "port: 70000,")()
+	refuses("Service web")
+	daemon.end(t)
+	alone := append([]string{"--node", "node-a"}, args...)
+	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || len(node.Kernel.Differences) == 0 || node.Invalid[0].ReportedByProxy {
+		t.Errorf("without a proxy the last known good version is unknown: exit status %d, %+v", exit, node)
+	}
+}

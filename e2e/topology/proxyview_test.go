@@ -1,0 +1,232 @@
+package topology_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// fewNodes is the number of nodes in these tests.
+const fewNodes = 30
+
+// proxyView is a proxy's view of the cluster, with the rights of the proxy's manifests.
+type proxyView struct {
+	t   testing.TB
+	log *logs.Log
+
+	mutex    sync.Mutex
+	nodes    map[string]*model.Node
+	services map[string]bool
+	// removed are nodes that an update removed, in the order of the updates.
+	removed []string
+	// from is the resource that the proxy watches.
+	from string
+}
+
+func newProxyView(t testing.TB, config *rest.Config, source apiserver.NodeTopology) *proxyView {
+	t.Helper()
+	f := &proxyView{t: t, log: logs.New(t, "the proxy"), nodes: map[string]*model.Node{}, services: map[string]bool{}}
+	options := apiserver.Options{
+		View: convert.View{Node: "node-0000", Proxies: proxyService}, NodeTopology: source, TopologyNamespace: namespace,
+		Log: slog.New(slog.NewTextHandler(f.log, nil)), OnTopologySource: f.setSource,
+	}
+	watcher, err := apiserver.New(config, options)
+	must.Succeed(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- watcher.Run(ctx, f.apply) }()
+	t.Cleanup(func() {
+		cancel()
+		must.Succeed(t, <-ended)
+	})
+	return f
+}
+
+func (v *proxyView) apply(update convert.Update) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	for name, node := range update.Change.Nodes {
+		if node == nil {
+			delete(v.nodes, name)
+			v.removed = append(v.removed, name)
+			continue
+		}
+		v.nodes[name] = node
+	}
+	for name, service := range update.Change.Services {
+		v.services[name.Name] = service != nil
+	}
+}
+
+func (v *proxyView) setSource(resource string) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	v.from = resource
+}
+
+// source returns the resource that the proxy watches.
+func (v *proxyView) source() string {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	return v.from
+}
+
+// racks returns the racks of the other nodes.
+func (v *proxyView) racks() string {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(v.nodes)) {
+		if name != "node-0000" {
+			all = append(all, strings.TrimPrefix(name, "node-")+"="+v.nodes[name].Labels[rack])
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// takeRemoved returns the nodes that updates removed since the last call.
+func (v *proxyView) takeRemoved() []string {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	removed := v.removed
+	v.removed = nil
+	return removed
+}
+
+// racksOfAll returns the racks of all nodes but this one.
+func racksOfAll() map[string]string {
+	racks := map[string]string{}
+	for i := 1; i < fewNodes; i++ {
+		racks[fmt.Sprintf("%04d", i)] = fmt.Sprint("rack-", i/10)
+	}
+	return racks
+}
+
+func racksText(racks map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(racks)) {
+		all = append(all, name+"="+racks[name])
+	}
+	return strings.Join(all, " ")
+}
+
+func createRacked(t testing.TB, name, keys string) {
+	t.Helper()
+	api.Create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Annotations: map[string]string{policy.TopologyKeysAnnotation: keys}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+}
+
+// TestAProxyChangesOverBetweenNodesAndSlices adds a publisher, and later removes it while nodes change. The proxy must
+// not lose a node during either change.
+func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
+	config := install(t)
+	proxy := asProxy(t)
+	createNodes(t, 0, fewNodes)
+	createRacked(t, "racked", rack+", *")
+	want := racksOfAll()
+	f := newProxyView(t, proxy, apiserver.AutoTopology)
+	wait.Equal(t, "racks, by Nodes", racksText(want), f.racks)
+
+	one := start(t, config, "one")
+	wait.Until(t, "it watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
+	wait.Equal(t, "racks, by slices", racksText(want), f.racks)
+	api.Kubectl(t, "label", "node", "node-0007", rack+"=rack-x", "--overwrite")
+	want["0007"] = "rack-x"
+	wait.Equal(t, "a rack that changed", racksText(want), f.racks)
+	if removed := f.takeRemoved(); len(removed) > 0 {
+		t.Errorf("lost nodes: %q", removed)
+	}
+
+	// Without a publisher the slices stay active until nodes are added.
+	one.end()
+	expire(t)
+	createNodes(t, fewNodes, fewNodes+1)
+	want["0030"] = "rack-3"
+	wait.Equal(t, "a node that was added while no publisher runs", racksText(want), f.racks)
+	f.log.WaitFor(t, "before=topologyslices") // it watches Nodes again
+	if removed := f.takeRemoved(); len(removed) > 0 {
+		t.Errorf("lost nodes: %q", removed)
+	}
+}
+
+// TestTheResourceMayBeRemoved deletes the CRD with all slices while proxies watch them.
+func TestTheResourceMayBeRemoved(t *testing.T) {
+	config := install(t)
+	proxy := asProxy(t)
+	createNodes(t, 0, fewNodes)
+	createRacked(t, "racked", rack+", *")
+	one := start(t, config, "one")
+	f := newProxyView(t, proxy, apiserver.AutoTopology)
+	wait.Until(t, "it watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
+	wait.Equal(t, "racks, by slices", racksText(racksOfAll()), f.racks)
+	api.Kubectl(t, "delete", "customresourcedefinition", "topologyslices.vicinity.dev")
+	t.Cleanup(func() { apply(t) }) // runs before the general cleanup
+	expire(t)
+	wait.Until(t, "it watches Nodes", func() bool { return strings.Contains(f.log.String(), "before=topologyslices") })
+	wait.Equal(t, "racks, by Nodes", racksText(racksOfAll()), f.racks)
+	if removed := f.takeRemoved(); len(removed) > 0 {
+		t.Errorf("lost nodes: %q", removed)
+	}
+	one.end()
+}
+
+// TestAServiceWaitsForItsLabel checks that a Service is not served before its label is published. Other Services do not
+// wait.
+func TestAServiceWaitsForItsLabel(t *testing.T) {
+	config := install(t)
+	proxy := asProxy(t)
+	want := createNodes(t, 0, fewNodes)
+	start(t, config, "one")
+	waitForNodes(t, "all nodes", want)
+	createRacked(t, "demanding", "topology.kubernetes.io/region, *")
+	f := newProxyView(t, proxy, apiserver.SlicesTopology)
+	wait.Until(t, "a Service whose labels are published", func() bool { return f.serves("demanding") })
+	createRacked(t, "racked", rack+", *")
+	wait.Until(t, "a Service whose label is published later", func() bool {
+		isServed, racks := f.serves("racked"), f.racks()
+		if isServed && racks != racksText(racksOfAll()) {
+			t.Fatalf("it is served before all racks are known: %s", racks)
+		}
+		return isServed
+	})
+}
+
+func (v *proxyView) serves(name string) bool {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	return v.services[name]
+}
+
+// asProxy returns the configuration of a proxy with the rights in its manifests and in the component.
+func asProxy(t testing.TB) *rest.Config {
+	t.Helper()
+	_, err := api.Shell(t.Context(), "kubectl apply -f manifests/access.yaml")
+	must.Succeed(t, err)
+	return asProgram(api.Account(t, "kube-system", "vicinity-proxy"))
+}
+
+// expire makes the Lease expire immediately, so that the test need not wait.
+func expire(t testing.TB) {
+	t.Helper()
+	api.Kubectl(t, "--namespace", namespace, "patch", "lease", "vicinity-topology", "--type", "merge",
+		"--patch", `{"spec": {"leaseDurationSeconds": 1}}`)
+}

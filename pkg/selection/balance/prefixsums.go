@@ -1,0 +1,56 @@
+package balance
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"sync"
+)
+
+// prefixSums has, for each node class, its nodes by name with the sums of all nodes before each. It is built on first use
+// for a node whose sum is not maintained. Building takes the time of sorting all nodes, and then serves any node.
+type prefixSums struct {
+	once    sync.Once
+	byClass map[int32]*row
+}
+
+// row has nodes of one class by name. sums[i] is the sum of the first i.
+type row struct {
+	names []string
+	sums  []sums
+}
+
+// sumBefore returns the sum of the nodes of a class that come before a name. all yields every node, with its class and demand.
+func (p *prefixSums) sumBefore(name string, class int32, all iter.Seq2[string, node]) sums {
+	p.once.Do(func() { p.byClass = rowsOf(all) })
+	row := p.byClass[class]
+	if row == nil {
+		return sums{}
+	}
+	index, _ := slices.BinarySearch(row.names, name)
+	return row.sums[index]
+}
+
+func rowsOf(all iter.Seq2[string, node]) map[int32]*row {
+	type named struct {
+		name string
+		node
+	}
+	var sorted []named
+	for name, node := range all {
+		sorted = append(sorted, named{name, node})
+	}
+	slices.SortFunc(sorted, func(a, b named) int { return cmp.Compare(a.name, b.name) })
+	rows := map[int32]*row{}
+	for _, current := range sorted {
+		r := rows[current.class]
+		if r == nil {
+			r = &row{sums: []sums{{}}}
+			rows[current.class] = r
+		}
+		sum := r.sums[len(r.sums)-1]
+		sum.add(nodeSums(current.demand))
+		r.names, r.sums = append(r.names, current.name), append(r.sums, sum)
+	}
+	return rows
+}

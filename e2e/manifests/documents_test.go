@@ -47,18 +47,18 @@ const (
 
 // chapters map each chapter to the test that runs the commands in its blocks, all of them in their order.
 var chapters = map[string]commandRunner{
-	topReadme + ": Install":                                        {by: onNode},
-	manifestsReadme + ": Before you install":                       {by: inLab},
-	manifestsReadme + ": Replace kube-proxy":                       {by: inLab},
-	manifestsReadme + ": Go back to kube-proxy":                    {by: inLab},
-	coexistence + ": Other programs":                               {by: onNeighbours},
-	topReadme + ": Forecast the effect":                            {by: inLab},
-	manifestsReadme + ": Change the configuration":                 {by: inLab},
-	manifestsReadme + ": Install on a cluster without kube-proxy":  {by: inLab},
-	nodeCondition + ": Remove it":                                  {by: inLab},
-	manifestsReadme + ": Explaining a decision":                    {by: inLab},
-	manifestsReadme + ": Beside kube-proxy, one Service at a time": {by: inLab},
-	manifestsReadme + ": Upgrade":                                  {by: inLab},
+	topReadme + ": Install":                                         {by: onNode},
+	manifestsReadme + ": Before you install":                        {by: inLab},
+	manifestsReadme + ": Replace kube-proxy":                        {by: inLab},
+	manifestsReadme + ": Go back to kube-proxy":                     {by: inLab},
+	coexistence + ": Other programs":                                {by: onNeighbours},
+	topReadme + ": Forecast the effect":                             {by: inLab},
+	manifestsReadme + ": Change the configuration":                  {by: inLab},
+	manifestsReadme + ": Install on a cluster without kube-proxy":   {by: inLab},
+	nodeCondition + ": Remove it":                                   {by: inLab},
+	manifestsReadme + ": Explaining a decision":                     {by: inLab},
+	manifestsReadme + ": Next to kube-proxy, one Service at a time": {by: inLab},
+	manifestsReadme + ": Upgrade":                                   {by: inLab},
 }
 
 // kubectlGet writes a cluster's files, which other commands read.

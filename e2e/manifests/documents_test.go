@@ -66,7 +66,7 @@ const kubectlGet = "mkdir -p state && kubectl get services,endpointslices,nodes 
 
 // apart are the commands in sentences, and those that are not run with their chapter.
 var apart = map[string]commandRunner{
-	"make demo    # watch it: six nodes in three zones, on this machine, nothing installed": {why: "TestTheDemo of e2e/demo plays it"},
+	"make demo    # six nodes in three zones, on this machine, nothing installed": {why: "TestTheDemo of e2e/demo plays it"},
 
 	"make test    # run every test": {why: "it runs this test"},
 	"make test":                     {why: "it runs this test"},
@@ -77,7 +77,7 @@ var apart = map[string]commandRunner{
 	"make release VERSION=v0.1.0":   {why: "the tests of ./release run the program that it runs"},
 	"make bench":                    {why: "it takes an hour, and asserts nothing"},
 
-	"bin/proxy forecast --manifests e2e/forecast/shop    # of nine Nodes and ten Services in this repository": {by: onFiles},
+	"bin/proxy forecast --manifests e2e/forecast/shop    # nine Nodes and ten Services in this repository": {by: onFiles},
 
 	"--evacuate zone-b":                                 {by: onFiles},
 	"--scale shop/web=zone-a:6":                         {by: onFiles},

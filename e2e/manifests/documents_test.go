@@ -47,18 +47,18 @@ const (
 
 // chapters map each chapter to the test that runs the commands in its blocks, all of them in their order.
 var chapters = map[string]commandRunner{
-	topReadme + ": Install":                                        {runner: nodeTest},
-	manifestsReadme + ": Before you install":                       {runner: labTest},
-	manifestsReadme + ": Replace kube-proxy":                       {runner: labTest},
-	manifestsReadme + ": Go back to kube-proxy":                    {runner: labTest},
-	coexistence + ": Other programs":                               {runner: neighboursTest},
-	topReadme + ": Forecast the effect":                            {runner: labTest},
-	manifestsReadme + ": Change the configuration":                 {runner: labTest},
-	manifestsReadme + ": Install on a cluster without kube-proxy":  {runner: labTest},
-	nodeCondition + ": Remove it":                                  {runner: labTest},
-	manifestsReadme + ": Explaining a decision":                    {runner: labTest},
-	manifestsReadme + ": Beside kube-proxy, one Service at a time": {runner: labTest},
-	manifestsReadme + ": Upgrade":                                  {runner: labTest},
+	topReadme + ": Install":                                         {runner: nodeTest},
+	manifestsReadme + ": Before you install":                        {runner: labTest},
+	manifestsReadme + ": Replace kube-proxy":                        {runner: labTest},
+	manifestsReadme + ": Go back to kube-proxy":                     {runner: labTest},
+	coexistence + ": Other programs":                                {runner: neighboursTest},
+	topReadme + ": Forecast the effect":                             {runner: labTest},
+	manifestsReadme + ": Change the configuration":                  {runner: labTest},
+	manifestsReadme + ": Install on a cluster without kube-proxy":   {runner: labTest},
+	nodeCondition + ": Remove it":                                   {runner: labTest},
+	manifestsReadme + ": Explaining a decision":                     {runner: labTest},
+	manifestsReadme + ": Next to kube-proxy, one Service at a time": {runner: labTest},
+	manifestsReadme + ": Upgrade":                                   {runner: labTest},
 }
 
 // kubectlGet writes a cluster's files, which other commands read.
@@ -66,7 +66,7 @@ const kubectlGet = "mkdir -p state && kubectl get services,endpointslices,nodes 
 
 // separateCommands are the commands in sentences, and those that are not run with their chapter.
 var separateCommands = map[string]commandRunner{
-	"make demo    # watch it: six nodes in three zones, on this machine, nothing installed": {reason: "TestTheDemo of e2e/demo runs it"},
+	"make demo    # six nodes in three zones, on this machine, nothing installed": {reason: "TestTheDemo of e2e/demo runs it"},
 
 	"make test    # run every test": {reason: "it runs this test"},
 	"make test":                     {reason: "it runs this test"},
@@ -77,7 +77,7 @@ var separateCommands = map[string]commandRunner{
 	"make release VERSION=v0.1.0":   {reason: "the tests of ./release run the program that it runs"},
 	"make bench":                    {reason: "it takes an hour, and asserts nothing"},
 
-	"bin/proxy forecast --manifests e2e/forecast/shop    # of nine Nodes and ten Services in this repository": {runner: filesTest},
+	"bin/proxy forecast --manifests e2e/forecast/shop    # nine Nodes and ten Services in this repository": {runner: filesTest},
 
 	"--evacuate zone-b":                                 {runner: filesTest},
 	"--scale shop/web=zone-a:6":                         {runner: filesTest},

@@ -224,7 +224,7 @@ func (s *docShell) runReadCommands(t *testing.T) {
 func (c *realCluster) besideKubeProxy(t *testing.T) {
 	t.Helper()
 	c.edit(t, "kustomization.yaml", "- ../manifests ", "- ../manifests/beside-kube-proxy ")
-	copies, rest, _ := strings.Cut(script(t, manifestsReadme, "Beside kube-proxy, one Service at a time"), "\n")
+	copies, rest, _ := strings.Cut(script(t, manifestsReadme, "Next to kube-proxy, one Service at a time"), "\n")
 	c.runCommand(t, copies, 0)
 	c.edit(t, "configmap.yaml", `clusterCIDR: ""`, c.kubeProxySetting(t, "clusterCIDR: "))
 	c.runCommand(t, rest, 0)

@@ -25,13 +25,13 @@ func TestDocumentsStateFreshFor(t *testing.T) {
 		},
 		"manifests/monitoring/proxy/prometheus-rules.yaml": {
 			`time() - max(vicinity_demand_last_renewed_timestamp_seconds{job="vicinity-proxy"}) > ` + seconds + " for:",
-			"After " + FreshForText + " it counts no more",
+			"After " + FreshForText + " it expires",
 		},
 		"manifests/monitoring/proxy/prometheusrule.yaml": {
 			`time() - max(vicinity_demand_last_renewed_timestamp_seconds{job="vicinity-proxy"}) > ` + seconds + " for:",
-			"After " + FreshForText + " it counts no more",
+			"After " + FreshForText + " it expires",
 		},
-		"manifests/monitoring/proxy/grafana-dashboard.json":  {"From " + FreshForText + " on it counts no more"},
+		"manifests/monitoring/proxy/grafana-dashboard.json":  {"After " + FreshForText + " it expires"},
 		"manifests/monitoring/webhook/prometheus-rules.yaml": {"assumed demand after " + FreshForText + "."},
 		"manifests/monitoring/webhook/prometheusrule.yaml":   {"assumed demand after " + FreshForText + "."},
 		"pkg/proxy/report/metrics/README.md":                 {"Measured demand expires after " + FreshForText},

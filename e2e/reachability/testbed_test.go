@@ -320,7 +320,7 @@ func (tb *testbed) expectOutcome(outcomes ...string) {
 	}
 }
 
-var ejectionLine = regexp.MustCompile(`a node does not answer this one.* unreachableNode=(\S+)`)
+var ejectionLine = regexp.MustCompile(`node is unreachable from this node.* unreachableNode=(\S+)`)
 
 // ejectionLogs returns the nodes that a proxy has ejected, in that order.
 func ejectionLogs(proxy *site.Process) []string {

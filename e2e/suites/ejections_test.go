@@ -61,7 +61,7 @@ func (e ejection) String() string {
 }
 
 // ejectionLine matches such a line. A line without the node counts as wrong, so that a renamed attribute is noticed.
-var ejectionLine = regexp.MustCompile(`^(\S+) .*a node does not answer this one(?:.*unreachableNode"?[=:]"?([a-z0-9.-]+))?`)
+var ejectionLine = regexp.MustCompile(`^(\S+) .*node is unreachable from this node(?:.*unreachableNode"?[=:]"?([a-z0-9.-]+))?`)
 
 // ejectionLog collects the ejections of all proxies, including those that specs restart.
 type ejectionLog struct {

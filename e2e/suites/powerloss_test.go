@@ -67,41 +67,56 @@ func losePower(ctx context.Context, do string, nodes []node) powerLoss {
 	kube.withProxyFlags(ctx, unreachable+do)
 	namespace := newNamespace(ctx)
 	servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
-	var loss powerLoss
-	counts := map[*corev1.Service]*results{}
+	var services []*corev1.Service
 	if name, hasOther := kube.proxyName(ctx); hasOther {
-		counts[newService(ctx, namespace, named("ours"), proxyName(name))] = &loss.vicinity
-		counts[newService(ctx, namespace, named("theirs"))] = &loss.other
+		services = append(services, newService(ctx, namespace, named("vicinity"), proxyName(name)), newService(ctx, namespace, named("other")))
 	} else {
-		counts[newService(ctx, namespace, named("ours"))] = &loss.vicinity
+		services = append(services, newService(ctx, namespace, named("vicinity")))
 	}
 	clients := podClients.notOn(nodes...)
-	for service := range counts {
+	for _, service := range services {
 		expectServers(ctx, "before", clients, clusterIPs(service), servers)
 	}
 	if do != "off" {
 		kube.expectAllBaselines(ctx)
 	}
-	var mutex sync.Mutex
+	var loss powerLoss
 	var dialing sync.WaitGroup
-	how := dialling{count: dialedTimes, interval: dialInterval, timeout: successTimeout, overlap: true}
-	for service, count := range counts {
-		for _, got := range clients {
-			to := clusterIPs(service)[0]
-			dialing.Go(func() {
-				defer GinkgoRecover()
-				outcome, err := got.dial(ctx, to, how)
-				Expect(err).NotTo(HaveOccurred())
-				mutex.Lock()
-				defer mutex.Unlock()
-				*count = count.plus(outcome)
-			})
+	dialing.Go(func() {
+		defer GinkgoRecover()
+		outcomes := dialServices(ctx, clients, services, func(int) dialling {
+			return dialling{count: dialedTimes, interval: dialInterval, timeout: successTimeout, overlap: true}
+		})
+		if loss.vicinity = outcomes[0]; len(outcomes) > 1 {
+			loss.other = outcomes[1]
 		}
-	}
+	})
 	kube.stopNodes(ctx, nodes)
 	dialing.Wait()
 	AddReportEntry("connections", loss.String())
 	return loss
+}
+
+// dialServices makes each client dial each Service, whose index determines how, and returns the results by Service.
+func dialServices(ctx context.Context, clients probes, services []*corev1.Service, how func(service int) dialling) []results {
+	GinkgoHelper()
+	var mutex sync.Mutex
+	var dialing sync.WaitGroup
+	outcomes := make([]results, len(services))
+	for i, service := range services {
+		for _, client := range clients {
+			dialing.Go(func() {
+				defer GinkgoRecover()
+				outcome, err := client.dial(ctx, clusterIPs(service)[0], how(i))
+				Expect(err).NotTo(HaveOccurred())
+				mutex.Lock()
+				defer mutex.Unlock()
+				outcomes[i] = outcomes[i].plus(outcome)
+			})
+		}
+	}
+	dialing.Wait()
+	return outcomes
 }
 
 func (l powerLoss) String() string {

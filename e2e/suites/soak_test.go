@@ -87,28 +87,26 @@ var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLab
 })
 
 // dialFrom makes clients dial all Services at a constant rate for a while.
-func dialFrom(ctx context.Context, from probes, services []*corev1.Service, period time.Duration) (all results) {
+func dialFrom(ctx context.Context, clients probes, services []*corev1.Service, period time.Duration) (all results) {
 	GinkgoHelper()
 	var mutex sync.Mutex
 	var dialing sync.WaitGroup
 	for end := time.Now().Add(period - dialDuration/2); time.Now().Before(end); time.Sleep(dialDuration) {
-		for i, service := range services {
-			how := dialling{count: int(dialDuration / soakInterval), interval: soakInterval, timeout: soakTimeout, overlap: true}
-			if i == 0 {
-				how.count, how.interval = int(dialDuration/plainInterval), plainInterval
+		dialing.Go(func() {
+			defer GinkgoRecover()
+			outcomes := dialServices(ctx, clients, services, func(service int) dialling {
+				interval := soakInterval
+				if service == 0 {
+					interval = plainInterval
+				}
+				return dialling{count: int(dialDuration / interval), interval: interval, timeout: soakTimeout, overlap: true}
+			})
+			mutex.Lock()
+			defer mutex.Unlock()
+			for _, outcome := range outcomes {
+				all = all.plus(outcome)
 			}
-			for _, client := range from {
-				to := clusterIPs(service)[0]
-				dialing.Go(func() {
-					defer GinkgoRecover()
-					outcome, err := client.dial(ctx, to, how)
-					Expect(err).NotTo(HaveOccurred())
-					mutex.Lock()
-					defer mutex.Unlock()
-					all = all.plus(outcome)
-				})
-			}
-		}
+		})
 	}
 	dialing.Wait()
 	return all

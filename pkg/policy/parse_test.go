@@ -254,9 +254,8 @@ func TestParseBounds(t *testing.T) {
 		},
 		"a misspelled mode is reported, and the rest applies": {
 			annotations: short{"mode": "vicinity.dev/ballanced", "keys": "rack", "load": "150%"},
-			want: parsed{Keys: rack, MaxLoad: 150, Ignored: ignoredOf(`service.kubernetes.io/topology-mode "vicinity.dev/ballanced" is no mode ` +
-				`of ours; ` +
-				`did you mean "vicinity.dev/balanced"?`)},
+			want: parsed{Keys: rack, MaxLoad: 150, Ignored: ignoredOf(`service.kubernetes.io/topology-mode "vicinity.dev/ballanced" is not a mode ` +
+				`of vicinity.dev; did you mean "vicinity.dev/balanced"?`)},
 		},
 		"a mode in upper case": {
 			annotations: short{"mode": " Vicinity.dev/Balanced"},

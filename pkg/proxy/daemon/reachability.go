@@ -153,18 +153,18 @@ func (m *reachabilityMonitor) OnActions(family model.Family, actions *reachabili
 		m.recorder.Add(metrics.NodeSuspicions, 1, family.String(), string(outcome))
 	}
 	for _, node := range actions.Ejected {
-		m.log.Warn("a node does not answer this one", "unreachableNode", node, "family", family, "demoted", m.demotes)
+		m.log.Warn("node is unreachable from this node", "unreachableNode", node, "family", family, "demoted", m.demotes)
 	}
 	for _, restored := range actions.Restored {
 		if restored.Removed {
 			m.log.Info("stopped probing an unreachable node, which was removed or has a new address", "unreachableNode", restored.Node, "family", family)
 			continue
 		}
-		m.log.Info("a node answers again", "unreachableNode", restored.Node, "family", family,
+		m.log.Info("node is reachable again", "unreachableNode", restored.Node, "family", family,
 			"after", time.Since(restored.Since).Round(time.Millisecond))
 	}
 	if actions.Isolated {
-		m.log.Warn("this node is isolated: no other node answers it; none is considered unreachable", "family", family)
+		m.log.Warn("this node is isolated: no other node replies to its probes, so none is considered unreachable", "family", family)
 	}
 	if actions.IsolationEnded {
 		m.log.Info("this node is no longer isolated: other nodes answer it again", "family", family)

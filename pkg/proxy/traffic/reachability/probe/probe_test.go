@@ -5,6 +5,7 @@ package probe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -201,6 +202,47 @@ func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
 	scan, err := g.prober.scan(t.Context())
 	if err != nil || scan.Unreplied != 1 {
 		t.Errorf("%+v (%v), want the one that our tables translated", scan, err)
+	}
+}
+
+// lateTable is a table in which one connection gets a reply, and another one is removed, after they were listed.
+type lateTable struct {
+	conntrack.Table
+	replied, removed uint16 // client ports
+	dumps            int
+}
+
+func (l *lateTable) Dump(ctx context.Context, filter conntrack.Filter, each func(*conntrack.Entry) bool) (time.Duration, error) {
+	l.dumps++
+	return l.Table.Dump(ctx, filter, each)
+}
+
+func (l *lateTable) Get(entry *conntrack.Entry) (now conntrack.Entry, isThere bool, err error) {
+	now, isThere, err = l.Table.Get(entry)
+	if entry.Original.Source.Port() == l.replied {
+		now.Status |= conntrack.SeenReply
+	}
+	return now, isThere && entry.Original.Source.Port() != l.removed, err
+}
+
+// A scan lists connections once, because the next list may have to wait. It reads unreplied ones again one by one.
+func TestConnectionsAreReadAgain(t *testing.T) {
+	f := newFixture(t)
+	f.insertUnreplied(0, 1001)
+	f.insertUnreplied(1, 1002)
+	f.insertUnreplied(2, 1003)
+	f.insertUnreplied(2, 1004)
+	late := &lateTable{Table: f.prober.Unthrottled, replied: 1001, removed: 1003}
+	prober := New(f.prober.Options)
+	prober.Table, prober.notFound = late, f.prober.notFound
+	scan, err := prober.scan(t.Context())
+	left := map[string]int{}
+	for to, entries := range scan.unreplied {
+		left[to.node] += len(entries)
+	}
+	want := map[string]int{"node-0": 0, "node-1": 1, "node-2": 1}
+	if err != nil || scan.Unreplied != 4 || late.dumps != 1 || !maps.Equal(left, want) {
+		t.Errorf("%d unreplied, of which stay so %v, after %d lists (%v); want 4, %v and 1", scan.Unreplied, left, late.dumps, err, want)
 	}
 }
 

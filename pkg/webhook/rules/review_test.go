@@ -100,7 +100,7 @@ func TestAMessageHasASuggestion(t *testing.T) {
 		`did you mean the annotation service.kubernetes.io/topology-mode`: annotated("service.kubernetes.io/topology_mode", "Auto"),
 		`such as "120%"`:                                                  bounded(policy.MaxLoadAnnotation, "1.2"),
 		`did you mean "vicinity.dev/balanced"?`:                           annotated(policy.TopologyModeAnnotation, "Balanced"),
-		`is no`:                                                           bounded(policy.MaxLoadAnnotation, "lots"),
+		`must be an integer`:                                                           bounded(policy.MaxLoadAnnotation, "lots"),
 		`did you mean vicinity.dev/max-load?`:                             annotated("vicinity.dev/maxload", "120%"),
 		`did you mean vicinity.dev/clients?`:                              annotated("vicinity.dev/client", "a/b"),
 		`did you mean service.kubernetes.io/topology-mode?`:               annotated("vicinity.dev/topology-mode", "balanced"),

@@ -38,7 +38,7 @@ func TestRunFlags(t *testing.T) {
 		"a service name for a port":        {args: metrics + " 127.0.0.1:http", err: metrics + `: "http" is not a port number`},
 		"a port that is too large":         {args: metrics + " 127.0.0.1:65536", err: metrics + `: "65536" is not a port number`},
 		"neither address nor port":         {args: metrics + " metrics", err: metrics + `: "metrics" is not IP:PORT`},
-		"one address for two servers":      {args: health + " :1 " + metrics + " :1", err: "each needs its own"},
+		"one address for two servers":      {args: health + " :1 " + metrics + " :1", err: "each server needs its own"},
 		"an unknown log format":            {args: "--log-format xml", err: `--log-format: "xml" must be one of: text, json`},
 		"an unknown log level":             {args: "--log-level loud", err: `--log-level "loud" must be one of: debug, info, warn, error`},
 		"an unknown ownership of tables":   {args: "--own-tables always", err: `--own-tables "always" must be one of: auto, never`},

@@ -256,7 +256,7 @@ items:
 `)
 	got := proxyCommand(t, "forecast", "--manifests", folder)
 	for _, want := range []string{
-		"the same object is in state.yaml already", "Service shop/bad: spec.clusterIP", "Service shop/worse: spec.clusterIPP: unknown field",
+		"the same object is already in state.yaml", "Service shop/bad: spec.clusterIP", "Service shop/worse: spec.clusterIPP: unknown field",
 	} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, got.stderr)

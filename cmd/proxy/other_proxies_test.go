@@ -51,7 +51,7 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 				return lineOf(page, series) == series+test.value+"\n"
 			})
 			_, page := d.get(t, "127.0.0.1:10256", "/livez")
-			if strings.Contains(page, "kube-proxy in nftables mode has rules") != (test.exit == 1) {
+			if strings.Contains(page, "kube-proxy in nftables mode also has rules") != (test.exit == 1) {
 				t.Errorf("/livez has %s", page)
 			}
 			node, exit := nodeStatusIn(t, namespace)
@@ -68,7 +68,7 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 			namespace.Load(kubeProxy)
 			text := statusIn(t, namespace)
 			for _, want := range []string{
-				"handles new connections before this proxy: its rules (ip kube-proxy) are newer",
+				"handles new connections before this proxy: its rules (ip kube-proxy) come first",
 				"delete daemonset kube-proxy",
 			} {
 				if strings.Contains(text.stdout, want) != (test.exit == 1) || text.status != test.exit {

@@ -102,7 +102,7 @@ func TestACheckReportsWhatChangesAndChangesNothing(t *testing.T) {
 		"line 3: mode: ipvs nftables is programmed", "line 5: ipvs.scheduler: sh each connection", "sessionAffinity: ClientIP",
 		"there is iptables.masqueradeAll",
 		"same effect as in kube-proxy: 6.", "node ports, IPv4: 192.0.2.1, 198.51.100.1 served on 192.0.2.1 to do: let clients of 198.51.100.1",
-		"leftover: the node takes the", "The proxy would start with this file on this node. Nothing was changed.",
+		"leftover: the node treats Service addresses as its own", "The proxy would start with this file on this node. Nothing was changed.",
 	} {
 		if !strings.Contains(flat(text.stdout), want) {
 			t.Errorf("the text lacks %q:\n%s", want, text.stdout)

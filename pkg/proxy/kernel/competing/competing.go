@@ -137,7 +137,7 @@ func (t *Tables) precedesUs(program int) bool {
 func conflictMessage(name string, conflict *Conflict) string {
 	tables := strings.Join(conflict.Tables, ", ")
 	if conflict.Precedes {
-		return fmt.Sprintf("%s handles new connections before this proxy: its rules (%s) are newer", name, tables)
+		return fmt.Sprintf("%s handles new connections before this proxy: its rules (%s) come first", name, tables)
 	}
 	return fmt.Sprintf("%s also has rules on this node (%s): they handle what this proxy does not serve, and take "+
 		"precedence if they are newer", name, tables)

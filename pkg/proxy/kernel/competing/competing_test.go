@@ -104,7 +104,7 @@ func TestConflictMessages(t *testing.T) {
 	}
 	for want, handle := range map[string]uint64{
 		"kube-proxy in nftables mode handles new connections before this proxy: its rules (ip kube-proxy, " +
-			"ip6 kube-proxy) are newer": ownHandle + 1,
+			"ip6 kube-proxy) come first": ownHandle + 1,
 		"kube-proxy in nftables mode also has rules on this node (ip kube-proxy, ip6 kube-proxy): they handle what " +
 			"this proxy does not serve, and take precedence if they are newer": ownHandle - 1,
 	} {

@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 		reason string
 		until  time.Time // of the last step
 	}{
-		"there is no Secret": {view: view{now: testTime}, want: []action{createSecret}, reason: "it does not exist"},
+		"there is no Secret": {view: view{now: testTime}, want: []action{createSecret}, reason: "the Secret does not exist"},
 		"the Secret is empty": {
 			view: view{now: testTime, content: &content{}, configurations: trusting(bundle{old.Certificate})},
 			want: []action{addCA}, reason: "no CA with its key",

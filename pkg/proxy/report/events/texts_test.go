@@ -93,7 +93,7 @@ func TestTexts(t *testing.T) {
 			Event{
 				Regarding: node, Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: "nft",
 				Note: `Process "nft" (pid 4711) changed the nftables tables of the service proxy, which repairs them: ` +
-					"connections may have failed meanwhile",
+					"connections may have failed until then",
 			},
 		},
 		"another service proxy": {

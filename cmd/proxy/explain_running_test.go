@@ -70,7 +70,7 @@ func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 		told    string
 		decides bool
 	}{
-		"they are demoted":            {fmt.Sprintf(summary, "node-a", true, "node-z"), "its endpoints are tried last here", true},
+		"they are demoted":            {fmt.Sprintf(summary, "node-a", true, "node-z"), "this node tries its endpoints last", true},
 		"they are only observed":      {fmt.Sprintf(summary, "node-a", false, "node-z"), "it is only observed", false},
 		"another node's proxy":        {fmt.Sprintf(summary, "node-b", true, "node-z"), "", false},
 		"a proxy that probes no node": {`{"node":"node-a","reachability":null}`, "", false},

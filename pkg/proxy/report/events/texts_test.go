@@ -92,7 +92,7 @@ func TestTexts(t *testing.T) {
 			ExternalChange("node-1", "nft", 4711),
 			Event{
 				Regarding: node, Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: "nft",
-				Note: `Process "nft" (pid 4711) changed the nftables tables of the service proxy, which repairs them: ` +
+				Note: `Process "nft" (pid 4711) changed the nftables tables of the service proxy; repairing them: ` +
 					"connections may have failed until then",
 			},
 		},

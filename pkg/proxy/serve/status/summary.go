@@ -99,9 +99,9 @@ func (s *Summary) UnreachableSentences() []string {
 	if s.Reachability == nil {
 		return nil
 	}
-	effect := "this node tries its endpoints last"
+	effect := "its endpoints are tried last"
 	if !s.Reachability.Demotes {
-		effect = "this node only reports that (--unreachable-node-mode), and uses its endpoints as usual"
+		effect = "this is only reported (--unreachable-node-mode), and its endpoints are used as usual"
 	}
 	var sentences []string
 	for _, node := range s.Reachability.Unreachable {

@@ -64,10 +64,10 @@ type Reason string
 
 // The reasons of decisions.
 const (
-	InsufficientData Reason = "too few connections"        // nothing is published
-	First            Reason = "not published yet"          // to be published
-	Changed          Reason = "differs from published"     // to be published
-	Unchanged        Reason = "same as published"          // the published shares stay
+	InsufficientData Reason = "too few connections"          // nothing is published
+	First            Reason = "not published yet"            // to be published
+	Changed          Reason = "differs from published"       // to be published
+	Unchanged        Reason = "same as published"            // the published shares stay
 	BelowThreshold   Reason = "no longer enough connections" // the published shares are to be deleted
 )
 

@@ -78,7 +78,7 @@ func (v view) secretStep(settings Settings) step {
 		}
 		// The served certificate stays until it expires, even if an API server does not trust the new CA by then.
 		expired := v.content.leaf.Leaf.NotAfter.Add(time.Second)
-		return step{action: pause, reason: reason + "; API servers may not trust its CA yet", until: minTime(settledAt, expired)}
+		return step{action: pause, reason: reason + "; API servers may not trust the new CA yet", until: minTime(settledAt, expired)}
 	}
 	next := minTime(renewalTime(v.content.signer.Certificate, settings.CA), renewalTime(v.content.leaf.Leaf, settings.Leaf))
 	if len(v.content.trusted) > 1 {

@@ -8,21 +8,20 @@ export PATH := $(PATH):/usr/sbin:/sbin
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# Static binaries that run on any node. The version is handed in, so Go need not ask git for it, which it refuses to
-# do when the clone belongs to another user.
+# Static binaries that run on any node. The version is passed explicitly: Go would get it from git, which fails if the
+# clone belongs to another user.
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-# What looks at the code, or tests it without the race detector, uses what was built, and so do tools that import the
-# same: otherwise all of it would be compiled once more.
+# Linters, tools, and tests without the race detector use the same build settings, so that nothing is compiled twice.
 AS_BUILT := CGO_ENABLED=0 GOFLAGS='$(shell go env GOFLAGS) -trimpath'
 
-# The race detector needs cgo, which Go turns off where there is no C compiler. Without it the same tests run.
+# The race detector needs cgo, which Go disables without a C compiler. Then the same tests run without it.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-# A release builds into another folder, and not all programs for all systems.
+# A release uses another folder, and does not build all programs for all systems.
 BIN ?= bin
 PROGRAMS ?= proxy webhook
 
@@ -37,7 +36,7 @@ lab-program:
 installed:
 	.ci/install
 
-# What tests run. They compile nothing themselves. Without service discovery Prometheus has 243 packages less.
+# The programs that tests run; the tests compile nothing. Without service discovery, Prometheus has 243 packages fewer.
 programs: installed build lab-program
 	musl-gcc -static -O1 -Wall -o bin/lookup-musl e2e/dns/lookup/lookup.c
 	$(BUILD) -o bin/pause ./e2e/lab/image/pause
@@ -47,24 +46,23 @@ programs: installed build lab-program
 
 KUSTOMIZE := $(AS_BUILT) go build -modfile=.lint/go.mod -o bin/kustomize sigs.k8s.io/kustomize/kustomize/v5
 
-# The packages whose tests need no cluster: all but those below e2e that start an API server, and the benchmarks.
+# Packages whose tests need no cluster: all except benchmarks and the packages below e2e that start an API server.
 WITHOUT_CLUSTER := ./cmd/... ./pkg/... ./release ./e2e/flows ./e2e/packets ./e2e/fabric ./e2e/probe ./e2e/demo
 
-# Both parts always run, so that one visit shows everything there is to mend. Results of packages that did not change
-# are Go's cached ones.
-check: root programs ## Lint and run every test that needs no cluster (needs root): what to do before each commit
+# Both parts always run, so that one run reports all errors. For unchanged packages Go uses cached results.
+check: root programs ## Lint and run every test that needs no cluster (needs root); run it before each commit
 	@status=0; $(MAKE) lint || status=1; \
 	echo go test $(WITHOUT_CLUSTER); go test $(WITHOUT_CLUSTER) || status=1; exit $$status
 
-test: root programs ## Run every test, the suites in the lab included (needs root)
+test: root programs ## Run every test, including the suites in the lab (needs root)
 	@.ci/tests $(RACE)
 
-# The demo replaces the recipe's shell, so that Ctrl-C reaches it and it can take its namespaces down.
-demo: root build ## Watch connections stay in their zone, fail over, come back, overload nobody, leave a zone, survive a node, and count bytes (needs root)
+# The demo replaces the recipe's shell, so that it gets Ctrl-C and can remove its namespaces.
+demo: root build ## Show connections that stay in their zone, fail over and back, respect a load bound, leave a zone, survive a node, and are counted (needs root)
 	$(BUILD) -o bin/demo ./e2e/demo
 	@exec bin/demo --proxy bin/proxy
 
-# Packages that need no kernel. An emulator runs them: on Debian, the package qemu-user-static.
+# Packages that need no kernel; an emulator runs their tests (Debian's package qemu-user-static).
 WITHOUT_KERNEL := ./pkg/policy/... ./pkg/model/... ./pkg/selection/... ./pkg/proxy/ruleset/... ./pkg/webhook/rules/...
 
 test-arm64: ## Run the tests that need no kernel as programs for arm64 (needs qemu-aarch64-static)
@@ -83,32 +81,32 @@ bench: root ## Measure syncs, whole daemons, idle ones too, accounting, the webh
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/xds
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/demand
 
-# Judges of xDS that CI does not have, and one that takes a cluster of its own: it runs none of them.
-xds-grpc-js: ## Dial by xDS with grpc-js, which npm installs first (needs node)
+# xDS tests that CI does not run: their programs are missing there, or they need a cluster of their own.
+xds-grpc-js: ## Connect by xDS with grpc-js, which npm installs first (needs node)
 	cd e2e/xds/grpc-js && npm ci --ignore-scripts --no-audit --no-fund
 	go test -count=1 -tags grpcjs -run GRPCJS ./e2e/xds
 
-xds-envoy: ## Have an Envoy take its endpoints by xDS: ENVOY=/path/to/envoy
-	@test -x "$(ENVOY)" || { echo 'ENVOY="$(ENVOY)" is no program: make xds-envoy ENVOY=/path/to/envoy' >&2; exit 2; }
+xds-envoy: ## Test an Envoy that gets its endpoints by xDS: ENVOY=/path/to/envoy
+	@test -x "$(ENVOY)" || { echo 'ENVOY="$(ENVOY)" is not a program: make xds-envoy ENVOY=/path/to/envoy' >&2; exit 2; }
 	ENVOY='$(ENVOY)' go test -count=1 -tags envoy -run Envoy ./e2e/xds
 
-# It takes the lab down, whatever comes of it.
-xds-lab: root build lab-program ## Install manifests/xds in a lab of three nodes, and have pods dial by the bootstrap in its README (needs root)
+# It always removes the lab.
+xds-lab: root build lab-program ## Install manifests/xds in a lab of three nodes, where pods connect with the bootstrap in its README (needs root)
 	go test -count=1 -tags lab -run InALab -timeout 15m -v ./e2e/xds
 
-# The lab goes whatever the suites say, and also if it did not come up.
+# The lab is removed even if the suites, or its own start, fail.
 E2E = trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	bin/lab up --dir bin/e2e --nodes 6 --node-dns --settings secureMetricsBindAddress=0.0.0.0:10449 --install-webhook manifests/webhook/topology-slices \
 	--webhook-components manifests/webhook/components/demand && KUBECONFIG=bin/e2e/kubeconfig \
 	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' $(AS_BUILT)
 
-e2e: root build lab-program ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)
+e2e: root build lab-program ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 keeps the lab)
 	@$(E2E) LABEL_FILTER='!thorough$(if $(LABEL_FILTER), && ($(LABEL_FILTER)))' e2e/suites/run
 
-e2e-soak: root build lab-program ## Cut the power of a node fourteen times in half an hour, while clients dial 200,000 times
+e2e-soak: root build lab-program ## Cut the power of a node fourteen times in half an hour, while clients connect 200,000 times
 	@$(E2E) LABEL_FILTER=soak TIMEOUT=1h e2e/suites/run
 
-e2e-power-loss: root build lab-program ## Cut the power of nodes in such a lab, and count what fails with Vicinity, and with kube-proxy beside it
+e2e-power-loss: root build lab-program ## Cut the power of nodes in such a lab, and count failures with Vicinity, and with kube-proxy next to it
 	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	bin/lab up --dir bin/e2e --nodes 6 --kube-proxy --install manifests/beside-kube-proxy && KUBECONFIG=bin/e2e/kubeconfig \
 	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
@@ -122,10 +120,10 @@ e2e-upstream: root build lab-program ## Run Kubernetes' own [sig-network] specs 
 	$(BUILD) -o bin/upstream/upstream ./e2e/upstream
 	@exec bin/upstream/upstream run $(if $(PROXY),--proxy $(PROXY)) $(if $(FOCUS),--focus '$(FOCUS)')
 
-# Where the images of a release will be.
+# The registry of a release's images.
 REGISTRY ?= ghcr.io/vicinity-proxy
 
-release: ## Make dist/, what users download: programs, images, manifests, SBOMs, checksums (VERSION=v0.1.0)
+release: ## Make dist/ for a release: programs, images, manifests, SBOMs, checksums (VERSION=v0.1.0)
 	$(KUSTOMIZE)
 	@go run ./release --version '$(VERSION)' --registry '$(REGISTRY)'
 
@@ -134,7 +132,7 @@ NODES ?= 3
 lab: root build lab-program ## Run a Kubernetes cluster with Vicinity on this machine (NODES=3; the first time builds it, needs root)
 	bin/lab up --nodes $(NODES)
 
-lab-down: root lab-program ## End that cluster, and remove all of it
+lab-down: root lab-program ## Stop and remove that cluster
 	bin/lab down
 
 lab-build: lab-program ## Build the cluster's programs only, into your cache folder (the first time about 8 minutes)

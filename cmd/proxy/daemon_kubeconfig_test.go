@@ -120,7 +120,7 @@ func TestValidKubeconfigUpdateEndsTheDaemon(t *testing.T) {
 
 			kubeconfig.write(t, "..wrong "+name, "{")
 			wait.Until(t, "the invalid text is reported", func() bool {
-				return strings.Contains(log(), `keeping the last good one" file=`+kubeconfig.path()+` error=`)
+				return strings.Contains(log(), `keeping the last valid one" file=`+kubeconfig.path()+` error=`)
 			})
 			select {
 			case status := <-ended:

@@ -70,8 +70,8 @@ func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 		told    string
 		decides bool
 	}{
-		"they are demoted":            {fmt.Sprintf(summary, "node-a", true, "node-z"), "its endpoints are tried last here", true},
-		"they are only observed":      {fmt.Sprintf(summary, "node-a", false, "node-z"), "it is only observed", false},
+		"they are demoted":            {fmt.Sprintf(summary, "node-a", true, "node-z"), "its endpoints are tried last", true},
+		"they are only observed":      {fmt.Sprintf(summary, "node-a", false, "node-z"), "this is only reported", false},
 		"another node's proxy":        {fmt.Sprintf(summary, "node-b", true, "node-z"), "", false},
 		"a proxy that probes no node": {`{"node":"node-a","reachability":null}`, "", false},
 		"another program":             {"ok", "", false},
@@ -85,7 +85,7 @@ func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 			defer server.Close()
 			got := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
 				strings.TrimPrefix(server.URL, "http://"))
-			if isReported := strings.Contains(got.stderr, "has not answered node-a since 2026-03-01 12:00:00 UTC: "+test.told); isReported != (test.told != "") {
+			if isReported := strings.Contains(got.stderr, "has not replied to node-a since 2026-03-01 12:00:00 UTC: "+test.told); isReported != (test.told != "") {
 				t.Errorf("stderr: %s", got.stderr)
 			}
 			decides := strings.Contains(got.stdout, "[NodeUnreachable]") || strings.Contains(got.stdout, "[OnlyUnreachable]")

@@ -49,9 +49,9 @@ func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 `)
 	file := writeQuery(t, "na shop/web 3000000", "nb - 1000000", "nc - 0")
 	for selection, want := range map[string][]string{
-		"":         {"To other zones in a month, of 10.37 TB in all, at 10 for each GB:\n"},
-		"shop/web": {"To other zones in a month, of 7.78 TB in all, at 10 for each GB:\n", " now   5.18 TB   51840.00\n"},
-		"-n ops":   {"To other zones in a month: nothing, because no bytes of Services of the namespace ops were measured.\n"},
+		"":         {"To other zones per month, of 10.37 TB in total, at 10 per GB:\n"},
+		"shop/web": {"To other zones per month, of 7.78 TB in total, at 10 per GB:\n", " now   5.18 TB   51840.00\n"},
+		"-n ops":   {"To other zones per month: nothing, because no bytes of Services of the namespace ops were measured.\n"},
 	} {
 		got := proxyCommand(t, splitArgs("forecast --manifests "+state+" --demand "+file+" --price 10/GB "+selection)...)
 		if expectInOrder(t, selection, got.stdout, want); got.status != 0 {
@@ -115,7 +115,7 @@ func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 			keys + `, vicinity.dev/max-load: 120%`,
 			[]string{
 				" measured\n", "shop/web: 10.244.0.1:80 expects 2.00 times the mean, more than its bound of 120% allows: the bound is planned with " +
-					"one client for each Node, or as its label vicinity.dev/demand-weight says, and this is a forecast " +
+					"one client per Node, or the weight in its label vicinity.dev/demand-weight, and this is a forecast " +
 					"with the demand in the file of --demand.",
 				"shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of 2.00",
 				`vicinity.dev/demand-source: "measured"`,

@@ -93,15 +93,15 @@ func TestForecastReportsClientsWithoutAlternatives(t *testing.T) {
 		"--evacuate za": `
 Evacuated: 1 Node. Some clients of 4 Services have no other endpoints. The endpoints there continue to serve them:
 
-SERVICE       OF ITS CONNECTIONS  NOTHING ELSE ON  FROM OUTSIDE, ON
-shop/alone    100 %               a, b             -
-shop/hard     50 %                a                -
-shop/inside   50 %                a                -
-shop/outside  0 %                 -                a
+SERVICE       CONNECTIONS  CLIENT NODES  EXTERNAL TRAFFIC ON
+shop/alone    100 %        a, b          -
+shop/hard     50 %         a             -
+shop/inside   50 %         a             -
+shop/outside  0 %          -             a
 `,
-		"--evacuate za --top 1":          "\nshop/alone  100 %               a, b             -\nand 3 more; --top 0 prints all\n",
+		"--evacuate za --top 1":          "\nshop/alone  100 %        a, b          -\nand 3 more; --top 0 prints all\n",
 		"--evacuate za shop/free":        "\nEvacuated: 1 Node. shop/free does not depend on the endpoints there.\n",
-		"--evacuate zb shop/outside":     "\nshop/outside  0 %                 -                b\n",
+		"--evacuate zb shop/outside":     "\nshop/outside  0 %          -             b\n",
 		"--annotate shop/free_a.b/c=yes": "\nNothing is different for any Service.\n",
 	} {
 		if got := proxyCommand(t, spaced("forecast --manifests "+folder+" "+args)...); got.status != 0 || !strings.Contains(got.stdout, want) {

@@ -70,7 +70,7 @@ func newCheck() *cobra.Command {
   # a chart, as it would be installed, with a cluster's configuration
   helm template shop ./chart | webhook check --config config.yaml -f -
 
-  # what a live cluster holds
+  # the objects of a live cluster
   kubectl get services,namespaces,nodes -A -o yaml | webhook check -f -
 
   # which rules are broken, and how often

@@ -14,7 +14,7 @@ func newRun() *cobra.Command {
 		Long: `Serve admission reviews of Services and Namespaces over HTTPS: check whether their topology settings have the intended
 effect, and set defaults for Services without any. The manifests are in manifests/webhook.
 
-Any number of replicas may run: they share a certificate, which they make and renew themselves by default, and
+Any number of replicas may run: they share a certificate, which they create and renew themselves by default, and
 nothing else. On SIGTERM a replica stops being ready, answers all requests for --shutdown-delay, and exits.`,
 		Example: `  webhook run --config /etc/vicinity/config.yaml                                 # in a pod
   webhook run --kubeconfig ~/.kube/config --cert-source files \

@@ -195,7 +195,7 @@ func TestPageOfTenServicesByKeyboard(t *testing.T) {
 	b.press(kb.Enter)
 	b.expect("the chosen Service", `document.querySelector("#detail h2").textContent`, "shop/cart")
 	b.expect("the source of the demand",
-		`[...document.querySelectorAll("#detail p")].some((p) => p.textContent === "Who asks: each Node, as its labels say.")`, true)
+		`[...document.querySelectorAll("#detail p")].some((p) => p.textContent === "Demand: one client per Node, or as labelled.")`, true)
 	b.expect("its endpoints", `document.querySelectorAll("#detail .track").length`, 8)
 	b.expect("the overloaded endpoints", `document.querySelectorAll("#detail .hot").length`, 2)
 	b.expect("the suggested annotation", `document.querySelector("#detail pre").textContent`,
@@ -271,10 +271,10 @@ func TestPageShowsCosts(t *testing.T) {
 			b.expect("a setting", row+`.cells[0].textContent`, total.Setting)
 			b.expect("bytes", row+`.cells[6].textContent`, fmt.Sprintf("%.2f GB", total.OtherZones))
 			b.expect("money", row+`.cells[7].textContent`, fmt.Sprintf("%.2f", 2*total.OtherZones))
-			b.expect("its column", row+`.cells[6].dataset.label`, "To other zones, a month")
+			b.expect("its column", row+`.cells[6].dataset.label`, "To other zones per month")
 		}
 		b.expect("the price", `document.getElementById("price").textContent`,
-			"1.00 GB are moved in a month. What goes to other zones costs 2 for each GB.")
+			"1.00 GB are transferred per month. Traffic to other zones costs 2 per GB.")
 		b.expect("overflow of the window", `document.documentElement.scrollWidth - innerWidth`, 0)
 		b.screenshot(fmt.Sprintf("forecast-cost-%d.png", width))
 	}
@@ -322,8 +322,8 @@ func TestPageFitsIntoEveryWindow(t *testing.T) {
 			b.expect("the panel", `document.activeElement.id`, "detail")
 			fits("with a panel")
 			b.expect("the zones", `document.getElementById("zones").textContent`,
-				"Shown are the 16 of 40 zones whose Nodes ask most; “other” is the remaining 24, and whatever has no zone: "+
-					"of what goes from other to other, some stays in its zone.")
+				"These are the 16 of 40 zones with the most demand; “other” is the remaining 24, and all without a zone: "+
+					"some connections from other to other stay in their zone.")
 			b.expect("the scrollable boxes", `[...document.querySelectorAll(".wide")].map((box) => box.id || box.firstChild.id).join()`,
 				map[int64]string{1600: "matrix", 1280: "matrix,services", 390: "matrix"}[width])
 			b.screenshot(fmt.Sprintf("forecast-%d.png", width))

@@ -288,7 +288,7 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 	}
 	change("current-context: default", "current-context: missing")
 	wait.Within(t, kubeletTimeout, "all proxies log that the kubeconfig is invalid", func() bool {
-		const rejected = "an updated configuration file cannot be used; keeping the last good one"
+		const rejected = "an updated configuration file cannot be used; keeping the last valid one"
 		return strings.Count(c.logs(t), rejected) == len(realNodes)
 	})
 	if restarts := c.restarts(t); restarts != "0 0" {

@@ -68,7 +68,7 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 			f.notifyFailed(nil)
 		case err != nil && err.Error() != logged: // log a reason once, not with every poll
 			logged = err.Error()
-			log.Error("an updated configuration file cannot be used; keeping the last good one", "error", err)
+			log.Error("an updated configuration file cannot be used; keeping the last valid one", "error", err)
 			f.notifyFailed(err)
 		}
 		select {

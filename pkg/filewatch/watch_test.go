@@ -111,7 +111,7 @@ func TestWatchKeepsContentWhileInvalid(t *testing.T) {
 	log, ended, _ := startWatch(t, file.path())
 
 	file.write("wrong")
-	log.WaitFor(t, `keeping the last good one" file=`+file.path()+` error="invalid text: wrong"`)
+	log.WaitFor(t, `keeping the last valid one" file=`+file.path()+` error="invalid text: wrong"`)
 	select {
 	case err := <-ended:
 		t.Fatalf("an invalid text ended the watch: %v", err)

@@ -134,7 +134,7 @@ var sentences = append([]sentence{
 	{TerminatingNotNeeded, "The endpoint is terminating, and ready ones serve in its place."},
 	{OtherTopologyValue, "The endpoint's {key} is {value}, which is not this node's."},
 	{EndpointHasNoNode, "The EndpointSlice does not name the endpoint's node, so its {key} is unknown."},
-	{EndpointNodeUnknown, "The endpoint runs on node {value}, which is not known here, so its {key} is unknown."},
+	{EndpointNodeUnknown, "The endpoint runs on node {value}, which this node does not know, so its {key} is unknown."},
 	{EndpointHasNoTopologyLabel, "The endpoint runs on node {value}, which has no label {key}."},
 	{HintedElsewhere, "The endpoint's {key} hints name {value}, and so not this node."},
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},

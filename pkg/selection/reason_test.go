@@ -31,7 +31,7 @@ func TestSentence(t *testing.T) {
 		},
 		"a value with a placeholder": {
 			Reason{Code: EndpointNodeUnknown, Key: rack, Value: "{key}"},
-			`The endpoint runs on node "{key}", which is not known here, so its example.com/rack is unknown.`,
+			`The endpoint runs on node "{key}", which this node does not know, so its example.com/rack is unknown.`,
 		},
 		"the zero reason": {Reason{}, ""},
 	}

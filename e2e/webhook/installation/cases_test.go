@@ -376,7 +376,7 @@ func isSkipped(one locatedCase) bool {
 func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	got := func() response { return send(t.Context(), t, c.request(one, false), one.object(t, one.Object)) }
 	switch reason := one.APIServer; {
-	case strings.HasPrefix(reason, "it refuses"):
+	case strings.HasPrefix(reason, "it rejects"):
 		if got := got(); !apierrors.IsInvalid(got.err) || len(got.found) > 0 {
 			t.Errorf("the API server itself must reject it: %s", got)
 		}
@@ -384,20 +384,20 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 		if got := got(); got.err != nil || len(got.found) > 0 {
 			t.Errorf("must be admitted without findings: %s", got)
 		}
-	case strings.HasPrefix(reason, "the configuration of the webhook leaves kube-system out"):
+	case strings.HasPrefix(reason, "the configuration of the webhook excludes kube-system"):
 		one.namespace = "kube-system"
 		got := got()
 		must.Succeed(t, got.err)
 		c.checkStored(t, one, got.object)
 		must.Succeed(t, c.Admin.CoreV1().Services("kube-system").Delete(t.Context(), "web", metav1.DeleteOptions{}))
-	case strings.HasPrefix(reason, "nobody can write a deletionTimestamp"): // TestDeletingIsAlwaysAllowed
+	case strings.HasPrefix(reason, "deletionTimestamp cannot be set by clients"): // TestDeletingIsAlwaysAllowed
 	case strings.HasPrefix(reason, "demand is published in that cluster"): // TestAnOwnerIsNotifiedThatNobodyPublishesDemand
-	case strings.HasPrefix(reason, "the webhook knows no Services"),
-		strings.HasPrefix(reason, "the webhook knows no EndpointSlices"): // only 'webhook check' does, from its files
+	case strings.HasPrefix(reason, "the webhook does not read Services"),
+		strings.HasPrefix(reason, "the webhook does not read EndpointSlices"): // only 'webhook check' does, from its files
 		if got := got(); got.err != nil || len(got.found) > 0 {
 			t.Errorf("must be admitted without findings: %s", got)
 		}
-	case strings.HasPrefix(reason, "it exists in every cluster"), strings.HasPrefix(reason, "every Namespace is known"):
+	case strings.HasPrefix(reason, "it exists in every cluster"), strings.HasPrefix(reason, "every Namespace is cached"):
 	default:
 		t.Errorf("no test covers: %s", reason)
 	}

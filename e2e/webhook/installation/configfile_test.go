@@ -64,7 +64,7 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	valid(0)
 	denied("SVC022")
 	for _, r := range in.running() {
-		for _, want := range []string{"keeping the last good one", "config.yaml:5: rules.SVC022: "} {
+		for _, want := range []string{"keeping the last valid one", "config.yaml:5: rules.SVC022: "} {
 			if log := r.Log.String(); !strings.Contains(log, want) {
 				t.Errorf("%s did not log %q:\n%s", r.pod.Name, want, log)
 			}

@@ -52,7 +52,7 @@ func (r *Report) Text(to io.Writer) {
 		sanitize.Fprintf(to, "The proxy would start with this file on this node. Nothing was changed.\n")
 		return
 	}
-	sanitize.Fprintf(to, "The proxy would not start: see what is refused. Nothing was changed.\n")
+	sanitize.Fprintf(to, "The proxy would not start: see the refused settings. Nothing was changed.\n")
 }
 
 // text writes the setting or item, and below it the effect here.

@@ -167,7 +167,7 @@ func (m *reachabilityMonitor) OnActions(family model.Family, actions *reachabili
 		m.log.Warn("this node is isolated: no other node replies to its probes, so none is considered unreachable", "family", family)
 	}
 	if actions.IsolationEnded {
-		m.log.Info("this node is no longer isolated: other nodes answer it again", "family", family)
+		m.log.Info("this node is no longer isolated: other nodes reply again", "family", family)
 	}
 }
 

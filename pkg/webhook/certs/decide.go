@@ -32,11 +32,11 @@ type action string
 
 // The actions.
 const (
-	createSecret action = "create the Secret"
-	addCA        action = "add a CA" // to the Secret; it signs from now on
-	patchBundle  action = "patch a caBundle"
-	issueLeaf    action = "issue a certificate"
-	dropOlderCAs action = "drop older CAs" // that are no longer needed
+	createSecret action = "created the Secret"
+	addCA        action = "added a CA" // to the Secret; it signs from now on
+	patchBundle  action = "patched a caBundle"
+	issueLeaf    action = "issued a certificate"
+	dropOlderCAs action = "dropped older CAs" // that are no longer needed
 	pause        action = "wait"
 )
 
@@ -54,14 +54,14 @@ type step struct {
 // one concerns the Secret, and it may be a pause.
 func (v view) decide(settings Settings) []step {
 	if v.content == nil {
-		return []step{{action: createSecret, reason: "it does not exist"}}
+		return []step{{action: createSecret, reason: "the Secret does not exist"}}
 	}
 	var steps []step
 	wantBundle := string(v.content.trusted.encode())
 	for _, configuration := range v.configurations {
 		// A Secret without a CA is repaired first.
 		if wantBundle != "" && !configuration.unknown && slices.ContainsFunc(configuration.bundles, func(have string) bool { return have != wantBundle }) {
-			steps = append(steps, step{action: patchBundle, configuration: configuration, reason: "its caBundle differs from the Secret"})
+			steps = append(steps, step{action: patchBundle, configuration: configuration, reason: "the caBundle differs from the Secret"})
 		}
 	}
 	return append(steps, v.secretStep(settings))
@@ -78,13 +78,13 @@ func (v view) secretStep(settings Settings) step {
 		}
 		// The served certificate stays until it expires, even if an API server does not trust the new CA by then.
 		expired := v.content.leaf.Leaf.NotAfter.Add(time.Second)
-		return step{action: pause, reason: reason + "; API servers may not trust its CA yet", until: minTime(settledAt, expired)}
+		return step{action: pause, reason: reason + "; API servers may not trust the new CA yet", until: minTime(settledAt, expired)}
 	}
 	next := minTime(renewalTime(v.content.signer.Certificate, settings.CA), renewalTime(v.content.leaf.Leaf, settings.Leaf))
 	if len(v.content.trusted) > 1 {
 		unneeded := v.content.olderValidUntil(settings)
 		if v.now.After(unneeded) {
-			return step{action: dropOlderCAs, reason: "no certificate of an older CA is valid any more"}
+			return step{action: dropOlderCAs, reason: "all certificates of older CAs have expired"}
 		}
 		next = minTime(next, unneeded.Add(time.Second))
 	}
@@ -125,7 +125,7 @@ func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
 	}
 	certificate := v.content.leaf.Leaf
 	if _, err := (bundle{v.content.signer.Certificate}).verify(v.content.leaf, settings.Names[0], v.now); err != nil {
-		return "the certificate is of an older CA", true
+		return "an older CA issued the certificate", true
 	}
 	if !v.now.Before(renewalTime(certificate, settings.Leaf)) {
 		return fmt.Sprintf("the certificate expires at %s", certificate.NotAfter.Format(time.RFC3339)), true

@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 		reason string
 		until  time.Time // of the last step
 	}{
-		"there is no Secret": {view: view{now: testTime}, want: []action{createSecret}, reason: "it does not exist"},
+		"there is no Secret": {view: view{now: testTime}, want: []action{createSecret}, reason: "the Secret does not exist"},
 		"the Secret is empty": {
 			view: view{now: testTime, content: &content{}, configurations: trusting(bundle{old.Certificate})},
 			want: []action{addCA}, reason: "no CA with its key",
@@ -87,18 +87,18 @@ func TestDecide(t *testing.T) {
 		},
 		"a new CA is not trusted": {
 			view: view{now: testTime, content: &early, configurations: trusting(bundle{fresh.Certificate})},
-			want: []action{patchBundle, pause}, reason: "of an older CA; API servers may not", until: testTime.Add(10*day + time.Second),
+			want: []action{patchBundle, pause}, reason: "an older CA issued the certificate; API servers may not", until: testTime.Add(10*day + time.Second),
 		},
 		"a new CA is trusted, but has not settled": {
 			view: view{now: testTime.Add(59 * time.Second), content: &early, configurations: trusting(early.trusted), trustedSince: testTime},
-			want: []action{pause}, reason: "of an older CA; API servers may not", until: testTime.Add(time.Minute),
+			want: []action{pause}, reason: "an older CA issued the certificate; API servers may not", until: testTime.Add(time.Minute),
 		},
 		"a new CA has settled": {
 			view: view{now: testTime.Add(time.Minute), content: &early, configurations: trusting(early.trusted), trustedSince: testTime},
-			want: []action{issueLeaf}, reason: "of an older CA",
+			want: []action{issueLeaf}, reason: "an older CA issued the certificate",
 		},
 		"no API server calls, so no CA needs to settle": {
-			view: view{now: testTime, content: &early}, want: []action{issueLeaf}, reason: "of an older CA",
+			view: view{now: testTime, content: &early}, want: []action{issueLeaf}, reason: "an older CA issued the certificate",
 		},
 		"the certificate expires before the new CA has settled": {
 			view: view{now: testTime, content: &rotating, configurations: trusting(rotating.trusted), trustedSince: testTime},
@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 				content:        &content{trusted: rotated.trusted, signer: ca, leaf: issueLeafAt(t, ca, testTime.Add(20*day))},
 				configurations: trusting(rotated.trusted),
 			},
-			want: []action{dropOlderCAs}, reason: "no certificate of an older CA",
+			want: []action{dropOlderCAs}, reason: "all certificates of older CAs",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

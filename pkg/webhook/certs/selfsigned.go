@@ -141,7 +141,7 @@ func (s *SelfSigned) takeStep(ctx context.Context, step step, seen view, secret 
 	case isWritten:
 		log.Info("certificates: " + string(step.action))
 	default:
-		log.Debug("certificates: another replica was faster", "step", string(step.action))
+		log.Debug("certificates: another replica " + string(step.action) + " first")
 	}
 	return err
 }

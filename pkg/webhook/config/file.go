@@ -61,7 +61,7 @@ func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules
 		}
 		text = latest
 		if settings, parseErr = Parse(f.Path, text); parseErr != nil {
-			log.Error("the updated configuration cannot be used; keeping the last good one", "file", f.Path, "error", parseErr)
+			log.Error("the updated configuration cannot be used; keeping the last valid one", "file", f.Path, "error", parseErr)
 		} else {
 			log.Info("the configuration was updated", "file", f.Path)
 		}

@@ -108,7 +108,7 @@ func TestFollowReportsUpdatesAndFailures(t *testing.T) {
 	if got := receive(t, f.updates); got.ProxyName != "vicinity" {
 		t.Errorf("the update is %v", got)
 	}
-	if got := f.log.Count("cannot be used; keeping the last good one"); got != 2 {
+	if got := f.log.Count("cannot be used; keeping the last valid one"); got != 2 {
 		t.Errorf("the failures were logged %d times, want once each", got)
 	}
 	if len(f.updates) > 0 || len(f.failures) > 0 {

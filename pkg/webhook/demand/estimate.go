@@ -64,11 +64,11 @@ type Reason string
 
 // The reasons of decisions.
 const (
-	InsufficientData Reason = "too few connections"        // nothing is published
-	First            Reason = "not published yet"          // to be published
-	Changed          Reason = "differs from published"     // to be published
-	Unchanged        Reason = "same as published"          // the published shares stay
-	BelowThreshold   Reason = "too few connections by now" // the published shares are to be deleted
+	InsufficientData Reason = "too few connections"          // nothing is published
+	First            Reason = "not published yet"            // to be published
+	Changed          Reason = "differs from published"       // to be published
+	Unchanged        Reason = "same as published"            // the published shares stay
+	BelowThreshold   Reason = "no longer enough connections" // the published shares are to be deleted
 )
 
 // Decision is the result of a sample.

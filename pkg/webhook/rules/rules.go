@@ -65,7 +65,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC009", Kind: kindService, Default: Deny,
-		Summary:     "An annotation or label of vicinity.dev is unknown on Services, or has an unknown value, and so does nothing.",
+		Summary:     "An annotation or label of vicinity.dev is unknown on Services, or has an unknown value, so it has no effect.",
 		find:        unknownServiceKeys,
 		standsAlone: true,
 	},
@@ -167,7 +167,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC031", Kind: kindService, Default: Warn,
-		Summary:     "A topology setting is where nothing reads it, such as in a label, or its name is misspelt, so it does nothing.",
+		Summary:     "A topology setting is misplaced, such as in a label, or its name is misspelt, so it has no effect.",
 		find:        misplacedSettings,
 		standsAlone: true,
 	},
@@ -194,7 +194,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC036", Kind: kindService, Default: Warn,
-		Summary: "Clients or a demand source are set without a bound, and have no effect then; only a proxy with --default-max-load has one.",
+		Summary: "Clients or a demand source are set without a bound, so they have no effect unless the proxy has --default-max-load.",
 		find:    demandWithoutBound,
 	},
 	{
@@ -235,7 +235,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "NS002", Kind: kindNamespace, Default: Deny,
-		Summary:     "The default topology keys are wrong, as in SVC001 to SVC005, so no Service gets them.",
+		Summary:     "The default topology keys are invalid, as in SVC001 to SVC005, so no Service gets them.",
 		find:        invalidDefaultKeys,
 		standsAlone: true,
 	},
@@ -253,7 +253,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "NS005", Kind: kindNamespace, Default: Deny,
-		Summary:     "An annotation or label of vicinity.dev is unknown on Namespaces, or has an unknown value, and so does nothing.",
+		Summary:     "An annotation or label of vicinity.dev is unknown on Namespaces, or has an unknown value, so it has no effect.",
 		find:        unknownNamespaceKeys,
 		standsAlone: true,
 	},
@@ -263,7 +263,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "EPS002", Kind: kindEndpointSlice, Default: Deny,
-		Summary: "A hint names the zone \"\", which selects all nodes without zone.",
+		Summary: "A hint names the zone \"\", which selects all nodes without a zone.",
 	},
 	{
 		ID: "EPS003", Kind: kindEndpointSlice, Default: Warn,

@@ -135,7 +135,7 @@ func selfClient(s *subject) []Violation {
 	if !slices.Contains(s.namedClients(), self) {
 		return nil
 	}
-	const detail = "this is the Service itself: right only if its endpoints call one another; name the Services that call it"
+	const detail = "this is the Service itself, which is right only if its endpoints call one another; list the Services that call it"
 	return oneViolation(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), self, detail), self)
 }
 

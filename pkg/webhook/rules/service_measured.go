@@ -38,5 +38,5 @@ func keysSplittingZones(s *subject) []Violation {
 	}
 	key := string(s.topology.Keys[i])
 	return demandSourceViolation(key, fmt.Sprintf(
-		"demand is measured by zone, so skew by %.*q is not seen; list the client Services instead", maxValueInMessage, key))
+		"demand is measured by zone, so skew by %.*q is not measured; list the client Services instead", maxValueInMessage, key))
 }

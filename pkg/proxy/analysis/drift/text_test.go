@@ -43,7 +43,7 @@ func TestUnreachableSinceIsTheTimeOfTheDecision(t *testing.T) {
 	if err := Text(&text, &Node{Proxy: summary}, ""); err != nil {
 		t.Fatal(err)
 	}
-	const want = "node node-z has not answered node-a since 2026-03-01 12:00:05 UTC: its endpoints are tried last here"
+	const want = "node node-z has not replied to node-a since 2026-03-01 12:00:05 UTC: its endpoints are tried last"
 	sentences := summary.UnreachableSentences()
 	if len(sentences) != 1 || sentences[0] != want || !strings.Contains(text.String(), "unreachable     "+want) {
 		t.Errorf("explain says %q; status says\n%s", sentences, text.String())

@@ -47,7 +47,7 @@ func writePort(page *bytes.Buffer, port PortReport) {
 	if port.TopologySource != "" {
 		writeLines(page, "nodes", []string{"other nodes' labels come from " + TopologySourceText(port.TopologySource)})
 	}
-	writeLines(page, "left out", excludedLines(port.Excluded))
+	writeLines(page, "excluded", excludedLines(port.Excluded))
 	if port.IsCondensed {
 		writeLines(page, "", []string{"--all lists each endpoint"})
 	}

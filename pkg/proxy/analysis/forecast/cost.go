@@ -81,11 +81,11 @@ func (p *printer) costs(report *Report, names []string, costs []Cost) {
 	case len(costs) == 0:
 		return
 	case report.BytesInMonth == 0:
-		p.printf("\nTo other zones in a month: nothing, because no bytes of %s were measured.\n", report.orService("Services"))
+		p.printf("\nTo other zones per month: nothing, because no bytes of %s were measured.\n", report.orService("Services"))
 		return
 	}
 	unit := unitOf(report.BytesInMonth)
-	p.printf("\nTo other zones in a month, of %s in all, at %g for each GB:\n", unit.text(report.BytesInMonth), report.PerGB)
+	p.printf("\nTo other zones per month, of %s in total, at %g per GB:\n", unit.text(report.BytesInMonth), report.PerGB)
 	table := tabwriter.NewWriter(p.w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	for i, cost := range costs {
 		sanitize.Fprintf(table, "  %s\t%s\t%.2f\t\n", names[i], unit.text(cost.Bytes), cost.Money)

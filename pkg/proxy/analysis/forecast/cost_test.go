@@ -47,7 +47,7 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 	p := printer{w: &page}
 	p.costs(report, settingsIn(report), report.Costs)
 	for _, line := range []string{
-		"To other zones in a month, of 5.44 GB in all, at 0.02 for each GB:", "now   2.75 GB   0.05", "PreferSameZone   0.03 GB   0.00",
+		"To other zones per month, of 5.44 GB in total, at 0.02 per GB:", "now   2.75 GB   0.05", "PreferSameZone   0.03 GB   0.00",
 	} {
 		if !strings.Contains(page.String(), line) {
 			t.Errorf("the text lacks %q:\n%s", line, &page)

@@ -77,7 +77,7 @@ func (p *printer) onlyEvacuated(report *Report, limit int) {
 		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(len(b.ExternalNodes), len(a.ExternalNodes)))
 	})
 	p.table(func(line func(...string)) {
-		line("SERVICE", "OF ITS CONNECTIONS", "NOTHING ELSE ON", "FROM OUTSIDE, ON")
+		line("SERVICE", "CONNECTIONS", "CLIENT NODES", "EXTERNAL TRAFFIC ON")
 		for i, one := range list {
 			if limit > 0 && i == limit {
 				break

@@ -60,7 +60,7 @@ func (f *forecaster) causes(now *Projection, object *corev1.Service, parsed *mod
 
 // demandTexts describes each source of demand.
 var demandTexts = map[string]string{
-	string(simulate.Labels):   "one client for each Node, or as its label " + policy.DemandLabel + " says",
+	string(simulate.Labels):   "one client per Node, or the weight in its label " + policy.DemandLabel,
 	string(simulate.Clients):  "the clients that the Service names",
 	string(simulate.Measured): "the demand in its ServiceDemand",
 	string(simulate.Given):    "the demand in the file of --demand",

@@ -89,8 +89,8 @@ func Findings(object Reference, node string, found []model.Finding) []Event {
 func ExternalChange(node, process string, pid uint32) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: process,
-		Note: fmt.Sprintf("Process %q (pid %d) changed the nftables tables of the service proxy, which repairs them: "+
-			"connections may have failed meanwhile", process, pid),
+		Note: fmt.Sprintf("Process %q (pid %d) changed the nftables tables of the service proxy; repairing them: "+
+			"connections may have failed until then", process, pid),
 	}
 }
 

@@ -92,8 +92,8 @@ func TestTexts(t *testing.T) {
 			ExternalChange("node-1", "nft", 4711),
 			Event{
 				Regarding: node, Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: "nft",
-				Note: `Process "nft" (pid 4711) changed the nftables tables of the service proxy, which repairs them: ` +
-					"connections may have failed meanwhile",
+				Note: `Process "nft" (pid 4711) changed the nftables tables of the service proxy; repairing them: ` +
+					"connections may have failed until then",
 			},
 		},
 		"another service proxy": {

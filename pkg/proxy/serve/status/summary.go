@@ -99,9 +99,9 @@ func (s *Summary) UnreachableSentences() []string {
 	if s.Reachability == nil {
 		return nil
 	}
-	effect := "its endpoints are tried last here"
+	effect := "its endpoints are tried last"
 	if !s.Reachability.Demotes {
-		effect = "it is only observed (--unreachable-node-mode), and its endpoints are used like those of any node"
+		effect = "this is only reported (--unreachable-node-mode), and its endpoints are used as usual"
 	}
 	var sentences []string
 	for _, node := range s.Reachability.Unreachable {
@@ -109,7 +109,7 @@ func (s *Summary) UnreachableSentences() []string {
 		if len(node.Families) == 1 {
 			suffix = " over " + node.Families[0]
 		}
-		sentences = append(sentences, fmt.Sprintf("node %s has not answered %s%s since %s: %s",
+		sentences = append(sentences, fmt.Sprintf("node %s has not replied to %s%s since %s: %s",
 			node.Node, s.Node, suffix, node.Since.UTC().Format("2006-01-02 15:04:05 UTC"), effect))
 	}
 	return sentences

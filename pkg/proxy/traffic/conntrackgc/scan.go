@@ -77,7 +77,7 @@ func (r *Reconciler) CleanOnce(ctx context.Context) (CleanupResult, error) {
 		case errors.Is(result.Err, conntrack.ErrTruncated):
 			cleanup.Truncated = true
 		case result.Err != nil:
-			failures = append(failures, fmt.Errorf("list dials in conntrack: %w", result.Err))
+			failures = append(failures, fmt.Errorf("list conntrack entries: %w", result.Err))
 		}
 	}
 	unreplied, closed := r.dueForDeletion(s, &cleanup)

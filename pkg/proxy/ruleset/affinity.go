@@ -14,8 +14,8 @@ import (
 // removed, one element is deleted, however many clients it has: the number stored for a returning client then leads to
 // no endpoint, so the client's entry is deleted and it gets another endpoint.
 //
-// The maps are shards, so that a flood of one Service's clients, which fills its map, affects few others. The class of
-// a frontend with affinity names the chain: by shard, and by timeout, because the timeout is part of a rule.
+// The maps are shards, so that a Service whose many clients fill its map affects few others. The class of a
+// frontend with affinity selects the chain: by shard, and by timeout, because the timeout is part of a rule.
 
 const (
 	affinityPrefix = "affinity-"
@@ -207,7 +207,7 @@ func (p *Port) eachStickyClass(frontend *Frontend, yield func(Element) bool) boo
 		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.newClientClass(frontend))}})
 }
 
-// eachStickyDispatch yields the chains of those classes.
+// eachStickyDispatch yields the elements that map those classes to their chains.
 func (p *Port) eachStickyDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
 		if frontend := &p.Frontends[i]; p.hasAffinity(frontend) && !yield(p.newClientElement(frontend)) {

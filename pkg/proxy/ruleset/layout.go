@@ -41,10 +41,10 @@ const NodePortLabel = 87
 var ownPriorities = PriorityBetween{uint32(splitClass), uint32(lastClass)}
 
 var (
-	// origTuple is the frontend as the first packet of a connection has it.
+	// packetFrontend is the frontend as the first packet of a connection has it.
 	origTuple       = []Field{DestinationAddr, L4Proto, DestinationPort}
 	dialledNodePort = []Field{L4Proto, DestinationPort}
-	// origTupleConntrack is the same frontend as conntrack stores it after the DNAT.
+	// conntrackFrontend is the same frontend as conntrack stores it after the DNAT.
 	origTupleConntrack        = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
 	originallyDialledNodePort = []Field{L4Proto, OriginalDestinationPort}
 )
@@ -61,7 +61,7 @@ var (
 //	                                        ├─ a class or slot without an endpoint: the tables just changed, drop
 //	                                        ├─ an address for node ports: nodeports, the same again by protocol and port
 //	                                        ├─ a ClusterIP on a port that no Service defines: refuse
-//	                                        └─ loopback, with kube-proxy's gate: localhost-nodeports, count and refuse
+//	                                        └─ loopback, with kube-proxy's feature gate: localhost-nodeports, count and refuse
 //	nat-postrouting               an untranslated address in a ServiceCIDR that is not this node's: drop
 //	nat-postrouting               clear the priority that carried the slot
 //	nat-postrouting               masquerading of connections translated here
@@ -120,7 +120,7 @@ func serviceRules(family model.Family, config Config) []Rule {
 }
 
 // RejectedOnLocalhost returns the protocols whose packets to node ports on loopback are refused and counted, as by
-// kube-proxy with its gate KubeProxyNFTablesLocalhostNodePorts: those that the proxy does not serve there.
+// kube-proxy with its feature gate KubeProxyNFTablesLocalhostNodePorts: those that the proxy does not serve there.
 func RejectedOnLocalhost(family model.Family, config Config) []model.Protocol {
 	if !config.NodePorts.Localhost {
 		return nil

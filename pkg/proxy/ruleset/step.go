@@ -20,7 +20,7 @@ func (p *Port) weight() int {
 	return elementsPerFrontend*len(p.Frontends) + p.elementsPerSlot()*(len(p.Cluster)+len(p.Local))
 }
 
-// elementsPerSlot returns the number of elements of a slot, including one that its endpoint may have by itself.
+// elementsPerSlot returns the number of elements of a slot, including one that its endpoint may have in addition.
 func (p *Port) elementsPerSlot() int {
 	if p.needsDedicatedMap() {
 		return 2

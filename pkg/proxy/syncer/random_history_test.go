@@ -61,7 +61,7 @@ type machine struct {
 	running    *syncer.Proxy
 	traffic    *traffic.Index
 	model      *handlerModel
-	versions   map[offer]bool // what any version of the cluster offered
+	versions   map[offer]bool // what any version of the cluster allowed
 	numbers    map[affinityClients]map[netip.AddrPort][]uint32
 	ranges     []netip.Prefix // the PodCIDRs of the node at the last sync
 	// sabotaged is set if something was deleted that the proxy may not know of. uncertain is set if a commit was applied

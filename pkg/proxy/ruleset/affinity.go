@@ -51,8 +51,8 @@ const noPort = ClusterSlot
 // endpointFlag is set in an endpoint's number, and clear in its port's.
 const endpointFlag uint32 = 0x02000000
 
-// sizeClasses are the size classes, smallest first. A port that outgrows its class gets numbers of the next one, and its
-// clients lose their affinity.
+// sizeClasses are the size classes, smallest first. A port that outgrows its class gets numbers of the next one, and
+// its clients lose their affinity.
 var sizeClasses = []*sizeClass{
 	{prefix: 0xf0000000, bits: 8, shards: 16},                 // 65,536 ports
 	{prefix: 0xf1000000, bits: 12, firstShard: 16, shards: 1}, // 4,096 ports

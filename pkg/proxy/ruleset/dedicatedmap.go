@@ -75,7 +75,8 @@ func (p *Port) newClientClass(frontend *Frontend) Class {
 	return frontend.Class
 }
 
-// dedicatedMap returns the dedicated map of a port, by slot: of endpoints, or of their numbers if the port has affinity.
+// dedicatedMap returns the dedicated map of a port, by slot: of endpoints, or of their numbers if the port has
+// affinity.
 func (p *Port) dedicatedMap() Set {
 	if p.affinity != nil {
 		return newStickyDedicatedMap(p.objectName(stickyPrefix + endpointsPrefix))

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/localhost"
 )
 
-// loopbackOf returns the loopback addresses on which node ports are served, by family. The map is empty if the settings do
-// not enable that.
+// loopbackOf returns the loopback addresses on which node ports are served, by family. The map is empty if the settings
+// do not enable that.
 func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 	addrs := map[model.Family]netip.Addr{}
 	for _, family := range config.Families {

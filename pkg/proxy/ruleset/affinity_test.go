@@ -34,7 +34,8 @@ func withNumbers(t testing.TB, service ruleset.Service) ruleset.Service {
 // other frontends.
 type stickyViews struct{ clusterIP, clusterIPOutside, others, othersOutside string }
 
-// The values of a view: both endpoints, only the one on this node, only the one on the other node, none, or no affinity.
+// The values of a view: both endpoints, only the one on this node, only the one on the other node, none, or no
+// affinity.
 const (
 	both, localOnly, remoteOnly, noEndpoints, withoutAffinity = "both", "local", "remote", "none", "no affinity"
 )

@@ -208,7 +208,8 @@ func TestAStickyDedicatedMapCostsASum(t *testing.T) {
 		added, deleted int
 	}{
 		// For each frontend its class, that of a client without a stored endpoint, the number of its port, and that it is
-		// external; for each endpoint its slot and its number; and once the dispatch entries of two classes and the ClusterIP.
+		// external; for each endpoint its slot and its number; and once the dispatch entries of two classes and the
+		// ClusterIP.
 		{"it is added", sticky(addresses, slots), 2*slots + 4*addresses + 3, 0},
 		{"nothing changes", sticky(addresses, slots), 0, 0},
 		{"an endpoint is removed", sticky(addresses, slots-1), 0, 2},

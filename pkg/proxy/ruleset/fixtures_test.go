@@ -16,8 +16,8 @@ func serviceName(name string) model.ObjectName {
 	return model.ObjectName{Namespace: "default", Name: name}
 }
 
-// portOf returns the Service port that the tests start from: TCP port 80, called http, of the frontend's family, balanced
-// over endpoints that are all elsewhere; refused if there are none.
+// portOf returns the Service port that the tests start from: TCP port 80, called http, of the frontend's family,
+// balanced over endpoints that are all elsewhere; refused if there are none.
 func portOf(service, clusterIP string, endpoints ...string) ruleset.Port {
 	addr := netip.MustParseAddr(clusterIP)
 	frontend := ruleset.Frontend{Frontend: model.Frontend{Addr: addr, Protocol: model.TCP, Port: 80}, Class: ruleset.RefuseClass}

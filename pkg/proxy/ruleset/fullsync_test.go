@@ -22,7 +22,7 @@ func someServices() []ruleset.Service {
 		),
 		serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1), portOf("db", "fd00:96::2")),
 		serviceOf(withClass(portOf("kept-local", "10.96.0.3"), ruleset.DropClass)),
-		serviceOf(withoutFrontends(portOf("robbed", "10.96.0.1", first))),
+		serviceOf(withoutFrontends(portOf("without-frontends", "10.96.0.1", first))),
 		desiredService(everyKind("open", 1), on2(1, 2)...),
 		desiredService(withAffinityAndLocalPolicy(everyKind("kept", 2)), slices.Concat(on1(3), on2(4))...),
 		emptyService("headless"),

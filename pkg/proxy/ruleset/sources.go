@@ -16,10 +16,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Source ranges. Each list in use has a number, and exists once for all frontends that have it: the cost of a change depends only on
-// its own list, and many frontends with one list cost no more than one. The map `restricted` has the list of each frontend. The
-// set `sources` has the ranges of all lists: number, first address, last address. So a packet finds its range by one
-// lookup for each prefix length.
+// Source ranges. Each list in use has a number, and exists once for all frontends that have it: the cost of a change
+// depends only on its own list, and many frontends with one list cost no more than one. The map `restricted` has the
+// list of each frontend. The set `sources` has the ranges of all lists: number, first address, last address. So a
+// packet finds its range by one lookup for each prefix length.
 //
 // A list consists of elements only. If it were a set, with a chain that refers to it and a verdict that leads to the
 // chain, the kernel would check all lists whenever any change adds a verdict or a rule.

@@ -17,8 +17,8 @@ import (
 // manyMixedServices returns more Services than fit into one part of a first sync.
 func manyMixedServices() model.Change { return mixedServices(1100) }
 
-// singleTransactionTables returns the tables, and the number of written elements, after a first sync with an empty table
-// of ours, which is one transaction.
+// singleTransactionTables returns the tables, and the number of written elements, after a first sync with an empty
+// table of ours, which is one transaction.
 func singleTransactionTables(t *testing.T, everything model.Change) (kernel *memoryKernel, written map[model.Family]int) {
 	t.Helper()
 	kernel = &memoryKernel{}

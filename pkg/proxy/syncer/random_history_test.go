@@ -155,8 +155,8 @@ func (m *machine) step() {
 	m.checkConverged(report)
 }
 
-// repair syncs without faults until nothing waits. Each sync must succeed, and the first applies every rejected Service.
-// The deletion of unused objects may need a second sync, if a commit that reported a failure had deleted them.
+// repair syncs without faults until nothing waits. Each sync must succeed, and the first applies every rejected
+// Service. The deletion of unused objects may need a second sync, if a commit that reported a failure had deleted them.
 func (m *machine) repair() syncer.Report {
 	m.t.Helper()
 	for tries := 0; ; tries++ {

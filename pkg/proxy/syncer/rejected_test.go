@@ -318,8 +318,8 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 	}
 }
 
-// lastSlot returns the element of the last slot that leads to an endpoint, for a Service of mixedServices with that many
-// endpoints.
+// lastSlot returns the element of the last slot that leads to an endpoint, for a Service of mixedServices with that
+// many endpoints.
 func lastSlot(everything model.Change, name model.ObjectName, endpoints int) tableItem {
 	service, slots := everything.Services[name], ruleset.Endpoints
 	if service.AffinityTimeout > 0 {

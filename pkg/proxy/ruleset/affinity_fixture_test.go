@@ -291,7 +291,7 @@ func slotsOf(
 	return slots
 }
 
-// slotsIn returns the name of a map of slots as it is without affinity; empty if it is something else.
+// mapNameWithoutAffinity returns the name that a map of slots has without affinity; empty if it is not a map of slots.
 func slotsIn(name string) string {
 	isSlots := strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "nodeport-"), "sticky-"), "endpoints")
 	if !isSlots {

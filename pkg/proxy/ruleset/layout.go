@@ -158,9 +158,10 @@ func localhostRules(family model.Family, config Config) []Rule {
 	return append(rules, Rule{WritePriority{}})
 }
 
-// translation returns the rules that send a connection to one of the frontend's endpoints, if the key is a frontend. A
-// packet sees the tables as they are at each step: if it has a class without a chain, or a slot without an endpoint, it
-// is dropped and the client sends it again. So a labelled connection is translated here, refused or dropped.
+// translationRules returns the rules that send a connection to one of the frontend's endpoints, if the key is a
+// frontend. A packet sees the tables as they are at each step: if it has a class without a chain, or a slot without an
+// endpoint, it is dropped and the client sends it again. So a labelled connection is translated here, refused or
+// dropped.
 func translation(key []Field, services, endpoints Set, label ...Statement) []Rule {
 	return []Rule{
 		append(Rule{SetPriority{Key: key, Map: services}, SetLabel{TranslatedLabel}}, label...),
@@ -180,9 +181,9 @@ func matchNodePortAddr(family model.Family, config Config) Rule {
 	return Rule{IsLocal{Field: DestinationAddr}, notLoopback}
 }
 
-// unallocated returns the rules that drop packets to an address that may become a ClusterIP. They are in postrouting,
-// after the chains of every other proxy on the node that serves some of the Services. An address of the node itself,
-// perhaps for a DNS cache, is exempt.
+// unallocatedRules returns the rules that drop packets to an address that may become a ClusterIP. They are in
+// postrouting, after the chains of every other proxy on the node that serves some of the Services. An address of the
+// node itself, perhaps for a DNS cache, is exempt.
 func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	var rules []Rule
 	for _, prefix := range serviceCIDRs {

@@ -156,7 +156,7 @@ var oddities = map[string][2]string{
 	"a node on an address with a zone":           {`address: "2001:db8:172::1"`, `address: "fe80::1%eth0"`},
 }
 
-// odd returns plainObjects with an oddity, everywhere it fits.
+// withOddity returns plainObjects with an oddity, everywhere it fits.
 func odd(t testing.TB, name string) string {
 	t.Helper()
 	text := odder(plainObjects, name)
@@ -166,7 +166,7 @@ func odd(t testing.TB, name string) string {
 	return text
 }
 
-// odder adds an oddity to a text, if it still fits.
+// addOddity adds an oddity to a text, if it still fits.
 func odder(text, name string) string {
 	text = strings.ReplaceAll(text, oddities[name][0], oddities[name][1])
 	if name == "a name as long as names may be" {

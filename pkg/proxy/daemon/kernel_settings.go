@@ -131,7 +131,7 @@ func logSetting(log *slog.Logger, state *sysctl.State) {
 		}
 		attributes = append(attributes, "restored", state.Restored)
 		if setting.Impact != "" {
-			attributes = append(attributes, "meanwhile", setting.Impact)
+			attributes = append(attributes, "impact", setting.Impact)
 		}
 		log.Warn("another program changed a kernel setting; restored it", attributes...)
 		return
@@ -145,7 +145,7 @@ func logSetting(log *slog.Logger, state *sysctl.State) {
 		log.Warn("this kernel lacks a setting", attributes...)
 		return
 	case setting.Impact != "":
-		attributes = append(attributes, "meanwhile", setting.Impact)
+		attributes = append(attributes, "impact", setting.Impact)
 	}
 	attributes = append(attributes, "fix", setting.Advice())
 	if result.Err != nil {

@@ -180,7 +180,7 @@ func stickyPickRules(key []Field, classes, endpoints Set) []Rule {
 	}
 }
 
-// hasAffinity reports whether one of the port's frontends has session affinity.
+// hasAffinity reports whether a frontend of the port has session affinity.
 func (p *Port) hasAffinity(frontend *Frontend) bool {
 	return p.affinity != nil && frontend.Class.isBalanced()
 }

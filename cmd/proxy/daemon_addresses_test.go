@@ -53,7 +53,7 @@ func TestAddressIsServedOnceItIsFree(t *testing.T) {
 	if status, body := d.get(t, "127.0.0.1:9", "/metrics"); status != 200 || !strings.Contains(body, "vicinity_") {
 		t.Errorf("status %d, %d bytes; want metrics", status, len(body))
 	}
-	const want = "level=ERROR msg=\"could not serve on an address; retrying\""
+	const want = "level=ERROR msg=\"failed to serve on an address; retrying\""
 	if ended := d.end(t); ended.status != 0 || strings.Count(ended.stderr, want) != 1 {
 		t.Errorf("ended with %+v, want status 0 and one line with %q", ended, want)
 	}

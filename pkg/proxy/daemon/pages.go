@@ -32,7 +32,7 @@ func (c *common) listenAndServe(ctx context.Context, flag, address string, secur
 	if c.options.Settings.BindAddressHardFail {
 		return serve()
 	}
-	httpserve.Retry(ctx, c.log, "could not serve on an address", serve)
+	httpserve.Retry(ctx, c.log, "failed to serve on an address", serve)
 	return nil
 }
 
@@ -61,7 +61,7 @@ func newPages(c *common, summarize func(*status.Summary), src objects, findings 
 		Build:     status.Build{Name: "vicinity-proxy", Version: c.options.Build.Version, GoVersion: c.options.Build.GoVersion},
 		StartedAt: processStart,
 		Now:       time.Now,
-		Logged:    func(err error) { c.log.Error("could not serve a page", "error", err) },
+		Logged:    func(err error) { c.log.Error("failed to serve a page", "error", err) },
 		Profiling: c.options.Settings.Profiling,
 
 		WithFlags:  c.options.Settings.Flagz,

@@ -19,7 +19,7 @@ func setOOMScore(log *slog.Logger, score *int32) {
 		return
 	}
 	if err := os.WriteFile(oomScoreFile, []byte(strconv.Itoa(int(*score))), 0); err != nil {
-		log.Warn("could not set oom_score_adj", "oomScoreAdj", *score, "error", err)
+		log.Warn("failed to set oom_score_adj", "oomScoreAdj", *score, "error", err)
 	}
 }
 

@@ -31,7 +31,7 @@ var legacyChains = []struct{ table, name string }{{"nat", "KUBE-SERVICES"}, {"fi
 // CheckResult is the result of Check.
 type CheckResult struct {
 	Results []config.SettingResult
-	// Families are those in which the kernel has tables; both if that is unknown.
+	// Families are those whose tables the kernel supports; both if that is unknown.
 	Families []model.Family
 	// Addresses are those of all interfaces, without those that only IPVS mode added.
 	Addresses []netip.Addr

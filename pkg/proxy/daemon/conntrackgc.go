@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newConntrackCleanup returns the handler that knows the Service of each connection, and the component that deletes stale
-// conntrack entries after changes.
+// newConntrackCleanup returns the handler that knows the Service of each connection, and the component that deletes
+// stale conntrack entries after changes.
 func newConntrackCleanup(c *common, dumps *conntrack.DumpScheduler, isLocal selection.IsLocal) (*serviceindex.Index, component) {
 	index := serviceindex.New(conntrackgc.StaleDialWindow)
 	reconciler := conntrackgc.NewReconciler(dumps, index, isLocal)

@@ -15,7 +15,7 @@ func TestRepairsAreRateLimited(t *testing.T) {
 	}{
 		"a single one is repaired":                              {1, 0, 1},
 		"rare ones are repaired one by one":                     {4, time.Minute, 4},
-		"a flood is repaired twice a second, and once after it": {200, 10 * time.Millisecond, 5},
+		"a burst is repaired twice a second, and once after it": {200, 10 * time.Millisecond, 5},
 		"two in quick succession cause two repairs":             {2, time.Millisecond, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

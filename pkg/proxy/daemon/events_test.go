@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/report/metrics"
 )
 
-// TestDroppedEventsAreInTheMetrics reports more than may wait while the queue is not read. No request is sent.
+// TestDroppedEventsAreInTheMetrics reports more Events than the queue holds while nothing reads it. No request is sent.
 func TestDroppedEventsAreInTheMetrics(t *testing.T) {
 	options := &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}}
 	c := &common{options: options, recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}

@@ -33,8 +33,8 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.barrier.send(ctx, fromObjects, update.Change)
 }
 
-// warn logs probable mistakes in the settings, once, and in this Node. It also logs if the Node is missing at the
-// start, or was deleted.
+// warn logs probable mistakes: those in the settings once, and those in this Node whenever it changes. It also logs if
+// the Node is missing at the start, or was deleted.
 func (f *feed) warn(change model.Change) {
 	if !f.started {
 		for _, sentence := range config.NftWarnings(f.config) {
@@ -58,13 +58,13 @@ func (f *feed) warn(change model.Change) {
 	}
 }
 
-// localNodeState is the state of this node that was last reported to health.
+// localNodeState is the state of this node that was last reported to status.
 type localNodeState struct {
 	node       *model.Node
 	evacuation *model.Demotion // nil if it is not being evacuated
 }
 
-// updateEligibility reports to health whether load balancers may send connections through this node, without a sync.
+// updateEligibility reports to status whether load balancers may send connections through this node, without a sync.
 func (f *feed) updateEligibility(change model.Change) {
 	node, nodeChanged := change.Nodes[f.options.Node]
 	evacuation, evacuationChanged := change.Demotions[model.DemotionKey{Node: f.options.Node, Reason: model.Evacuated}]

@@ -35,7 +35,7 @@ func TestLikelyMistakesInAChangeAreLogged(t *testing.T) {
 		changes []model.Change
 		want    []string
 	}{
-		"the Node is there":                {[]model.Change{here}, nil},
+		"the Node exists":                  {[]model.Change{here}, nil},
 		"the Node is missing at the start": {[]model.Change{{}, service}, []string{noNode}},
 		"the Node is deleted later":        {[]model.Change{here, nodeChange(nil)}, []string{nodeGone}},
 	} {

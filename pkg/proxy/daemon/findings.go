@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// findings reports findings about objects once when they start and once when they end: in the log, as Events, in health
+// findings reports findings about objects once when they start and once when they end: in the log, as Events, in status
 // and metrics, and on pages. The cost of a change of one finding does not depend on their number.
 type findings struct {
 	*common
@@ -243,7 +243,7 @@ func subtract(findings, others []model.Finding) []model.Finding {
 }
 
 // By changing an object repeatedly, anyone with write access to it can make the proxies of all nodes log lines about
-// it.
+// it. So at most linesPerObject lines about an object are logged per logPeriod.
 const (
 	linesPerObject = 32
 	logPeriod      = time.Minute
@@ -255,8 +255,8 @@ type logBudget struct {
 	lines map[model.Subject]int
 }
 
-// allows reports whether one more line about an object may be logged now. When the limit is
-// reached, it logs that further lines are suppressed.
+// allows reports whether one more line about an object may be logged now. When the limit is reached, it logs that
+// further lines are suppressed.
 func (b *logBudget) allows(log *slog.Logger, object model.Subject) bool {
 	if now := time.Now(); b.lines == nil || now.Sub(b.start) >= logPeriod {
 		b.start, b.lines = now, map[model.Subject]int{}

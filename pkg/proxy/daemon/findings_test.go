@@ -21,7 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// newTestFindings returns empty findings, their log, and their health.
+// newTestFindings returns empty findings, their log, and the status to which they report.
 func newTestFindings() (*findings, *strings.Builder, *status.Status) {
 	var log strings.Builder
 	health := &status.Status{}
@@ -99,7 +99,7 @@ func TestTheLogHasFindingsInFull(t *testing.T) {
 		`msg="an annotation is ignored" problem="Service shop/web: vicinity.dev/clients: nobody" code=ClientsIgnored` + "\n",
 	} {
 		if got := strings.Count(log.String(), want); got != 1 {
-			t.Errorf("it is logged %d times, want once, %s:\n%s", got, want, log)
+			t.Errorf("logged %d times, want once: %s\n%s", got, want, log)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func TestARejectedServiceIsLoggedOnceForEachReason(t *testing.T) {
 	}
 }
 
-// TestLogLinesPerSyncAreLimited, and are all on the page.
+// TestLogLinesPerSyncAreLimited: the page /findings has those beyond the limit, too.
 func TestLogLinesPerSyncAreLimited(t *testing.T) {
 	all, log, _ := newTestFindings()
 	o := &observer{findings: all}

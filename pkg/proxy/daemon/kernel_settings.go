@@ -36,8 +36,7 @@ type kernelSettings struct {
 }
 
 // newKernelSettings returns the settings that the configuration requires, those for accounting if it is on, and packet
-// forwarding for the families. Conntrack must have been opened: before that the kernel lacks its
-// settings.
+// forwarding for the families. Conntrack must have been opened: before that the kernel lacks its settings.
 func newKernelSettings(log *slog.Logger, settings *config.Settings, countsTraffic bool, families []model.Family) *kernelSettings {
 	var desired []sysctl.Setting
 	// kube-proxy counts the machine's cores; we count those that the process may use. They differ only if the process is

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/serve/localhost"
 )
 
-// loopbackOf returns the loopback addresses on which node ports are served, by family; it is empty if the settings do
-// not enable that.
+// loopbackOf returns the loopback addresses on which node ports are served, by family. The map is empty if the settings
+// do not enable that.
 func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 	addrs := map[model.Family]netip.Addr{}
 	for _, family := range config.Families {
@@ -39,8 +39,8 @@ func newLocalhost(ctx context.Context, c *common, findings *findings) component 
 	return component{handler: server, run: server.Run}
 }
 
-// countRejected reads the kernel's counters of rejected packets on loopback at each scrape. Without kube-proxy's gate
-// nothing is counted there, and there is no series.
+// countRejected reads the kernel's counters of rejected packets on loopback at each scrape. Without kube-proxy's
+// feature gate nothing is counted there, and there is no series.
 func (c *common) countRejected(ctx context.Context) {
 	c.recorder.CollectFrom(metrics.LocalhostRejected, func(add metrics.Add) {
 		for _, family := range c.config.Families {

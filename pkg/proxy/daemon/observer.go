@@ -27,7 +27,7 @@ func newSync(c *common, handlers []selection.Handler, changes <-chan model.Chang
 	})}
 }
 
-// observer reports syncs to health, metrics and the log. All methods are called by the proxy's goroutine.
+// observer reports syncs to status, metrics and the log. All methods are called by the proxy's goroutine.
 type observer struct {
 	*common
 	stdout   io.Writer
@@ -88,8 +88,8 @@ func (o *observer) reportFindings(report syncer.Report) {
 const affinityUnavailableReason = "This Service is served without session affinity: too many Services with session affinity " +
 	"have more than 256 endpoints each (limits: 4,096 Services with up to 4,096 endpoints, and 256 with more)"
 
-// affinityUnavailableReason returns the Services that lack session affinity, at most MaxFound of them, and those that no
-// longer lack it.
+// affinityUnavailable returns the findings about the Services that lack session affinity, at most MaxServices of them,
+// and an empty entry for each Service that no longer lacks it.
 func (o *observer) affinityUnavailable(report syncer.Report) []servicefindings.ServiceFindings {
 	now := map[model.ObjectName]bool{}
 	if report.Full {

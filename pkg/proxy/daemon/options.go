@@ -53,7 +53,7 @@ type Options struct {
 	NodeTopology      apiserver.NodeTopology
 	TopologyNamespace string
 	ProxyService      model.ObjectName
-	// UnreachableNodes selects how nodes that do not answer this one are treated.
+	// UnreachableNodes selects how nodes that do not reply to this one are treated.
 	UnreachableNodes UnreachableNodes
 	// NodeCondition enables the condition on the Node that reports whether its Services work.
 	NodeCondition bool

@@ -27,7 +27,7 @@ type otherProxies struct {
 	failed   bool // the last check
 }
 
-// newOtherProxies returns the component that checks for them, unless two proxies are intended: with
+// newOtherProxies returns the component that checks for other service proxies, unless two proxies are intended: with
 // --service-proxy-name each has its own Services.
 func newOtherProxies(c *common, reporter eventReporter) component {
 	if c.options.View.ServiceProxyName != "" {

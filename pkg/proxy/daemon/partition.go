@@ -30,7 +30,7 @@ type partitionReporter struct {
 	checked map[string]time.Time // for each node that was read: since when it had been unreachable
 }
 
-// newPartitionReporter returns the component that reports them, if nodes are probed and Events are sent.
+// newPartitionReporter returns the component that reports such nodes, if nodes are probed and Events are sent.
 func newPartitionReporter(c *common, reporter eventReporter, monitor *reachabilityMonitor) component {
 	if monitor == nil || reporter.recorder == nil {
 		return component{}
@@ -59,8 +59,8 @@ func (p *partitionReporter) run(ctx context.Context) {
 	}
 }
 
-// checkNext checks a random one of the nodes that have been unreachable for partitionDelay, and each node once for each
-// time that it becomes unreachable.
+// checkNext checks a random one of the nodes that have been unreachable for partitionDelay. It checks
+// a node once each time that the node becomes unreachable.
 func (p *partitionReporter) checkNext(ctx context.Context, now time.Time) {
 	var due []probe.Ejected
 	stillChecked := map[string]time.Time{}

@@ -40,19 +40,19 @@ func TestUsersAreNotifiedOfReadyNodesThatAreUnreachable(t *testing.T) {
 		}
 	}
 	round("no node is unreachable", 0, 0)
-	unreachable = []probe.Ejected{ejectedNode("parted", start)}
+	unreachable = []probe.Ejected{ejectedNode("partitioned", start)}
 	round("unreachable for less than a minute", 59*time.Second, 0)
 	isDown = true
 	round("the API server does not respond", 60*time.Second, 1)
 	isDown = false
-	round("unreachable for a minute", 90*time.Second, 1, "parted")
+	round("unreachable for a minute", 90*time.Second, 1, "partitioned")
 	round("already reported", 120*time.Second, 0)
 	unreachable = append(unreachable, ejectedNode("dead", start))
 	round("one that is not Ready", 150*time.Second, 1)
 	round("already read", 180*time.Second, 0)
-	unreachable = []probe.Ejected{ejectedNode("parted", start.Add(200*time.Second))}
+	unreachable = []probe.Ejected{ejectedNode("partitioned", start.Add(200*time.Second))}
 	round("unreachable again", 230*time.Second, 0)
-	round("unreachable again for a minute", 260*time.Second, 1, "parted")
+	round("unreachable again for a minute", 260*time.Second, 1, "partitioned")
 	unreachable = nil
 	for _, node := range []string{"a", "b", "c"} {
 		unreachable = append(unreachable, ejectedNode(node, start))
@@ -67,7 +67,7 @@ func TestUsersAreNotifiedOfReadyNodesThatAreUnreachable(t *testing.T) {
 		all = append(all, reported...)
 	}
 	if slices.Sort(all); !slices.Equal(all, []string{"a", "b", "c"}) {
-		t.Errorf("reported %q", all)
+		t.Errorf("reported %q, want a, b and c", all)
 	}
 }
 

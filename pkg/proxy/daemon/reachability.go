@@ -19,10 +19,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// UnreachableNodes selects how nodes that do not answer this one are treated.
+// UnreachableNodes selects how nodes that do not reply to this one are treated.
 type UnreachableNodes string
 
-// The zero value is IgnoreUnreachable. The flag's default is DemoteUnreachable: in an hour of the suites with
+// The zero value is IgnoreUnreachable. The flag's default is DemoteUnreachable: in an hour of the test suites with
 // ReportUnreachable there was no false detection.
 const (
 	DemoteUnreachable UnreachableNodes = "enforce" // their endpoints are tried last
@@ -37,7 +37,7 @@ const udpFlowRetention = 2 * time.Minute
 // probesNodes reports whether nodes are probed.
 func (u UnreachableNodes) probesNodes() bool { return u == DemoteUnreachable || u == ReportUnreachable }
 
-// reachabilityMonitor detects which nodes do not answer this one.
+// reachabilityMonitor detects which nodes do not reply to this one.
 type reachabilityMonitor struct {
 	*common
 	prober  *probe.Prober
@@ -126,7 +126,7 @@ func (m *reachabilityMonitor) deliver(change model.Change) {
 	m.pendingSignal.Notify()
 }
 
-// nodesChanged receives changed Nodes of a manifest directory: they have addresses.
+// nodesChanged receives changed Nodes of a manifest directory, which include their addresses.
 func (m *reachabilityMonitor) nodesChanged(changed map[string]*model.Node) {
 	if len(changed) == 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// TestWithoutTheProxyServiceNoNodeIsDemoted: their addresses are unknown, and that is logged.
+// TestWithoutTheProxyServiceNoNodeIsDemoted: the nodes' addresses are unknown, and that is logged.
 func TestWithoutTheProxyServiceNoNodeIsDemoted(t *testing.T) {
 	const message = "cannot detect unreachable nodes: without --proxy-service"
 	for name, test := range map[string]struct {
@@ -17,9 +17,9 @@ func TestWithoutTheProxyServiceNoNodeIsDemoted(t *testing.T) {
 		avoids  bool
 		warns   bool
 	}{
-		"a Service of the proxies":  {Options{ProxyService: model.ObjectName{Namespace: "kube-system", Name: "proxies"}}, true, false},
-		"none":                      {Options{}, false, true},
-		"a folder, which has Nodes": {Options{Manifests: "state"}, true, false},
+		"a Service of the proxies":              {Options{ProxyService: model.ObjectName{Namespace: "kube-system", Name: "proxies"}}, true, false},
+		"none":                                  {Options{}, false, true},
+		"a manifest directory, which has Nodes": {Options{Manifests: "state"}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := logs.New(t, "the daemon")

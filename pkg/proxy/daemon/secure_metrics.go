@@ -23,8 +23,8 @@ const (
 
 // newSecureMetrics returns the component that serves the metrics and the demand page over TLS to clients that the API
 // server authorizes; it is empty if no address is set. Clients need not trust the certificate: it protects the client's
-// token, and a scraper's token only permits reading metrics. While the page is being read, connections to Services with
-// a load bound are counted for it.
+// token, and a scraper's token only permits reading metrics. While the demand page is being read, connections to
+// Services with a load bound are counted for it.
 func newSecureMetrics(c *common, reviewer authorization.Reviewer) component {
 	if c.options.SecureMetricsAddress == "" {
 		return component{}

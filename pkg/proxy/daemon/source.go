@@ -35,7 +35,8 @@ type source struct {
 	reporter eventReporter
 }
 
-// newSource sends no request yet. It makes the watch report to monitor, which may be nil, where proxies run.
+// newSource returns the source, and sends no request yet. If monitor is not nil, the watch reports to it on which nodes
+// proxies run.
 func newSource(c *common, monitor *reachabilityMonitor) (*source, error) {
 	topologyFrom := func(resource string) { // the source of other nodes' labels
 		c.recorder.TopologyFrom(resource)

@@ -9,13 +9,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// origin is a source of changes. The number of sources is derived from these constants.
+// origin is a source of changes.
 type origin int
 
 const (
 	fromObjects origin = iota
 	fromInterfaces
-	numOrigins // their number
+	numOrigins // the number of origins
 )
 
 // startupBarrier passes changes to the proxy. Objects and interface addresses come from different goroutines, and it

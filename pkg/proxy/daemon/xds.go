@@ -53,8 +53,8 @@ func routesFor(addresses []string) (*interfaces.Routes, error) {
 // defaultRouteProbes are addresses that no network has (RFC 5737 and 3849): they are reached by the default route.
 var defaultRouteProbes = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 
-// canDistinguishClients returns an error if routes cannot distinguish this node's clients from others: the default
-// route must have a gateway. A Unix socket needs none: only processes on the node can reach it.
+// checkClientsDistinguishable returns an error if routes cannot distinguish this node's clients from others: the
+// default route must have a gateway. A Unix socket needs none: only processes on the node can reach it.
 func canDistinguishClients(routes *interfaces.Routes, addresses []string) error {
 	isSocket := func(address string) bool { return strings.HasPrefix(address, xds.SocketPrefix) }
 	if !slices.ContainsFunc(addresses, func(address string) bool { return !isSocket(address) }) {

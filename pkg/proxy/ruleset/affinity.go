@@ -14,8 +14,8 @@ import (
 // removed, one element is deleted, however many clients it has: the number stored for a returning client then leads to
 // no endpoint, so the client's entry is deleted and it gets another endpoint.
 //
-// The maps are shards, so that a flood of one Service's clients, which fills its map, affects few others. The class of
-// a frontend with affinity names the chain: by shard, and by timeout, because the timeout is part of a rule.
+// The maps are shards, so that a Service whose many clients fill its map affects few others. The class of a
+// frontend with affinity selects the chain: by shard, and by timeout, because the timeout is part of a rule.
 
 const (
 	affinityPrefix = "affinity-"
@@ -51,8 +51,8 @@ const noPort = ClusterSlot
 // endpointFlag is set in an endpoint's number, and clear in its port's.
 const endpointFlag uint32 = 0x02000000
 
-// sizeClasses are the size classes, smallest first. A port that outgrows its class gets numbers of the next one, and its
-// clients lose their affinity.
+// sizeClasses are the size classes, smallest first. A port that outgrows its class gets numbers of the next one, and
+// its clients lose their affinity.
 var sizeClasses = []*sizeClass{
 	{prefix: 0xf0000000, bits: 8, shards: 16},                 // 65,536 ports
 	{prefix: 0xf1000000, bits: 12, firstShard: 16, shards: 1}, // 4,096 ports
@@ -180,7 +180,7 @@ func stickyPickRules(key []Field, classes, endpoints Set) []Rule {
 	}
 }
 
-// hasAffinity reports whether one of the port's frontends has session affinity.
+// hasAffinity reports whether a frontend of the port has session affinity.
 func (p *Port) hasAffinity(frontend *Frontend) bool {
 	return p.affinity != nil && frontend.Class.isBalanced()
 }
@@ -207,7 +207,7 @@ func (p *Port) eachStickyClass(frontend *Frontend, yield func(Element) bool) boo
 		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.newClientClass(frontend))}})
 }
 
-// eachStickyDispatch yields the chains of those classes.
+// eachStickyDispatch yields the elements that map those classes to their chains.
 func (p *Port) eachStickyDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
 		if frontend := &p.Frontends[i]; p.hasAffinity(frontend) && !yield(p.newClientElement(frontend)) {

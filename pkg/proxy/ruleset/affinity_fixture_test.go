@@ -21,7 +21,7 @@ type lookups struct {
 	// slots are the numbers of endpoints by frontend and slot.
 	slots    map[ruleset.Tuple]uint32
 	numbered map[ruleset.Tuple]netip.AddrPort
-	// collided are the keys of numbered that are in the map of those.
+	// collided are those keys of numbered that are in the map numbered-collided.
 	collided       map[ruleset.Tuple]bool
 	dispatch       map[ruleset.Class]ruleset.Verdict
 	stickyDispatch map[ruleset.Class]ruleset.Verdict
@@ -115,7 +115,7 @@ func (l lookups) portNumbers() map[uint32]bool {
 	return numbers
 }
 
-// checkNumbers checks what must hold of session affinity in any tables: no two ports have the same number, all numbers
+// checkNumbers checks the invariants of session affinity: no two ports have the same number, all numbers
 // of endpoints belong to their port, nothing else is numbered, and each frontend leads to the port that its view has.
 // With affinity disabled the same frontends lead to the same endpoints from the same slots.
 func checkNumbers(t testing.TB, r *rig) {
@@ -162,7 +162,7 @@ func checkOwnNumbers(t testing.TB, r *rig, family model.Family) {
 	}
 }
 
-// checkEndpoints checks the numbers of a port's endpoints in one view, and returns how many they are.
+// checkEndpoints checks the numbers of a port's endpoints in one view, and returns their number.
 func checkEndpoints(t testing.TB, maps lookups, port ruleset.Port, numbering ruleset.Numbering) int {
 	t.Helper()
 	owner := map[uint32]netip.AddrPort{}
@@ -291,7 +291,7 @@ func slotsOf(
 	return slots
 }
 
-// slotsIn returns the name of a map of slots as it is without affinity; empty if it is something else.
+// mapNameWithoutAffinity returns the name that a map of slots has without affinity; empty if it is not a map of slots.
 func slotsIn(name string) string {
 	isSlots := strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "nodeport-"), "sticky-"), "endpoints")
 	if !isSlots {

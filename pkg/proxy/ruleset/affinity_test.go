@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// rulesOf writes a chain's rules in IPv4, a line each.
+// rulesOf returns the text of each rule of a chain, in IPv4.
 func rulesOf(chain ruleset.Chain) []string {
 	lines := strings.Split(strings.TrimSuffix(chain.Text(model.IPv4), "\n"), "\n")
 	var rules []string
@@ -34,7 +34,8 @@ func withNumbers(t testing.TB, service ruleset.Service) ruleset.Service {
 // other frontends.
 type stickyViews struct{ clusterIP, clusterIPOutside, others, othersOutside string }
 
-// The values of a view: all endpoints, or the one on this node, or none; or there is no affinity.
+// The values of a view: both endpoints, only the one on this node, only the one on the other node, none, or no
+// affinity.
 const (
 	both, localOnly, remoteOnly, noEndpoints, withoutAffinity = "both", "local", "remote", "none", "no affinity"
 )
@@ -162,7 +163,7 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 // endpoint.
 func TestNumberChainsMatchTheRandomSlotChains(t *testing.T) {
 	for name, detector := range detectors {
-		t.Run("pods by "+name, func(t *testing.T) {
+		t.Run("pods detected "+name, func(t *testing.T) {
 			config := ruleset.Config{LocalTraffic: detector.traffic}
 			port := withNumbers(t, desiredService(withAffinityAndLocalPolicy(everyKind("web", 1)), slices.Concat(on1(1), on2(2))...)).Ports[0]
 			dedicated := withNumbers(t, stickyBroad()).Ports[0]
@@ -306,7 +307,7 @@ func TestNamesNeverCollide(t *testing.T) {
 						}
 						claim("set "+set.Name, holder)
 						if got := ruleset.SetOf(set.Name); !slices.Equal(got.Key, set.Key) || !slices.Equal(got.Value, set.Value) {
-							t.Errorf("the name %s implies a set of %v and %v, but it is one of %v and %v",
+							t.Errorf("the name %s implies the key %v and the value %v, want %v and %v",
 								set.Name, got.Key, got.Value, set.Key, set.Value)
 						}
 					}

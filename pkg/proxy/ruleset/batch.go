@@ -63,8 +63,8 @@ type (
 	ElementsObject struct {
 		Set      Set
 		Elements iter.Seq[Element]
-		// lastCount is the number of elements of the latest iteration, negative before the first, so that counting a large batch
-		// that was encoded does not iterate again.
+		// lastCount is the number of elements of the latest iteration, negative before the first, so that
+		// counting a large batch that was encoded does not iterate again.
 		lastCount *int
 	}
 )

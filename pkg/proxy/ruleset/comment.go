@@ -11,7 +11,7 @@ import (
 const maxComment = 127
 
 // commentOf returns the comment of the elements of a port's frontends: namespace/name:port, or namespace/name if the
-// port has no name. Objects whose names are not DNS labels are invalid and skipped before. If one gets here, its name
+// port has no name. Objects whose names are not DNS labels are invalid and skipped earlier. If one gets here, its name
 // still cannot control a terminal or end the text for nft. If the comment is too long, the end of the Service's name is
 // omitted.
 func commentOf(id model.PortID) string {

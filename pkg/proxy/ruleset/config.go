@@ -42,8 +42,8 @@ type NodeState struct {
 	ServiceCIDRs []netip.Prefix
 }
 
-// matchNotFromPods returns matches that fail for a packet from a pod of this cluster that the detector recognizes; none if
-// the family has no detector.
+// matchNotFromPods returns matches that fail for a packet from a pod of this cluster that the detector recognizes;
+// none if the family has no detector.
 //
 // On a bridge, br_netfilter passes packets through postrouting without their input interface. Such packets go from one
 // pod to another, so a packet without an input interface counts as a pod's. The node's own packets have none either:
@@ -66,8 +66,8 @@ func (l LocalTraffic) matchNotFromPods(family model.Family, source Field) []Stat
 // detectsByInterface reports whether pods are recognized by the interface through which their packets arrive.
 func (l LocalTraffic) detectsByInterface() bool { return l.Interface != "" || l.InterfacePrefix != "" }
 
-// matchOutside returns the matches that only packets from outside pass: neither from a pod nor from this node. They have the
-// same meaning in every hook, before the source is translated.
+// matchOutside returns the matches that only packets from outside pass: neither from a pod nor from this node. They
+// have the same meaning in every hook, before the source is translated.
 func (c Config) matchOutside(family model.Family) Rule {
 	return append(c.LocalTraffic.matchNotFromPods(family, SourceAddr), IsLocal{Field: SourceAddr, Not: true})
 }

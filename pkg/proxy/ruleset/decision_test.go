@@ -76,7 +76,7 @@ func TestNewPort(t *testing.T) {
 			service: model.Service{AffinityTimeout: 3 * time.Hour}, endpoints: []model.SliceEndpoint{readyEndpoint("10.244.1.1", "node-2")},
 			want: sticky(portOf("web", "10.96.0.1", first), 3*time.Hour),
 		},
-		// It has no endpoint to send a client to a second time.
+		// There is no endpoint that a client could keep.
 		"without endpoints it refuses, and no client has affinity": {
 			service: model.Service{AffinityTimeout: 3 * time.Hour},
 			want:    sticky(portOf("web", "10.96.0.1"), 3*time.Hour),

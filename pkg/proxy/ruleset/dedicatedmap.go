@@ -75,7 +75,8 @@ func (p *Port) newClientClass(frontend *Frontend) Class {
 	return frontend.Class
 }
 
-// dedicatedMap returns the dedicated map of a port, by slot: of endpoints, or of their numbers if the port has affinity.
+// dedicatedMap returns the dedicated map of a port, by slot: of endpoints, or of their numbers if the port has
+// affinity.
 func (p *Port) dedicatedMap() Set {
 	if p.affinity != nil {
 		return newStickyDedicatedMap(p.objectName(stickyPrefix + endpointsPrefix))
@@ -195,8 +196,8 @@ func (b *planBuilder) dispatchTarget(family model.Family, dispatch Set, class Cl
 	return b.mirror.deferredDeletes[objectKey{family, dispatch.Name}][key.key].Verdict.Chain
 }
 
-// replaceDedicatedMaps plans the changes of a Service's dedicated maps. They precede those of the chains that pick more slots;
-// slots that are not picked any more are left to the cleanup.
+// replaceDedicatedMaps plans the changes of a Service's dedicated maps. These changes precede those of the chains
+// that pick more slots; slots that are not picked any more are left to the cleanup.
 func (b *planBuilder) replaceDedicatedMaps(have, want Service) {
 	before := have.byID()
 	for i := range want.Ports {

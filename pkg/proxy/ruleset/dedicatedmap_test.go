@@ -54,6 +54,7 @@ func stickyBroad() ruleset.Service {
 	return service
 }
 
+// cleanUpAndCount cleans up after a plan, and returns how many elements the plan and the cleanup added and deleted.
 func countWrites(r *rig, plan *ruleset.Plan) (added, deleted int) {
 	added, deleted = count(plan, ruleset.Add), count(plan, ruleset.Delete)
 	for batch := r.mirror.Cleanup(1 << 20); len(batch.Ops) > 0; batch = r.mirror.Cleanup(1 << 20) {
@@ -75,7 +76,7 @@ func TestADedicatedMapCostsASum(t *testing.T) {
 		service        ruleset.Service
 		added, deleted int
 	}{
-		// Of each frontend its class and that it is external; the class, the ClusterIP.
+		// For each frontend its class and that it is external; and once the dispatch entry of the class and the ClusterIP.
 		{"it is added", broad(addresses, slots), slots + 2*addresses + 2, 0},
 		{"nothing changes", broad(addresses, slots), 0, 0},
 		{"an endpoint is removed", broad(addresses, slots-1), 0, 1},
@@ -206,8 +207,9 @@ func TestAStickyDedicatedMapCostsASum(t *testing.T) {
 		service        ruleset.Service
 		added, deleted int
 	}{
-		// Of each frontend its class, that of a client without a stored endpoint, the number of its port, and that it is
-		// external; of each endpoint its slot and its number; two classes, the ClusterIP.
+		// For each frontend its class, that of a client without a stored endpoint, the number of its port, and that it is
+		// external; for each endpoint its slot and its number; and once the dispatch entries of two classes and the
+		// ClusterIP.
 		{"it is added", sticky(addresses, slots), 2*slots + 4*addresses + 3, 0},
 		{"nothing changes", sticky(addresses, slots), 0, 0},
 		{"an endpoint is removed", sticky(addresses, slots-1), 0, 2},

@@ -63,7 +63,7 @@ func (t *Tables) Chains(family model.Family) []Chain {
 	return chains
 }
 
-// Differences compares a family's table with what the kernel has, except for the rules: held.Contents has the sets.
+// Differences compares a family's table with what the kernel has, except for the rules: actual.Contents has the sets.
 // Which slots an endpoint of a port has depends on history and does not matter: only their number is compared. Elements
 // that packets add to a set are no difference.
 func (t *Tables) Differences(family model.Family, held Objects) []Difference {

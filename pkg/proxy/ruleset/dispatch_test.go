@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// detectors are all ways to recognize pods, each with the test in IPv4 that its chains begin with.
+// detectors are all ways to recognize pods, each with the IPv4 matches that its chains begin with.
 var detectors = map[string]struct {
 	traffic ruleset.LocalTraffic
 	outside string
@@ -45,7 +45,7 @@ func TestRandomSlotChains(t *testing.T) {
 				ruleset.SplitClass(0, 0), "lb-0-local-0", []string{settings.outside + "drop", "goto refuse"},
 			},
 		} {
-			t.Run(name+", pods by "+detector, func(t *testing.T) {
+			t.Run(name+", pods detected "+detector, func(t *testing.T) {
 				chain := ruleset.RandomSlotChain(model.IPv4, ruleset.Config{LocalTraffic: settings.traffic}, test.class)
 				want := "\tchain " + test.chain + " {\n\t\t" + strings.Join(test.rules, "\n\t\t") + "\n\t}\n"
 				if diff := cmp.Diff(want, chain.Text(model.IPv4)); diff != "" {

@@ -22,7 +22,7 @@
 //	dispatch                   same                      : class : verdict                  one per class and per dedicated map
 //	chain lb-N                 same                                                         picks one of N slots
 //	chain lb-N-local-L         same                                                         picks one of L for external clients
-//	endpoints                  nodeport-endpoints        . slot : address . port            all endpoints, but for dedicated maps
+//	endpoints                  nodeport-endpoints        . slot : address . port            all endpoints, except those in dedicated maps
 //	endpoints-…                same                      slot : address . port              the endpoints of one port
 //	chain lb-…/…               same                                                         picks one of its slots
 //	restricted                                           : number                           load balancers with source ranges
@@ -39,9 +39,9 @@
 //	sticky                     nodeport-sticky           : class                            clients without an entry
 //	sticky-dispatch            same                      class : verdict                    the same
 //	sticky-endpoints           nodeport-sticky-endpoints . slot : number                    the endpoint in each slot
-//	set cluster-ips            nodeport-ips              address                            undefined ports; where node ports are
-//	set hairpin                same                      address . address . proto . port   endpoints here that dial themselves
-//	                           chain localhost-nodeports                                    counts and rejects, with its gate
+//	set cluster-ips            nodeport-ips              address                            refuses undefined ports; addresses of node ports
+//	set hairpin                same                      address . address . proto . port   endpoints on this node, which may dial themselves
+//	                           chain localhost-nodeports                                    counts and rejects, with kube-proxy's feature gate
 //	chain refuse               same                                                         resets TCP; else port unreachable
 //
 // # Rules of the layout
@@ -49,9 +49,9 @@
 // Each was measured; 'make bench' measures them again (BenchmarkWithOthers, BenchmarkAffinity).
 //
 // Frontends have comments. An element of services and nodeports has the comment "shop/web:http", so 'nft list ruleset'
-// names the Service and its port. Such an element has 96 bytes in the kernel instead of 64, and a first sync takes 5 %
-// more CPU time; a change takes no more. Nothing depends on comments, and they are not read back: a table without them
-// counts as equal, and gets them with the full sync of the next start.
+// names the Service and its port. Such an element takes 96 bytes in the kernel instead of 64, and a first sync takes
+// 5 % more CPU time; a change takes no more. Nothing depends on comments, and they are not read back: a table without
+// them counts as equal, and gets them with the full sync of the next start.
 //
 // Big maps hold data, and no verdicts. The kernel validates the whole table for each verdict that is added.
 //
@@ -60,20 +60,20 @@
 // map it costs the sum, and another endpoint changes none of its frontends.
 //
 // A list of source ranges is elements, with no set, chain or verdict of its own. It has a number, and exists once for
-// all frontends that use it. So a change costs its own list, a hundred frontends with one list cost as much as one,
-// and changes take as long with 10,000 lists as without. The set is a hash: in one interval set for all lists
-// the kernel would take the square of their ranges. A packet takes one lookup for each prefix length in use, even
-// lengths first. A prefix of an odd length is stored as its two halves, so there are at most 16 lookups over IPv4 and
-// 64 over IPv6, of some 0.1 µs.
+// all frontends that use it. So the cost of a change depends only on its own list, a hundred frontends with one list
+// cost as much as one, and changes take as long with 10,000 lists as without. The set is a hash: in one interval set
+// for all lists the kernel's time would grow with the square of the number of ranges. A packet takes one lookup for
+// each prefix length in use, multiples of the highest power of two first. A prefix of an odd length is stored as its
+// two halves, so there are at most 16 lookups over IPv4 and 64 over IPv6, of some 0.1 µs.
 //
 // An ordinary change adds no verdict, because the kernel visits all verdicts of a table when one is added: 0.5 µs for
 // each pair of local and all endpoints (externalTrafficPolicy: Local), dedicated map, and timeout of session affinity.
 // So the classes of 1 to 32 endpoints, reject and drop are always in the table, with their chains. A changed number of
-// endpoints takes 1.3 times as long with 2,206 dedicated maps or pairs as without; it was 7 to 9 times. With 500
-// timeouts of session affinity it takes 1.0 times as long; it was 2.5. A first sync pays 34 elements and 32 chains per
-// family, some 0.35 ms. The first Service with a number of endpoints above 32, a pair of such numbers, a dedicated
-// map, or a number of endpoints with session affinity still adds one: 0.2 to 0.3 ms alone, 0.5 ms with 500 of them, 1.3
-// to 1.5 ms with 2,206.
+// endpoints takes 1.3 times as long with 2,206 dedicated maps or pairs as without; before, it was 7 to 9 times. With
+// 500 timeouts of session affinity it takes 1.0 times as long; before, it was 2.5. A first sync pays 34 elements and 32
+// chains per family, some 0.35 ms. The first Service with a number of endpoints above 32, a pair of such numbers, a
+// dedicated map, or a number of endpoints with session affinity still adds one: 0.2 to 0.3 ms alone, 0.5 ms with 500 of
+// them, 1.3 to 1.5 ms with 2,206.
 //
 // The packet's priority carries the class, and then the slot, from one rule to the next: 'nft list' aborts on a map
 // lookup that feeds another one in the same rule. No qdisc uses these values (e000: and above), and nat-postrouting

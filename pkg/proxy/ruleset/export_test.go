@@ -126,7 +126,7 @@ const (
 	EndpointFlag = endpointFlag
 )
 
-// StickyClass returns the class of the frontends of ports with a timeout and a shard.
+// StickyClass returns the class of the frontends of ports with the given timeout and shard.
 func StickyClass(timeout time.Duration, shard uint32, nodePorts bool) Class {
 	return (&affinityState{timeout: timeout, shard: shard}).stickyClass(nodePorts)
 }
@@ -184,7 +184,7 @@ func (m *Mirror) withoutHistory() any {
 		timeouts  map[time.Duration]int
 		late      map[late]Element
 		leftovers map[objectKey]int
-		// how many there are
+		// the number of port numbers, and of ports in all shards
 		numbers, sharing int
 	}
 	now := timeless{

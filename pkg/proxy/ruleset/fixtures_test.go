@@ -16,8 +16,8 @@ func serviceName(name string) model.ObjectName {
 	return model.ObjectName{Namespace: "default", Name: name}
 }
 
-// portOf returns a Service port as the tests change it: TCP port 80, called http, of the frontend's family, balanced
-// over endpoints that are all elsewhere; refused if there are none.
+// portOf returns the Service port that the tests start from: TCP port 80, called http, of the frontend's family,
+// balanced over endpoints that are all elsewhere; refused if there are none.
 func portOf(service, clusterIP string, endpoints ...string) ruleset.Port {
 	addr := netip.MustParseAddr(clusterIP)
 	frontend := ruleset.Frontend{Frontend: model.Frontend{Addr: addr, Protocol: model.TCP, Port: 80}, Class: ruleset.RefuseClass}
@@ -153,7 +153,7 @@ func formatNumber(number uint32) string {
 	return fmt.Sprintf("%#x", number)
 }
 
-// formatEndpoint is the number of an endpoint of a port with few endpoints, none of which collides with it.
+// formatEndpoint formats the number of an endpoint of a port with few endpoints, none of which collides with it.
 func formatEndpoint(endpoint string) string {
 	const port = 0xf0000000
 	return formatNumber(ruleset.NumberOf(port, netip.MustParseAddrPort(endpoint)))
@@ -174,7 +174,7 @@ var bothFamilies = ruleset.Config{
 	NodePorts: model.NodePortAddresses{Primary: true},
 }
 
-// home is the node state in which the tests start.
+// initialNodeState is the node state in which the tests start.
 var home = ruleset.NodeState{
 	NodePortAddrs: []netip.Addr{netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("fd00:168::1")},
 	ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},

@@ -25,7 +25,7 @@ func elementsFor(keys []string, value string) []string {
 // kindAddresses are the frontends of the Service everyKind in a family, and its two pods, in short form.
 type kindAddresses struct {
 	clusterIP, loadBalancerIP, externalIP string // with their port
-	local, remote                         string // likewise
+	local, remote                         string // with their port
 }
 
 var everyKindIn = map[model.Family]kindAddresses{

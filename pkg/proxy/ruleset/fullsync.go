@@ -33,7 +33,7 @@ func NewFullSync(config Config, found map[model.Family]Objects) *FullSync {
 	return &FullSync{mirror: mirror, builder: builder, found: found}
 }
 
-// Add adds some Services. Each Service may be added once.
+// Add adds some Services. Each Service may be added at most once.
 func (f *FullSync) Add(wanted []Service) {
 	for _, want := range wanted {
 		f.builder.replaceOwner(Service{}, f.builder.withTableState(want, Service{}))

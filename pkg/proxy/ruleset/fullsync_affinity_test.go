@@ -58,22 +58,22 @@ func TestFullSyncAndStoredClients(t *testing.T) {
 		change     func(*ruleset.Objects)
 		remembered []string
 	}{
-		"clients keep their endpoints":         {services(web(first, second)), asFound, []string{client}},
-		"clients of a removed endpoint do not": {services(web(second)), asFound, nil},
-		"clients of a remaining endpoint do":   {services(web(first, third)), asFound, []string{client}},
-		"even if another Service is added first": {
+		"clients keep their endpoints":            {services(web(first, second)), asFound, []string{client}},
+		"clients of a removed endpoint lose it":   {services(web(second)), asFound, nil},
+		"clients of a remaining endpoint keep it": {services(web(first, third)), asFound, []string{client}},
+		"clients keep them if another Service is added first": {
 			services(serviceOf(sticky(portOf("aaa", "10.96.0.9", third), time.Hour)), web(first)), asFound, []string{client},
 		},
-		"even with another timeout": {
+		"clients keep them with another timeout": {
 			services(serviceOf(sticky(portOf("web", "10.96.0.1", first), time.Minute))), asFound, []string{client},
 		},
-		"even if the Service gets another frontend": {
+		"clients keep them if the Service gets another frontend": {
 			services(serviceOf(withNodePort(sticky(portOf("web", "10.96.0.1", first), time.Hour)))), asFound, []string{client},
 		},
-		"even if the Service loses a frontend": {services(serviceOf(withoutFirst(withNodePort(
+		"clients keep them if the Service loses a frontend": {services(serviceOf(withoutFirst(withNodePort(
 			sticky(portOf("web", "10.96.0.1", first), time.Hour))))), asFound, []string{client}},
-		"but not if the table is recreated":                          {services(web(first, second)), rebuild, nil},
-		"nor if affinity is disabled":                                {services(serviceOf(portOf("web", "10.96.0.1", first))), asFound, nil},
+		"clients lose them if the table is recreated":                {services(web(first, second)), rebuild, nil},
+		"clients lose them if affinity is disabled":                  {services(serviceOf(portOf("web", "10.96.0.1", first))), asFound, nil},
 		"the name determines the number if the contents are unknown": {services(web(first, second)), unknown, []string{client}},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -140,7 +140,7 @@ type damage func(random *rand.Rand, contents map[string][]ruleset.Element)
 
 var (
 	portMaps = []string{"sticky-ports", "nodeport-sticky-ports", "sticky-outside", "nodeport-sticky-outside"}
-	// strange are numbers that no port or no endpoint has.
+	// invalidNumbers are not a port's number, or not an endpoint's.
 	strange = []uint32{
 		0, 1, ruleset.NoPort, 0xf0000001, 0xf0000100, 0xf00fff00, 0xf1000000, 0xf1001000, 0xf1000100, 0xf4000000, 0xf4010000, 0xf4000001,
 		0xf2000000, 0xf2000105, 0xf3001005, 0xf6010005, 0xf5000000, 0xf7000000, 0xfe000002, 0xff000001, 0xffffffff,

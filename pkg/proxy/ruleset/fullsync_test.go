@@ -22,7 +22,7 @@ func someServices() []ruleset.Service {
 		),
 		serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1), portOf("db", "fd00:96::2")),
 		serviceOf(withClass(portOf("kept-local", "10.96.0.3"), ruleset.DropClass)),
-		serviceOf(withoutFrontends(portOf("robbed", "10.96.0.1", first))),
+		serviceOf(withoutFrontends(portOf("without-frontends", "10.96.0.1", first))),
 		desiredService(everyKind("open", 1), on2(1, 2)...),
 		desiredService(withAffinityAndLocalPolicy(everyKind("kept", 2)), slices.Concat(on1(3), on2(4))...),
 		emptyService("headless"),
@@ -79,10 +79,10 @@ func TestFullSyncMakesAnyTablesTheSame(t *testing.T) {
 			r := start(t, test.before...)
 			mirror, _ := fullSync(t, &r.Tables, someServices(), test.change)
 			if diff := cmp.Diff(text(t, freshTables(t, &r.Tables, someServices())), text(t, &r.Tables)); diff != "" {
-				t.Errorf("tables (-from nothing +after):\n%s", diff)
+				t.Errorf("tables (-from empty tables +after):\n%s", diff)
 			}
 			if !mirror.Equal(fresh.mirror) {
-				t.Error("the mirror differs from that of a start from nothing")
+				t.Error("the mirror differs from that of a start with empty tables")
 			}
 			if again := planned(mirror.Plan(someServices(), home)); again != nil {
 				t.Errorf("a plan of the same Services is not empty: %v", again)
@@ -128,7 +128,7 @@ func TestFullSyncRepairsExternalModifications(t *testing.T) {
 	elements := func(set ruleset.Set, list ...ruleset.Element) ruleset.Object {
 		return ruleset.ElementsObject{Set: set, Elements: slices.Values(list)}
 	}
-	counting := ruleset.Chain{Name: "counting", Hook: ruleset.NoHook, Rules: []ruleset.Rule{{ruleset.Count{Counter: "theirs"}}}}
+	counting := ruleset.Chain{Name: "counting", Hook: ruleset.NoHook, Rules: []ruleset.Rule{{ruleset.Count{Counter: "other"}}}}
 	for name, ops := range map[string][]ruleset.Op{
 		"the table is deleted": {{Verb: ruleset.Delete, Object: ruleset.TableObject{}}},
 		"a map is flushed":     {{Verb: ruleset.Flush, Object: ruleset.SetObject{Set: ruleset.Services}}},
@@ -147,12 +147,12 @@ func TestFullSyncRepairsExternalModifications(t *testing.T) {
 			Key: ruleset.Tuple{Addr: netip.MustParseAddr("192.0.2.9")},
 		})}},
 		"a chain and a map are added": {
-			{Verb: ruleset.Add, Object: ruleset.ChainObject{Chain: dropping("theirs")}},
-			{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: dropping("theirs")}},
-			{Verb: ruleset.Add, Object: ruleset.SetObject{Set: ruleset.Set{Name: "theirs-too", Key: []ruleset.Type{ruleset.TypeAddr}}}},
+			{Verb: ruleset.Add, Object: ruleset.ChainObject{Chain: dropping("other")}},
+			{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: dropping("other")}},
+			{Verb: ruleset.Add, Object: ruleset.SetObject{Set: ruleset.Set{Name: "other-set", Key: []ruleset.Type{ruleset.TypeAddr}}}},
 		},
 		"a counter and a chain that increments it are added": {
-			{Verb: ruleset.Add, Object: ruleset.CounterObject{Name: "theirs"}},
+			{Verb: ruleset.Add, Object: ruleset.CounterObject{Name: "other"}},
 			{Verb: ruleset.Add, Object: ruleset.ChainObject{Chain: counting}},
 			{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: counting}},
 		},
@@ -185,10 +185,10 @@ func TestPlansAndFullSyncLeadToTheSameMirror(t *testing.T) {
 			t.Errorf("%s: cleanup deletes %v, want nothing", name, cleaned)
 		}
 		if !r.mirror.Equal(atOnce.mirror) {
-			t.Errorf("%s: the mirror differs from that of Resync", name)
+			t.Errorf("%s: the mirror differs from that of a full sync", name)
 		}
 		if diff := cmp.Diff(text(t, freshTables(t, &r.Tables, someServices())), text(t, &r.Tables)); diff != "" {
-			t.Errorf("%s: tables (-resync +plan):\n%s", name, diff)
+			t.Errorf("%s: tables (-full sync +plan):\n%s", name, diff)
 		}
 	}
 }

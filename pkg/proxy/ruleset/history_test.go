@@ -113,8 +113,8 @@ func (h *history) randomSlice(service model.ObjectName, family model.Family) *mo
 	return slice
 }
 
-// step changes a Service, one of its slices or the node state. Occasionally a plan is lost, and the next one includes
-// its changes.
+// step changes a Service, one of its slices or the node state. Occasionally a plan is not committed, and the next one
+// includes its changes.
 func (h *history) step(t *testing.T) {
 	t.Helper()
 	number := 1 + h.random.IntN(4)
@@ -152,7 +152,7 @@ func (h *history) step(t *testing.T) {
 		for _, line := range h.cleanUp(t) {
 			set, _, isElements := strings.Cut(line, ":")
 			if isElements && !isDeferred(set) {
-				t.Errorf("an element is deleted only by the cleanup: %s", line)
+				t.Errorf("the cleanup deletes an element that the plan should have deleted: %s", line)
 			}
 		}
 	}
@@ -161,8 +161,8 @@ func (h *history) step(t *testing.T) {
 	}
 }
 
-// isDeferred reports whether a packet in flight may look up an element of a set after its plan: then the cleanup deletes
-// it.
+// isDeferred reports whether a packet in flight may look up an element of a set after its plan: then the cleanup
+// deletes it.
 func isDeferred(set string) bool {
 	return strings.Contains(set, "endpoints") || strings.Contains(set, "dispatch") || strings.HasSuffix(set, " sources") || set == "sources"
 }
@@ -172,7 +172,7 @@ func isAddedFirst(set string) bool {
 	return strings.Contains(set, "dispatch") || strings.Contains(set, "numbered") || strings.Contains(set, "/") || set == "sources"
 }
 
-// entry is an element of a set; without one, a set or a chain in short.
+// entry is an element of a set or, without an element, a set or a chain.
 type entry struct {
 	family  model.Family
 	set     string
@@ -239,7 +239,7 @@ func isReplaced(after map[entry]bool, old entry) bool {
 	return false
 }
 
-// restart restarts the proxy with the current tables. It has the same numbers as before.
+// restart restarts the proxy with the current tables, and checks that the numbers are the same as before.
 func (h *history) restart(t *testing.T) {
 	t.Helper()
 	before := numbersOf(h.mirror)

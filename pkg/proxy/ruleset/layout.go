@@ -41,10 +41,10 @@ const NodePortLabel = 87
 var ownPriorities = PriorityBetween{uint32(splitClass), uint32(lastClass)}
 
 var (
-	// origTuple is the frontend as the first packet of a connection has it.
+	// packetFrontend is the frontend as the first packet of a connection has it.
 	origTuple       = []Field{DestinationAddr, L4Proto, DestinationPort}
 	dialledNodePort = []Field{L4Proto, DestinationPort}
-	// origTupleConntrack is the same frontend as conntrack stores it after the DNAT.
+	// conntrackFrontend is the same frontend as conntrack stores it after the DNAT.
 	origTupleConntrack        = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
 	originallyDialledNodePort = []Field{L4Proto, OriginalDestinationPort}
 )
@@ -61,7 +61,7 @@ var (
 //	                                        ├─ a class or slot without an endpoint: the tables just changed, drop
 //	                                        ├─ an address for node ports: nodeports, the same again by protocol and port
 //	                                        ├─ a ClusterIP on a port that no Service defines: refuse
-//	                                        └─ loopback, with kube-proxy's gate: localhost-nodeports, count and refuse
+//	                                        └─ loopback, with kube-proxy's feature gate: localhost-nodeports, count and refuse
 //	nat-postrouting               an untranslated address in a ServiceCIDR that is not this node's: drop
 //	nat-postrouting               clear the priority that carried the slot
 //	nat-postrouting               masquerading of connections translated here
@@ -120,7 +120,7 @@ func serviceRules(family model.Family, config Config) []Rule {
 }
 
 // RejectedOnLocalhost returns the protocols whose packets to node ports on loopback are refused and counted, as by
-// kube-proxy with its gate KubeProxyNFTablesLocalhostNodePorts: those that the proxy does not serve there.
+// kube-proxy with its feature gate KubeProxyNFTablesLocalhostNodePorts: those that the proxy does not serve there.
 func RejectedOnLocalhost(family model.Family, config Config) []model.Protocol {
 	if !config.NodePorts.Localhost {
 		return nil
@@ -158,9 +158,10 @@ func localhostRules(family model.Family, config Config) []Rule {
 	return append(rules, Rule{WritePriority{}})
 }
 
-// translation returns the rules that send a connection to one of the frontend's endpoints, if the key is a frontend. A
-// packet sees the tables as they are at each step: if it has a class without a chain, or a slot without an endpoint, it
-// is dropped and the client sends it again. So a labelled connection is translated here, refused or dropped.
+// translationRules returns the rules that send a connection to one of the frontend's endpoints, if the key is a
+// frontend. A packet sees the tables as they are at each step: if it has a class without a chain, or a slot without an
+// endpoint, it is dropped and the client sends it again. So a labelled connection is translated here, refused or
+// dropped.
 func translation(key []Field, services, endpoints Set, label ...Statement) []Rule {
 	return []Rule{
 		append(Rule{SetPriority{Key: key, Map: services}, SetLabel{TranslatedLabel}}, label...),
@@ -180,9 +181,9 @@ func matchNodePortAddr(family model.Family, config Config) Rule {
 	return Rule{IsLocal{Field: DestinationAddr}, notLoopback}
 }
 
-// unallocated returns the rules that drop packets to an address that may become a ClusterIP. They are in postrouting,
-// after the chains of every other proxy on the node that serves some of the Services. An address of the node itself,
-// perhaps for a DNS cache, is exempt.
+// unallocatedRules returns the rules that drop packets to an address that may become a ClusterIP. They are in
+// postrouting, after the chains of every other proxy on the node that serves some of the Services. An address of the
+// node itself, perhaps for a DNS cache, is exempt.
 func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	var rules []Rule
 	for _, prefix := range serviceCIDRs {

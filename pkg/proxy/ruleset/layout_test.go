@@ -66,7 +66,7 @@ func TestTheStaticChainsOfEveryConfiguration(t *testing.T) {
 	}
 }
 
-// TestAConfigurationWithOneFamilyMakesOneTable.
+// TestAConfigurationWithOneFamilyMakesOneTable: the other family has none.
 func TestAConfigurationWithOneFamilyMakesOneTable(t *testing.T) {
 	for _, family := range model.Families {
 		config := bothFamilies

@@ -84,7 +84,7 @@ func TestNFTLoadsEveryStatement(t *testing.T) {
 	}
 }
 
-// TestAnyNumberOfSlotsLoads, although the numbers of the largest fill all 32 bits.
+// TestAnyNumberOfSlotsLoads, although the numbers of slots use all 32 bits.
 func TestAnyNumberOfSlotsLoads(t *testing.T) {
 	for _, slots := range []int{1, 2, ruleset.MaxLocalSlots, ruleset.MaxSlots} {
 		t.Run(fmt.Sprintf("%d slots", slots), func(t *testing.T) {

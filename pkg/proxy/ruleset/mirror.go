@@ -234,7 +234,7 @@ func (m *Mirror) IsClean() bool {
 	return m.sweepsChains() && len(m.leftoverChains) == 0 && len(m.leftoverCounters) == 0
 }
 
-// sweepsChains reports whether only chains and counters may be left to clean up.
+// onlyChainsLeft reports whether only chains and counters may be left to clean up.
 func (m *Mirror) sweepsChains() bool { return len(m.leftoverSets) == 0 && len(m.deferredDeletes) == 0 }
 
 // cleanUpElements deletes elements, and reports whether these are all.

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// classes are the classes of connections to each kind of frontend, in short.
+// classes are the classes of connections to each kind of frontend, in short form.
 type classes struct{ clusterIP, loadBalancerIP, externalIP, nodePort string }
 
 // external returns classes that are equal for all frontends but the ClusterIP, as they always are.

@@ -54,7 +54,7 @@ func (b *Batch) rewrite(family model.Family, chain Chain) {
 	b.add(Add, family, RulesObject{chain})
 }
 
-// NewNodeState returns the state of a node whose interfaces have the addresses present.
+// NewNodeState returns the state of a node whose interfaces have the addresses in present.
 func NewNodeState(config Config, node model.Node, present []netip.Addr, serviceCIDRs []netip.Prefix) NodeState {
 	state := NodeState{ServiceCIDRs: serviceCIDRs}
 	for _, family := range config.Families {

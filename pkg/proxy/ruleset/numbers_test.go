@@ -130,7 +130,7 @@ func colliding(t testing.TB, count int) []netip.AddrPort {
 			return byNumber[number]
 		}
 	}
-	t.Fatalf("found no %d endpoints that collide", count)
+	t.Fatalf("found fewer than %d endpoints that collide", count)
 	return nil
 }
 
@@ -444,11 +444,11 @@ func (r *rig) changeAndCheckEndpoints(t testing.TB, service ruleset.Service) {
 	checkNumbers(t, r)
 }
 
-// nearlyFull returns Services whose ports use all numbers of the largest size class but some.
+// nearlyFull returns Services whose ports use all but free numbers of the largest size class.
 func nearlyFull(free int) (services []ruleset.Service) {
 	addrs := endpoints(numbersUpTo(4097)...)
 	for i := range ruleset.PortNumbers()[2] - free {
-		services = append(services, serviceOf(sticky(portWith(fmt.Sprint("crowded-", i), addrs), time.Hour)))
+		services = append(services, serviceOf(sticky(portWith(fmt.Sprint("large-", i), addrs), time.Hour)))
 		services[i].Ports[0].Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 96, 1, byte(i)})
 	}
 	return services
@@ -469,7 +469,7 @@ func TestAPortWithoutANumberBalances(t *testing.T) {
 		"two views, and one number is left": {two, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			late, another := serviceOf(test.port), emptyService("crowded-0")
+			late, another := serviceOf(test.port), emptyService("large-0")
 			all := append(nearlyFull(test.left), late, serviceOf(sticky(portWith("small", few), time.Hour)))
 			mirror, plan := ruleset.PlanFullSync(bothFamilies, all, home, nil)
 			expectWithoutAffinity(t, mirror, plan, test.port)

@@ -40,7 +40,7 @@ func TestNumbersExistBeforeAnythingLeadsToThem(t *testing.T) {
 	}
 }
 
-// stickyBroadly returns a Service with affinity, a dedicated map and another name than broad.
+// stickyBroadWeb returns a Service with affinity, a dedicated map and another name than broad.
 func stickyBroadly(slots int) ruleset.Service {
 	port := broad(200, slots).Ports[0]
 	port.ID.Service, port.Affinity = serviceName("web"), time.Hour
@@ -105,7 +105,7 @@ func TestASlotThatComesBackBeforeTheCleanupIsReplaced(t *testing.T) {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 	if cleaned := r.cleanUp(t); cleaned != nil {
-		t.Errorf("the cleanup deletes %v", cleaned)
+		t.Errorf("the cleanup deletes %v, want nothing", cleaned)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestALeftoverIsReused(t *testing.T) {
 		t.Errorf("first operations (-want +got):\n%s", diff)
 	}
 	if cleaned := r.cleanUp(t); cleaned != nil { // all is in use again
-		t.Errorf("the cleanup deletes %v", cleaned)
+		t.Errorf("the cleanup deletes %v, want nothing", cleaned)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestPrintDoesNotDependOnHistory(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfWhatIsPrinted is one for human readers.
+// TestTheOrderOfWhatIsPrinted is meant for human readers.
 func TestTheOrderOfWhatIsPrinted(t *testing.T) {
 	r := start(t, serviceOf(sticky(portOf("web", "10.96.0.1", many(ruleset.PreallocatedSlots+1)...), time.Hour)))
 	var names []string

@@ -46,8 +46,8 @@ func (e *RejectedError) Unwrap() []error {
 	return causes
 }
 
-// Owners returns the Services of the plan that own the rejected objects, each with the first cause. all is false if a
-// rejection concerns something that no Service of the plan owns: then it cannot be attributed to a Service.
+// Owners returns the Services of the plan that own the rejected objects, each with the first cause. complete is false
+// if a rejection concerns something that no Service of the plan owns: then it cannot be attributed to a Service.
 //
 // The cost is one pass over what the plan's Services own in the sets concerned, however many rejections there are.
 func (p *Plan) Owners(rejections []Rejection) (owners map[model.ObjectName]error, all bool) {

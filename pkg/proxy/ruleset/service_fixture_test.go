@@ -35,6 +35,7 @@ type pod struct {
 	number int
 }
 
+// podsOnNode1 and podsOnNode2 return pods with these numbers on a node.
 func on1(numbers ...int) []pod { return podsOn(node1.Name, numbers) }
 func on2(numbers ...int) []pod { return podsOn("node-2", numbers) }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TableName is the name of our table in each family. No other program's table has it, and we touch no other program's
-// table.
+// TableName is the name of our table in each family. No other program's table has this name, and we touch no other
+// program's table.
 const TableName = "vicinity"
 
 // EntryChain is the first chain that forwarded packets pass. A table has it, with its rule, once it has all elements of
@@ -60,7 +60,7 @@ type staticSpec struct {
 	deferred bool
 }
 
-// StaticSets are declared in every table, in the order of the rows below.
+// StaticSets are declared in every table, in the order of the declarations below.
 var StaticSets []Set
 
 // addStatic adds a set to StaticSets.
@@ -85,8 +85,8 @@ var (
 	verdictTypes  = []Type{TypeVerdict}
 )
 
-// The sets and maps that every table has. A set is one row here and the function in elements.go that yields a port's
-// elements in it; most exist twice, for node ports and for all other frontends.
+// The sets and maps that every table has. A set is one declaration here and the function in elements.go that yields a
+// port's elements in it; most exist twice, for node ports and for all other frontends.
 var (
 	// The class of connections to the frontend.
 	Services  = addStatic(Set{Name: "services", Key: frontendTypes, Value: classTypes}, staticSpec{ports: frontendSet((*Port).eachClass)})

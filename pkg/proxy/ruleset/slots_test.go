@@ -52,7 +52,7 @@ func TestStableSlots(t *testing.T) {
 	}
 }
 
-// multiset is a number of endpoints, some of them several times.
+// multiset returns a random number of endpoints, some of them several times.
 func multiset(random *rand.Rand) []netip.AddrPort {
 	numbers := make([]int, random.IntN(20))
 	for i := range numbers {

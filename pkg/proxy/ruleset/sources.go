@@ -16,10 +16,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Source ranges. Each list in use has a number, and exists once for all frontends that have it: a change costs its own
-// list, and many frontends with one list cost no more than one. The map `restricted` has the list of each frontend. The
-// set `sources` has the ranges of all lists: number, first address, last address. So a packet finds its range by one
-// lookup for each prefix length.
+// Source ranges. Each list in use has a number, and exists once for all frontends that have it: the cost of a change
+// depends only on its own list, and many frontends with one list cost no more than one. The map `restricted` has the
+// list of each frontend. The set `sources` has the ranges of all lists: number, first address, last address. So a
+// packet finds its range by one lookup for each prefix length.
 //
 // A list consists of elements only. If it were a set, with a chain that refers to it and a verdict that leads to the
 // chain, the kernel would check all lists whenever any change adds a verdict or a rule.
@@ -94,8 +94,8 @@ func storedBits(prefix netip.Prefix) int {
 }
 
 // SourceRangesChain returns the chain that drops clients that are in no range of the list whose class the packet has.
-// The class of a packet that passes is cleared. There is a rule for each prefix length that a list has, the round ones
-// first: clients in a /16, a /24 or a /64 do not wait for the odd lengths in another Service's list.
+// The class of a packet that passes is cleared. There is a rule for each prefix length that a list has, multiples
+// of the highest power of two first: clients in a /16, a /24 or a /64 do not wait for rarer lengths of another list.
 func SourceRangesChain(lengths []int) Chain {
 	lengths = slices.SortedFunc(slices.Values(lengths), func(a, b int) int {
 		return cmp.Or(cmp.Compare(bits.TrailingZeros(uint(b)), bits.TrailingZeros(uint(a))), cmp.Compare(b, a))

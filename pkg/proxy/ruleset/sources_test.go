@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// everySources are the ranges of the Service everyKind in the tables, in short: a prefix of 25 bits is two of 26.
+// everySources are the ranges of the Service everyKind in the tables, in short form: a prefix of 25 bits is two of 26.
 var everySources = map[model.Family][]string{
 	model.IPv4: {
 		"sources 192.0.2.0 192.0.2.63", "sources 192.0.2.200 192.0.2.200", "sources 192.0.2.64 192.0.2.127",
@@ -228,8 +228,8 @@ func lastOf(prefix netip.Prefix) netip.Addr {
 	return last
 }
 
-// TestAPacketNeedsFewLookupsForItsRange, whatever lengths prefixes have; and those with a round length first, so that
-// odd ones in one Service cost the clients of others nothing.
+// TestAPacketNeedsFewLookupsForItsRange, whatever lengths prefixes have; and multiples of high powers of two come
+// first, so that rarer lengths in one Service cost the clients of others nothing.
 func TestAPacketNeedsFewLookupsForItsRange(t *testing.T) {
 	for family, want := range map[model.Family][]int{
 		model.IPv4: {32, 16, 24, 8, 28, 20, 12, 4, 30, 26, 22, 18, 14, 10, 6, 2},

@@ -79,7 +79,7 @@ func (s FromRange) text(family model.Family) string {
 }
 
 // hostsText returns the host bits of a prefix in nft's syntax: as inet_ntop does, which takes an IPv6 address for an
-// IPv4-compatible one if 17 to 32 bits of it are set.
+// IPv4-compatible one if its highest set bit is among the lowest 32, but not among the lowest 16.
 func hostsText(hosts netip.Addr) string {
 	bytes := hosts.As16()
 	lowest := bytes[12:]

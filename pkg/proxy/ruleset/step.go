@@ -20,7 +20,7 @@ func (p *Port) weight() int {
 	return elementsPerFrontend*len(p.Frontends) + p.elementsPerSlot()*(len(p.Cluster)+len(p.Local))
 }
 
-// elementsPerSlot returns the number of elements of a slot, including one that its endpoint may have by itself.
+// elementsPerSlot returns the number of elements of a slot, including one that its endpoint may have in addition.
 func (p *Port) elementsPerSlot() int {
 	if p.needsDedicatedMap() {
 		return 2
@@ -28,8 +28,8 @@ func (p *Port) elementsPerSlot() int {
 	return 1 + len(p.Frontends)
 }
 
-// elementsPerFrontend is the number of elements of a frontend apart from slots: its class, its traffic policy, its source
-// ranges.
+// elementsPerFrontend is the number of elements of a frontend apart from slots: its class, its traffic policy, its
+// source ranges.
 const elementsPerFrontend = 3
 
 // NextStep returns a version of a Service between have and want that changes about limit elements, and whether want is
@@ -96,8 +96,8 @@ func (p *Port) usesSameSets(other *Port) bool {
 	return (p.Affinity > 0) == (other.Affinity > 0) && p.needsDedicatedMap() == other.needsDedicatedMap()
 }
 
-// changeSlots returns the slots of have with at most limit of them changed to those of want. It returns at least one slot
-// if want has any.
+// changeSlots returns the slots of have with at most limit of them changed to those of want. It returns at least one
+// slot if want has any.
 func changeSlots(have, want []netip.AddrPort, limit *int) []netip.AddrPort {
 	slots := make([]netip.AddrPort, 0, len(want))
 	for i, endpoint := range want {

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// stepLimit is the limit of the tests.
+// stepLimit is the limit of a step in these tests.
 const stepLimit = 40
 
 // beyondLimit is the maximum that a step may write beyond its limit: one slot for each frontend, and the class of each,
@@ -20,7 +20,7 @@ const stepLimit = 40
 // it is a whole port, whose elements are in other sets then.
 const beyondLimit, beyondLimitOfAffinity = 3*16 + 2*60, (16 + 1) * (2*60 + 3)
 
-// randomPorts is a Service with some ports, each with frontends and endpoints of a few.
+// randomPorts returns a Service with up to three ports, each with some of a few possible frontends and endpoints.
 func randomPorts(random *rand.Rand, affinity bool) ruleset.Service {
 	service := emptyService("web")
 	for number := range random.IntN(4) {

@@ -51,7 +51,7 @@ func newTable() *table {
 type filledSet struct {
 	Set
 	elements map[Tuple]Element
-	shared   bool // with the tables before the batch
+	shared   bool // elements is shared with the tables before the batch
 }
 
 // Apply applies a batch completely or not at all. The error is a *RejectedError with the first operation that failed.

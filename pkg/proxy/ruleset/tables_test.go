@@ -55,7 +55,7 @@ func smallTables(t testing.TB) *ruleset.Tables {
 	mustApply(t, tables, ruleset.Batch{Ops: []ruleset.Op{
 		opOn(ruleset.Add, ruleset.TableObject{}), opOn(ruleset.Add, ruleset.CounterObject{Name: "raised"}),
 		setOp(ruleset.Add, ruleset.Dispatch), setOp(ruleset.Add, ruleset.ClusterIPs), setOp(ruleset.Add, unused),
-		chainOp(ruleset.Add, "by-rule"), chainOp(ruleset.Add, "by-element"), chainOp(ruleset.Add, "lonely"), chainOp(ruleset.Add, "full"),
+		chainOp(ruleset.Add, "by-rule"), chainOp(ruleset.Add, "by-element"), chainOp(ruleset.Add, "unreferenced"), chainOp(ruleset.Add, "full"),
 		ruleOp("full", ruleset.InSet{Key: []ruleset.Field{ruleset.DestinationAddr}, Set: ruleset.ClusterIPs}, ruleset.Count{Counter: "raised"},
 			ruleset.VerdictStatement{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: "by-rule"}}),
 		elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(1, ruleset.Goto, "by-element"), leadingTo(2, ruleset.Drop, "")),
@@ -69,11 +69,11 @@ func TestErrorsOfApply(t *testing.T) {
 		return ruleset.VerdictStatement{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: chain}}
 	}
 	ip6 := func(op ruleset.Op) ruleset.Op { op.Family = model.IPv6; return op }
-	otherValue, otherHook := ruleset.Dispatch, ruleset.Chain{Name: "lonely", Hook: ruleset.Output}
+	otherValue, otherHook := ruleset.Dispatch, ruleset.Chain{Name: "unreferenced", Hook: ruleset.Output}
 	otherValue.Value = []ruleset.Type{ruleset.TypeClass}
 	dynamic := ruleset.Dispatch
 	dynamic.Dynamic = true
-	otherPriority := ruleset.Chain{Name: "lonely", Hook: ruleset.NoHook, Priority: ruleset.PriorityDNAT}
+	otherPriority := ruleset.Chain{Name: "unreferenced", Hook: ruleset.NoHook, Priority: ruleset.PriorityDNAT}
 	tests := map[string]struct {
 		op    ruleset.Op
 		err   error
@@ -81,7 +81,7 @@ func TestErrorsOfApply(t *testing.T) {
 	}{
 		"delete a missing table":         {ip6(opOn(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"add a set without a table":      {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a chain without a table":    {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a chain without a table":    {ip6(chainOp(ruleset.Add, "unreferenced")), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"add a rule without a table":     {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"add an element without a table": {ip6(elementOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"delete a missing set":           {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set affinity-3"},
@@ -98,7 +98,7 @@ func TestErrorsOfApply(t *testing.T) {
 		},
 		"delete a missing chain":                 {chainOp(ruleset.Delete, "missing"), ruleset.ErrNotExist, "chain missing"},
 		"flush a missing chain":                  {chainOp(ruleset.Flush, "missing"), ruleset.ErrNotExist, "chain missing"},
-		"add a rule to a missing chain":          {ruleOp("missing", goTo("lonely")), ruleset.ErrNotExist, "chain missing"},
+		"add a rule to a missing chain":          {ruleOp("missing", goTo("unreferenced")), ruleset.ErrNotExist, "chain missing"},
 		"add a rule with a missing target":       {ruleOp("full", goTo("missing")), ruleset.ErrNotExist, "chain missing"},
 		"add an InSet of a missing set":          {ruleOp("full", ruleset.InSet{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
 		"add a FromRange of a missing set":       {ruleOp("full", ruleset.FromRange{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
@@ -115,11 +115,11 @@ func TestErrorsOfApply(t *testing.T) {
 			elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(3, ruleset.Goto, "missing")), ruleset.ErrNotExist, "chain missing",
 		},
 		"add an element with another value": {
-			elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "lonely")), ruleset.ErrExist, "0:2 : goto lonely",
+			elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "unreferenced")), ruleset.ErrExist, "0:2 : goto unreferenced",
 		},
 		"add a map with other values":        {setOp(ruleset.Add, otherValue), ruleset.ErrExist, "set dispatch"},
-		"add a chain with another hook":      {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherHook}), ruleset.ErrExist, "chain lonely"},
-		"add a chain with another priority":  {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherPriority}), ruleset.ErrExist, "chain lonely"},
+		"add a chain with another hook":      {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherHook}), ruleset.ErrExist, "chain unreferenced"},
+		"add a chain with another priority":  {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherPriority}), ruleset.ErrExist, "chain unreferenced"},
 		"add a map that packets fill":        {setOp(ruleset.Add, dynamic), ruleset.ErrExist, "set dispatch"},
 		"delete a set that a rule reads":     {setOp(ruleset.Delete, ruleset.ClusterIPs), ruleset.ErrBusy, "set cluster-ips"},
 		"delete a chain that has rules":      {chainOp(ruleset.Delete, "full"), ruleset.ErrBusy, "chain full"},
@@ -171,7 +171,7 @@ func TestBatchesThatApplyAccepts(t *testing.T) {
 		"a rule is appended":            {[]ruleset.Op{ruleOp("full", ruleset.Reject{})}, false, "\t\treject\n\t}", ""},
 		"a set is flushed":              {[]ruleset.Op{setOp(ruleset.Flush, ruleset.ClusterIPs)}, false, "set cluster-ips", "10.96.0.1"},
 		"an unused set is deleted":      {[]ruleset.Op{setOp(ruleset.Delete, unused)}, false, "", "unused"},
-		"an unused chain is deleted":    {[]ruleset.Op{chainOp(ruleset.Delete, "lonely")}, false, "", "lonely"},
+		"an unused chain is deleted":    {[]ruleset.Op{chainOp(ruleset.Delete, "unreferenced")}, false, "", "unreferenced"},
 		"a chain is deleted after a flush": {
 			[]ruleset.Op{chainOp(ruleset.Flush, "full"), chainOp(ruleset.Delete, "full")}, false, "", "chain full",
 		},
@@ -187,8 +187,8 @@ func TestBatchesThatApplyAccepts(t *testing.T) {
 		"an element with another value after the old one": {
 			[]ruleset.Op{
 				elementOp(ruleset.Delete, ruleset.Dispatch, leadingTo(2, ruleset.Drop, "")),
-				elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "lonely")),
-			}, false, "0:2 : goto lonely", "drop",
+				elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "unreferenced")),
+			}, false, "0:2 : goto unreferenced", "drop",
 		},
 		"the table is deleted with its content": {[]ruleset.Op{opOn(ruleset.Delete, ruleset.TableObject{})}, false, "", "table"},
 	}
@@ -211,7 +211,7 @@ func TestBatchesThatApplyAccepts(t *testing.T) {
 func TestObjectsOfTables(t *testing.T) {
 	tables := smallTables(t)
 	want := ruleset.Objects{
-		Table: true, Chains: []string{"by-element", "by-rule", "full", "lonely"}, Sets: []string{"cluster-ips", "dispatch", "unused"},
+		Table: true, Chains: []string{"by-element", "by-rule", "full", "unreferenced"}, Sets: []string{"cluster-ips", "dispatch", "unused"},
 		Counters: []string{"raised"},
 	}
 	if diff := cmp.Diff(want, tables.Objects(model.IPv4)); diff != "" {

@@ -128,7 +128,7 @@ func statementCases() map[string]statementCase {
 	}
 }
 
-// in returns the text in a family, and whether the rule makes sense there.
+// textIn returns the text in a family, and whether the rule makes sense there.
 func (c statementCase) in(family model.Family) (want string, ok bool) {
 	want = c.ipv4
 	if family == model.IPv6 && c.ipv6 != "" {

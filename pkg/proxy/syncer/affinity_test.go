@@ -39,7 +39,7 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	p.Apply(resized(1))
 	over := map[model.ObjectName]bool{first: false}
 	if report := mustSync(t, p); !maps.Equal(report.WithoutAffinity, over) || report.Full {
-		t.Errorf("after a change of one Service the report is %+v, want that it has a number", report)
+		t.Errorf("after a change of one Service the report is %+v, want that service-0 has a number", report)
 	}
 	for _, maps := range balancingIn(t, &kernel.memoryKernel, model.IPv4)[:1] {
 		sticky := 0
@@ -66,7 +66,7 @@ func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
 	}
 	isOfClients := func(name string) bool { return strings.HasPrefix(name, "affinity-") || name == ruleset.Numbered.Name }
 	if !slices.ContainsFunc(objects.Sets, isOfClients) || len(objects.Contents) == 0 {
-		t.Errorf("there are the sets %v and the contents of %d, so nothing is tested", objects.Sets, len(objects.Contents))
+		t.Errorf("sets %v, with the contents of %d of them: nothing is tested", objects.Sets, len(objects.Contents))
 	}
 	for name := range objects.Contents {
 		if isOfClients(name) {

@@ -9,10 +9,10 @@ import (
 
 // pending is the pending work of one Service. The mirror has its applied version.
 type pending struct {
-	// waiting is the queue entry of a Service that changed, until the kernel has accepted it; its sequence is zero if the
-	// Service does not wait.
+	// queueEntry is the queue entry of a Service that changed, until the kernel has accepted it; its sequence is zero if
+	// the Service does not wait.
 	waiting queuedService
-	// replanned is set if the Service must be decided again because of new clients or new demand.
+	// needsReplan is set if the Service must be decided again because of new clients or new demand.
 	replanned bool
 	// rejection is set if the kernel rejects the newest version. needsReport is set if this changed since the last report;
 	// the rejection may have ended.
@@ -40,7 +40,7 @@ func (b *backlog) getOrAdd(name model.ObjectName) *pending {
 	return one
 }
 
-// done removes a Service without pending work.
+// removeIfIdle removes a Service if it has no pending work.
 func (b *backlog) done(name model.ObjectName) {
 	if one := b.services[name]; one == nil || *one != (pending{}) {
 		return

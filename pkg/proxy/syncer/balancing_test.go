@@ -137,7 +137,7 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 	return all
 }
 
-// elementsIfThere returns the elements of a set; none if the set does not exist.
+// elementsIfExists returns the elements of a set; none if the set does not exist.
 func elementsIfThere(kernel *memoryKernel, family model.Family, set ruleset.Set) []ruleset.Element {
 	elements, err := kernel.Elements(family, set)
 	if err != nil {

@@ -37,7 +37,7 @@ func (w queuedService) share() fair.Share {
 
 // batch is the part of the queue that one sync processes.
 type batch struct {
-	selected  []model.ObjectName // by name
+	selected  []model.ObjectName // sorted by name
 	large     *model.ObjectName  // one of selected, if it is large
 	remaining []queuedService
 }
@@ -122,7 +122,7 @@ func (p *Proxy) estimateWeight(name model.ObjectName) int {
 const replanInterval = 10 * time.Second
 
 // replanWeight is the approximate weight of plans that one sync recomputes, to check whether they changed: a thousand
-// Services in a cluster of a few zones, some 4 us each. Services whose slots changed are decided again.
+// Services in a cluster of a few zones, some 4 µs each. Services whose slots changed are decided again.
 const replanWeight = maxBatchWeight / 4
 
 // replan checks the Services with new clients or new demand, at most once per replanInterval, and marks those whose
@@ -195,8 +195,8 @@ func (p *Proxy) step(decided *decisions, name model.ObjectName) (last bool) {
 	return last
 }
 
-// releaseFrontends adds decisions for waiting Services that lose a frontend to a Service that does not wait. They stay
-// as applied, but without that frontend.
+// releaseFrontends adds decisions for waiting Services that lose a frontend to a Service that does not wait. The
+// rest of them stays applied.
 func (p *Proxy) releaseFrontends(decided *decisions, remaining []queuedService) {
 	if len(remaining) == 0 || !p.gainsFrontend(decided) {
 		return
@@ -240,7 +240,7 @@ func (p *Proxy) gainsFrontend(decided *decisions) bool {
 	return false
 }
 
-// throttleLarge makes large Services wait for as long as one took, so that they get at most half of the time.
+// throttleLarge makes large Services wait for as long as the last one took, so that they get at most half of the time.
 func (p *Proxy) throttleLarge(namespace string, now time.Time, took time.Duration) {
 	p.largeAfter = now.Add(took)
 	p.lastLarge[namespace] = p.sequence

@@ -21,7 +21,7 @@ func TestPickBatch(t *testing.T) {
 	many := func(count int) (queue []syncer.Waiting, names []string) {
 		for i := range count {
 			name := fmt.Sprintf("s-%03d", i)
-			queue, names = append(queue, queued(uint64(i), "crowd", name, all/100)), append(names, "crowd/"+name)
+			queue, names = append(queue, queued(uint64(i), "many", name, all/100)), append(names, "many/"+name)
 		}
 		return queue, names
 	}
@@ -32,8 +32,8 @@ func TestPickBatch(t *testing.T) {
 		allowLarge bool
 		want       []string
 	}{
-		"all, if they fit": {waiting: []syncer.Waiting{queued(2, "b", "x", 10), queued(1, "a", "y", 10)}, want: []string{"a/y", "b/x"}},
-		"none waits":       {},
+		"all, if they fit":                           {waiting: []syncer.Waiting{queued(2, "b", "x", 10), queued(1, "a", "y", 10)}, want: []string{"a/y", "b/x"}},
+		"no Service waits":                           {},
 		"as many as fit into one sync, oldest first": {waiting: queue, want: names[:101]},
 		"the newest, if its namespace has no other": {
 			waiting: append(slices.Clone(queue), queued(1000, "other", "one", 12)), want: append(slices.Clone(names[:100]), "other/one"),
@@ -45,7 +45,7 @@ func TestPickBatch(t *testing.T) {
 		"no large one unless allowed": {
 			waiting: []syncer.Waiting{queued(1, "a", "huge", large), queued(2, "a", "small", 1)}, want: []string{"a/small"},
 		},
-		"one large one, of two": {
+		"one of two large ones": {
 			waiting: []syncer.Waiting{queued(2, "a", "second", large), queued(1, "a", "first", large)}, allowLarge: true, want: []string{"a/first"},
 		},
 		"the large one of the namespace that was synced longest ago": {
@@ -65,14 +65,14 @@ func TestPickBatch(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			taken, rest := syncer.PickBatch(slices.Clone(test.waiting), test.lastLarge, test.allowLarge)
 			if diff := cmp.Diff(test.want, taken); diff != "" {
-				t.Errorf("taken (-want +got):\n%s", diff)
+				t.Errorf("selected (-want +got):\n%s", diff)
 			}
 			if len(taken)+len(rest) != len(test.waiting) {
-				t.Errorf("%d are taken and %d still wait, of %d", len(taken), len(rest), len(test.waiting))
+				t.Errorf("%d of the Services are selected and %d still wait, want %d together", len(taken), len(rest), len(test.waiting))
 			}
 			for _, name := range rest {
 				if slices.Contains(taken, name) {
-					t.Errorf("%s is taken and still waits", name)
+					t.Errorf("%s is selected and still waits", name)
 				}
 			}
 		})

@@ -16,8 +16,8 @@ func (c *Changes) add(change model.Change) {
 }
 
 // triggers holds, for each changed slice, when the cause of its change happened. Of several changes, the oldest one
-// that is not synced yet counts, because it has waited longest. So failures that last for days cost no more than one
-// failure.
+// that is not synced yet counts, because it has waited longest. So the map does
+// not grow while syncs keep failing.
 type triggers map[model.ObjectName]trigger
 
 type trigger struct {
@@ -26,8 +26,8 @@ type trigger struct {
 	service model.ObjectName
 }
 
-// record adds the slices whose trigger time differs from that in the cluster, to which the change is not applied yet. A
-// deleted slice has no latency to report.
+// record adds the slices whose trigger time differs from that of the version in the cluster. It must be called before
+// the change is applied to the cluster. A deleted slice has no latency to report.
 func (t triggers) record(cluster *model.Cluster, change model.Change) {
 	for name, slice := range change.Slices {
 		if slice == nil {

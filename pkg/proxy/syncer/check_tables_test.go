@@ -103,11 +103,11 @@ func checkAddrs(t testing.TB, kernel *memoryKernel, family model.Family) {
 				ruleset.Tuple
 			}{{set.Key[0] == ruleset.TypeAddr, element.Key}, {len(set.Value) == 2, element.Value}} {
 				if addr.isThere && (model.FamilyOf(addr.Addr) != family || addr.Addr.IsUnspecified() || addr.Addr.Zone() != "") {
-					t.Errorf("%s of %s has the address %s", set.Name, family, addr.Addr)
+					t.Errorf("%s of %s has the invalid address %s", set.Name, family, addr.Addr)
 				}
 			}
 			if isEndpoint := len(set.Value) == 2; isEndpoint && (element.Value.Port == 0 || element.Value.Addr.IsLoopback()) {
-				t.Errorf("%s leads to %s port %d", set.Name, element.Value.Addr, element.Value.Port)
+				t.Errorf("%s leads to the invalid endpoint %s port %d", set.Name, element.Value.Addr, element.Value.Port)
 			}
 		}
 	}

@@ -21,7 +21,8 @@ func manyAddrs(first string, count int) []netip.Addr {
 	return all
 }
 
-// largeServiceWith returns one Service with a number of ports, external IPs and endpoints. All endpoints are on this node.
+// largeServiceWith returns one Service with a number of ports, external IPs and endpoints. All endpoints are on this
+// node.
 func largeServiceWith(protocol model.Protocol, ports, addresses, endpoints int) model.Change {
 	name := model.ObjectName{Namespace: "tenant", Name: "large"}
 	service := &model.Service{Name: name, ClusterIPs: addrs("10.127.0.1"), ExternalIPs: manyAddrs("198.18.0.0", addresses)}
@@ -38,6 +39,7 @@ func largeServiceWith(protocol model.Protocol, ports, addresses, endpoints int) 
 	return oneService(service, slice)
 }
 
+// restrictedTo gives each Service a load balancer with a number of source ranges.
 func restrictedTo(change model.Change, ranges int) model.Change {
 	for _, service := range change.Services {
 		service.LoadBalancerIPs = addrs("203.0.113.1")
@@ -108,7 +110,7 @@ func TestTheCostOfOneTenantIsASum(t *testing.T) {
 					return
 				}
 				if try == 5 {
-					t.Fatalf("%d times as much takes %s of CPU time instead of %s: %.1f times as long",
+					t.Fatalf("%d times as many objects take %s of CPU time, the base takes %s: %.1f times as long",
 						times, many, once, float64(many)/float64(once))
 				}
 			}
@@ -149,7 +151,7 @@ func cpuTime(t *testing.T, of, after func(int) model.Change, times int) time.Dur
 	}
 	took := cpuTimeUsed(t) - before
 	if written := kernel.elements; written > 60_000*times {
-		t.Errorf("%d times as much: %d elements were written", times, written)
+		t.Errorf("%d times as many objects: %d elements were written, which are too many", times, written)
 	}
 	return took
 }

@@ -11,7 +11,7 @@ import (
 
 // decisions are the decisions about some Services.
 type decisions struct {
-	owned []ruleset.Service // by name
+	owned []ruleset.Service // what each Service should own, sorted by name
 	// derived holds what the handlers derived from the decisions about each Service, by handler; nil means that none
 	// derived anything. Services without an entry keep what is applied, except for lostFrontends.
 	derived       map[model.ObjectName][]any
@@ -46,8 +46,8 @@ func (p *Proxy) decideMore(all *decisions, names []model.ObjectName) {
 	slices.SortFunc(all.owned[before:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
 
-// minParallelServices is the number of Services from which all processors decide: fewer are decided before other
-// goroutines would have started.
+// minParallelServices is the minimum number of Services that are decided in parallel: one goroutine decides fewer
+// before others would have started.
 const minParallelServices = 256
 
 // decideIncludingRejected adds decisions about the named Services, whether they are rejected or not.
@@ -93,7 +93,7 @@ func newDecisions(services int) decisions {
 	}
 }
 
-// keepApplied keeps what is applied of a Service, except for the frontends that are in have but not in now.
+// keepApplied keeps what is applied of a Service, except for the frontends that are in have but not in kept.
 func (d *decisions) keepApplied(have, now ruleset.Service) {
 	delete(d.derived, now.Name)
 	isKept := map[model.Frontend]bool{}

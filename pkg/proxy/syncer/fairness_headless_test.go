@@ -76,12 +76,12 @@ func (r *targetCounter) OnApplied(service model.ObjectName, digest any) {
 	}
 }
 
-// batches syncs until nothing waits, and returns the targets of each sync.
+// targetsPerSync syncs until nothing waits, and returns the targets of each sync.
 func (r *targetCounter) batches(t *testing.T, p *syncer.Proxy) (targets []int) {
 	t.Helper()
 	for len(targets) == 0 || p.Waits() {
 		if len(targets) > 1000 {
-			t.Fatal("something waits forever")
+			t.Fatal("Services still wait after 1000 syncs")
 		}
 		r.lastSync, r.services = 0, 0
 		p.AllowLarge()

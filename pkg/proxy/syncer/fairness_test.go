@@ -68,7 +68,7 @@ func syncAllBatches(t *testing.T, p *syncer.Proxy) int {
 			return syncs
 		}
 		if syncs > 1000 {
-			t.Fatal("something waits forever")
+			t.Fatal("Services still wait after 1000 syncs")
 		}
 		p.AllowLarge()
 	}
@@ -112,7 +112,7 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 			t.Errorf("step %d: the small change is not in the next sync: %+v", i, report)
 		}
 		if syncs := syncAllBatches(t, p); syncs < 2 {
-			t.Errorf("step %d: everything is done after %d more syncs, want a few", i, syncs)
+			t.Errorf("step %d: everything is done after %d more syncs, want at least 2", i, syncs)
 		}
 		if largest := kernel.largestBatch(); largest > 2*syncer.MaxBatchWeight+1000 {
 			t.Errorf("step %d: a transaction has %d elements", i, largest)
@@ -155,7 +155,7 @@ func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 	}
 }
 
-// TestManyServicesThatChangeTogetherLeaveRoomForOthers.
+// TestManyServicesThatChangeTogetherLeaveRoomForOthers: a change in another namespace is in the first sync.
 func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
 	kernel := &memoryKernel{}
 	p := newProxy(kernel)
@@ -175,7 +175,7 @@ func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
 		t.Errorf("after the first sync the other Service has %d endpoints, want 5", got)
 	}
 	if syncs := syncAllBatches(t, p); syncs < 4 {
-		t.Errorf("400 Services of 100 endpoints took %d more syncs, want several", syncs)
+		t.Errorf("400 Services of 100 endpoints took %d more syncs, want at least 4", syncs)
 	}
 	checkLikeFreshStart(t, kernel, everything)
 }

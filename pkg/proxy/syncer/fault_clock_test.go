@@ -24,8 +24,8 @@ func (m timesObserver) Failed(_ error, _ syncer.Report, started, ended time.Time
 	m.failed <- []time.Time{started, ended}
 }
 
-// TestObserversGetMonotonicTimes: every time that an observer gets has a reading of the monotonic clock,
-// from which the differences in health and metrics are computed. The pauses between attempts follow that clock anyway.
+// TestObserversGetMonotonicTimes: every time that an observer gets has a reading of the monotonic clock, from
+// which the differences in status and metrics are computed. The pauses between attempts follow that clock anyway.
 // A real jump is not possible here: the date is the whole machine's, and time namespaces do not change it.
 func TestObserversGetMonotonicTimes(t *testing.T) {
 	failures := 0

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/syncer"
 )
 
-// healthModel reports to health as the daemon does, and records the expected state independently.
+// healthModel reports to status as the daemon does, and records the expected state independently.
 type healthModel struct {
 	t      *testing.T
 	status *status.Status
@@ -25,7 +25,7 @@ type healthModel struct {
 	lastError string
 	synced    bool
 	failures  int
-	// complete is set if the last successful sync cleaned up everything.
+	// cleanedUp is set if the last successful sync cleaned up everything.
 	complete bool
 }
 

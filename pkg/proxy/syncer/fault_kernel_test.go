@@ -76,14 +76,14 @@ type faultInjector struct {
 	random *rand.Rand
 	// percent is the percentage of calls that fail. It may be changed while a proxy runs.
 	percent atomic.Int32
-	// injected are the errors since the last call of take, counts are the numbers of all errors.
+	// injected are the errors since the last call of take. counts holds how often each fault was injected, by its name.
 	injected []error
 	counts   map[string]int
 	// committed is called after each batch that was applied.
 	committed func(ruleset.Batch)
 }
 
-// next returns the fault of this call; nil means none.
+// pickFault returns the fault of this call; nil means none.
 func (f *faultInjector) next(faults []fault) *fault {
 	if f.random.Int32N(100) >= f.percent.Load() {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// offer is a frontend with an endpoint to which it may lead.
+// frontendEndpoint is a frontend with an endpoint to which it may lead.
 type offer struct {
 	set      string
 	family   model.Family
@@ -16,7 +16,7 @@ type offer struct {
 	endpoint netip.AddrPort
 }
 
-// offers returns all offers: the endpoints of slots, and those in affinity entries.
+// frontendEndpoints returns each frontend with each of its endpoints: those of slots, and those in affinity entries.
 func (b balancing) offers() map[offer]bool {
 	offers := map[offer]bool{}
 	for _, slot := range b.slots {
@@ -35,8 +35,8 @@ func (b balancing) offers() map[offer]bool {
 	return offers
 }
 
-// checkSlotsHaveEndpoints checks that, whatever class a frontend has, each slot that its class may select leads to an endpoint, and
-// that the class leads to a chain. Before a cleanup there may be more slots.
+// checkSlotsHaveEndpoints checks that, whatever class a frontend has, each slot that its class may select leads to an
+// endpoint, and that the class leads to a chain. Before a cleanup there may be more slots.
 func checkSlotsHaveEndpoints(t testing.TB, b balancing) {
 	t.Helper()
 	leads := map[ruleset.Tuple]bool{}

@@ -33,7 +33,7 @@ func (p *Proxy) syncFull(ctx context.Context, config ruleset.Config) (Report, er
 	names := p.cluster.ServiceNames()
 	fullSync := ruleset.NewFullSync(config, found)
 	decided, early, err := p.decideAll(ctx, fullSync, p.parts(names, noTables))
-	if err != nil { // one transaction, from the start, shows which Services the kernel rejects
+	if err != nil { // a single transaction from scratch shows which Services the kernel rejects
 		if rollbackErr := p.kernel.Commit(ctx, fullSync.Rollback()); rollbackErr != nil {
 			return Report{Full: true}, fmt.Errorf("fill new tables: %w; roll back: %w", err, rollbackErr)
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// manyMixedServices returns more Services than one part of a first sync has, by their elements.
+// manyMixedServices returns more Services than fit into one part of a first sync.
 func manyMixedServices() model.Change { return mixedServices(1100) }
 
-// singleTransactionTables returns the tables, and the number of written elements, after a first sync with an empty table of ours: that
-// is one transaction.
+// singleTransactionTables returns the tables, and the number of written elements, after a first sync with an empty
+// table of ours, which is one transaction.
 func singleTransactionTables(t *testing.T, everything model.Change) (kernel *memoryKernel, written map[model.Family]int) {
 	t.Helper()
 	kernel = &memoryKernel{}
@@ -91,7 +91,7 @@ func TestAFirstSyncWritesChainsLast(t *testing.T) {
 		}
 	}
 	if behind*2 > ahead {
-		t.Errorf("%d elements were written with the chains, and %d before", behind, ahead)
+		t.Errorf("%d elements were written with the chains and %d before, want at least twice as many before", behind, ahead)
 	}
 }
 
@@ -113,7 +113,8 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 				if got := kernel.text(t); got != want.text(t) {
 					t.Error("the tables differ from those of a single transaction")
 				}
-				// Then all of it is deleted; and of the two batches of a full sync the first one is empty.
+				// Three commits follow the failed one: the deletion of the tables, and the two batches of a full sync, of which
+				// the first is empty.
 				if want := failing + 1 + 3; commits != want {
 					t.Errorf("%d commits, want %d: no other part is written after a failure", commits, want)
 				}
@@ -133,7 +134,7 @@ func TestACancelledFirstSyncLeavesNoChains(t *testing.T) {
 	p := newProxy(kernel)
 	p.Apply(manyMixedServices())
 	if _, err := p.Sync(ctx); err == nil {
-		t.Fatal("Sync succeeds after its context ended")
+		t.Fatal("Sync returned no error after its context ended")
 	}
 	if objects := kernel.Tables.Objects(model.IPv4); !objects.Table || len(objects.Chains) > 0 {
 		t.Errorf("the table exists: %v, with the chains %v; want it without chains", objects.Table, objects.Chains)

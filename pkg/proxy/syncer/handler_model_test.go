@@ -37,7 +37,7 @@ func newHandlerModel(t testing.TB) *handlerModel {
 	return m
 }
 
-// digests are the derived data of each handler: frontends with endpoints, counts and health checks.
+// derivedData is the derived data of each handler: frontends with endpoints, counts and health checks.
 type digests struct {
 	frontends       map[model.Frontend]string
 	counts, checked any
@@ -108,7 +108,7 @@ func (m *handlerModel) OnSynced(sync selection.SyncState) {
 	}
 }
 
-// all returns the state that is compared with a fresh start.
+// comparableState returns the state that is compared with a fresh start.
 func (m *handlerModel) all() any {
 	maps.DeleteFunc(m.counts.Reasons, func(_ metrics.PortReason, count int) bool { return count == 0 })
 	for service, frontends := range m.byService {
@@ -124,8 +124,8 @@ func (m *handlerModel) all() any {
 	}{m.byService, m.counts.Reasons, m.checks.all, m.sync}
 }
 
-// checkOwners checks the owners against the tables, whose elements name them in comments. While a Service waits, or after a
-// failure, the tables may have more.
+// checkOwners checks the owners against the tables, whose elements name them in comments. While a Service waits, or
+// after a failure, the tables may have more.
 func (m *handlerModel) checkOwners(kernel *memoryKernel, mayHaveMore bool) {
 	m.t.Helper()
 	got, want := map[model.Frontend]string{}, map[model.Frontend]string{}

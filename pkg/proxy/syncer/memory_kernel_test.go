@@ -58,7 +58,7 @@ func (k *memoryKernel) text(t testing.TB) string {
 // errInjected is the error of commits that are made to fail.
 var errInjected = errors.New("injected failure")
 
-// faultyKernel fails some commits: before they are applied, or after, when the caller cannot know.
+// faultyKernel fails some commits: before they are applied, or after, when the caller cannot tell.
 type faultyKernel struct {
 	*memoryKernel
 	fails func() (before, after bool)

@@ -61,11 +61,11 @@ type machine struct {
 	running    *syncer.Proxy
 	traffic    *traffic.Index
 	model      *handlerModel
-	versions   map[offer]bool // what any version of the cluster offered
+	versions   map[offer]bool // what any version of the cluster allowed
 	numbers    map[affinityClients]map[netip.AddrPort][]uint32
 	ranges     []netip.Prefix // the PodCIDRs of the node at the last sync
-	// sabotaged is set if something was deleted that the proxy may not know of. uncertain is set if a commit was applied
-	// although it failed.
+	// externallyModified is set if something was deleted that the proxy may not know of. uncertain is set if a commit was
+	// applied although it failed.
 	sabotaged, uncertain bool
 	failed, lost         int // failed syncs, and frontends that Services lost while they still exist
 }
@@ -102,7 +102,8 @@ func (m *machine) applyChange() {
 	m.running.AllowReplanning()
 }
 
-// fresh is the result of a start with the current cluster, in a kernel that has only the numbers of session affinity.
+// freshStart is the result of a start with the current cluster, in a kernel that has only the numbers of session
+// affinity.
 type fresh struct {
 	kernel *memoryKernel
 	model  *handlerModel
@@ -155,8 +156,8 @@ func (m *machine) step() {
 	m.checkConverged(report)
 }
 
-// repair syncs without faults until nothing waits. Each sync must succeed, and the first applies every rejected Service.
-// The deletion of unused objects may need a second sync, if a commit that reported a failure had deleted them.
+// repair syncs without faults until nothing waits. Each sync must succeed, and the first applies every rejected
+// Service. The deletion of unused objects may need a second sync, if a commit that reported a failure had deleted them.
 func (m *machine) repair() syncer.Report {
 	m.t.Helper()
 	for tries := 0; ; tries++ {
@@ -316,7 +317,7 @@ func (m *machine) checkConverged(report syncer.Report) {
 	m.model.lost = 0
 }
 
-// sabotageTables deletes something from the tables, with or without a notification of the proxy.
+// modifyExternally deletes something from the tables, with or without a notification of the proxy.
 func (m *machine) sabotageTables() {
 	m.t.Helper()
 	batch := ruleset.Batch{Ops: m.removal()}
@@ -408,7 +409,7 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 func TestTheRealKernelAgreesWithTheOneInMemory(t *testing.T) {
 	for _, sabotage := range []bool{false, true} {
 		for seed := range uint64(len(configurations)) {
-			t.Run(fmt.Sprintf("sabotage %v, seed %d", sabotage, seed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("external deletion %v, seed %d", sabotage, seed), func(t *testing.T) {
 				kernel := newRealKernel(t)
 				m := newMachine(t, seed, switches{faults: true, sabotage: sabotage}, &kernel.model, kernel)
 				for range 4 {

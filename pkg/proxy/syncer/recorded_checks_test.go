@@ -10,7 +10,7 @@ import (
 // healthChecks is a handler that keeps the health check responses to load balancers.
 type healthChecks struct {
 	all map[model.ObjectName]selection.HealthCheck
-	// changed is set if they changed since the last call of take.
+	// changed is set if they changed since the last call of takeChanged.
 	changed bool
 }
 
@@ -35,7 +35,7 @@ func (h *healthChecks) OnApplied(service model.ObjectName, digest any) {
 
 func (*healthChecks) OnSynced(selection.SyncState) {}
 
-// take reports whether anything changed since the last call.
+// takeChanged reports whether anything changed since the last call.
 func (h *healthChecks) take() bool {
 	changed := h.changed
 	h.changed = false

@@ -142,8 +142,8 @@ func endpointsOf(service model.ObjectName, family model.Family, endpoints, offse
 	return slice
 }
 
-// ownersOf returns which Services own each item, found by syncing one Service after the other. Each has the numbers of
-// session affinity that it has among all of them.
+// ownersOf returns which Services own each item, found by syncing one Service after the other. Each gets the
+// numbers of session affinity that it has in together.
 func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map[tableItem][]model.ObjectName {
 	t.Helper()
 	nothing, owners := &memoryKernel{}, map[tableItem][]model.ObjectName{}
@@ -318,8 +318,8 @@ func TestAKernelRejectionExcludesItsOwnServiceAndNoOther(t *testing.T) {
 	}
 }
 
-// lastSlot returns the element of the last slot that leads to an endpoint, for a Service of motley with that many
-// endpoints.
+// lastSlot returns the element of the last slot that leads to an endpoint, for a Service of mixedServices with that
+// many endpoints.
 func lastSlot(everything model.Change, name model.ObjectName, endpoints int) tableItem {
 	service, slots := everything.Services[name], ruleset.Endpoints
 	if service.AffinityTimeout > 0 {
@@ -366,7 +366,7 @@ func TestTheLastKnownGoodVersionStaysApplied(t *testing.T) {
 				// Another Service gets one of its frontends; it is older.
 				claimant := *everything.Services[name]
 				claimant.Ports = slices.Clone(claimant.Ports)
-				claimant.Name.Name, claimant.Created, claimant.ClusterIPs = "thief", time.Unix(0, 0), addrs("10.96.200.1", "fd00:96::200:1")
+				claimant.Name.Name, claimant.Created, claimant.ClusterIPs = "claimant", time.Unix(0, 0), addrs("10.96.200.1", "fd00:96::200:1")
 				for i := range claimant.Ports {
 					claimant.Ports[i].NodePort = 0
 				}

@@ -167,6 +167,6 @@ func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
 	p := newSyncedProxy(t, &memoryKernel{})
 	p.Apply(nodesIn("zone-b", "new"))
 	if report := mustSync(t, p); report.Services != 0 {
-		t.Errorf("%d Services were decided", report.Services)
+		t.Errorf("%d Services were decided, want none", report.Services)
 	}
 }

@@ -11,9 +11,9 @@ import (
 type Report struct {
 	// Full reports whether the sync was a full one.
 	Full     bool
-	Services int // decided
-	Total    int // applied
-	Waiting  int // waiting for a batch, some of them with a part of their change applied
+	Services int // number of Services that this sync decided about
+	Total    int // number of Services that are applied
+	Waiting  int // number of Services that wait for a batch, some with part of their change applied
 	// Triggered holds, by family, when each change of an EndpointSlice that this sync applied was caused, if the slices
 	// have that time.
 	Triggered map[model.Family][]time.Time
@@ -47,7 +47,7 @@ func (p *Proxy) newReport(services int) Report {
 	return report
 }
 
-// add counts the elements of a plan.
+// countPlan adds the elements of a plan to the report.
 func (r *Report) add(plan *ruleset.Plan) {
 	r.count(plan.Prerequisites)
 	r.count(plan.Batch)
@@ -77,7 +77,7 @@ func (r *Report) written() (elements int) {
 	return elements
 }
 
-// count adds the elements of a batch to the report, and returns their number.
+// countBatch adds the elements of a batch to the report, and returns their number.
 func (r *Report) count(batch ruleset.Batch) (elements int) {
 	for family := range r.Added {
 		added, deleted := batch.Count(family, ruleset.Add), batch.Count(family, ruleset.Delete)

@@ -25,7 +25,7 @@ const retryMin = 100 * time.Millisecond
 // DefaultRetryMax is kube-proxy's sync period.
 const DefaultRetryMax = 30 * time.Second
 
-// Consecutive syncs for changes start at least syncShare times the duration of the earlier one apart, but at most
+// Consecutive syncs for changes start at least intervalFactor times the duration of the earlier one apart, but at most
 // syncInterval. So the syncs of a steady stream take a tenth of one core: most of the cost of a sync does not depend on
 // how much it changes. A single change never waits. At 100 changes a second, each of which arrives after the pause, a
 // change reaches the kernel 4 to 7 ms (p50) after it was written. With all pauses at 40 ms that would be 28 ms; the
@@ -61,11 +61,11 @@ func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, driftDetec
 
 // nextSync is when to sync next.
 type nextSync struct {
-	// after is the time until a sync that needs no change; zero means none.
+	// delay is the time until a sync that needs no change; zero means that none is scheduled.
 	after time.Duration
 	// earliest is the earliest time of a sync for changes.
 	earliest time.Time
-	// failed is set if the last sync failed: changes then wait until after has passed or drift is detected.
+	// failed is set if the last sync failed: changes then wait until delay has passed or drift is detected.
 	failed bool
 }
 

@@ -24,11 +24,12 @@ type attempt struct {
 	CleanupFailed bool
 }
 
-// recorder is an Observer that records its calls. It is locked because a timer that fires orders nothing.
+// recorder is an Observer that records its calls. It has a mutex because timers do not synchronize
+// goroutines.
 type recorder struct {
 	t     *testing.T
 	start time.Time
-	// slower is the additional duration of each sync in nanoseconds, besides that of its batches.
+	// extraNanos is the duration of each sync in nanoseconds, in addition to that of its batches.
 	slower atomic.Int64
 
 	mutex         sync.Mutex

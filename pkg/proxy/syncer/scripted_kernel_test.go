@@ -13,13 +13,13 @@ import (
 // scriptedKernel is a kernel in memory with hooks for tests. A hook that is nil does nothing.
 type scriptedKernel struct {
 	memoryKernel
-	// reject is called before each batch that is not empty, after the earlier ones.
+	// reject is called before each batch that is not empty; its error rejects the batch.
 	reject func(ruleset.Batch) error
 	// committed is called after each batch that was applied.
 	committed func(ruleset.Batch)
-	// blind is the error of reading a table.
+	// readErr is the error of reading a table.
 	blind error
-	// slow is how long each batch takes.
+	// batchDuration is how long each batch takes.
 	slow time.Duration
 }
 

@@ -102,8 +102,8 @@ func chainsOf(text string, family model.Family) []string {
 	return chains
 }
 
-// checkLikeFreshStart checks that the kernel has the tables that a proxy that starts now, with the same cluster, would write
-// into a kernel that has only the numbers of session affinity.
+// checkLikeFreshStart checks that the kernel has the same tables as after a fresh start: with a new proxy, the same
+// cluster, and a kernel that has only the numbers of session affinity.
 func checkLikeFreshStart(t testing.TB, kernel *memoryKernel, everything model.Change) {
 	t.Helper()
 	checkLikeFreshStartOf(t, self, bothFamilies, kernel, everything)

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// nameService returns a Service with UDP port 53.
+// dnsService returns a Service with UDP port 53.
 func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.Service {
 	service := &model.Service{
 		Name:       model.ObjectName{Namespace: "default", Name: name},
@@ -19,7 +19,7 @@ func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.S
 	return service
 }
 
-// nameServiceSlice returns the slice of a nameService: ready endpoints 10.244.0.N, on this node if N is below 10.
+// dnsServiceSlice returns the slice of a dnsService: ready endpoints 10.244.0.N, on this node if N is below 10.
 func nameServiceSlice(service string, numbers ...int) *model.EndpointSlice {
 	name := model.ObjectName{Namespace: "default", Name: service}
 	slice := &model.EndpointSlice{Name: name, Service: name}

@@ -59,7 +59,8 @@ func (l *limitListener) add(connection *limitedConn) (surplus *limitedConn) {
 	return surplus
 }
 
-// busiestClient returns the connections of the client that has the most. There are at most as many clients as connections.
+// busiestClient returns the connections of the client that has the most. There are at most as many clients as
+// connections.
 func (l *limitListener) busiestClient() *list.List {
 	var largest *list.List
 	for _, connections := range l.byClient {

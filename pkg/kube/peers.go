@@ -17,8 +17,8 @@ import (
 const maxServers = 64
 
 // PeerTracker collects the addresses at which this process reaches the API server: those that the clients of a
-// configuration connect to, which may belong to a proxy in front of it, and those that the server's name resolved to. It
-// is safe for concurrent use.
+// configuration connect to, which may belong to a proxy in front of it, and those that the server's name resolved to.
+// It is safe for concurrent use.
 type PeerTracker struct {
 	mutex sync.Mutex
 	addrs []netip.AddrPort // the newest last

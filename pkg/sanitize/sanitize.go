@@ -34,8 +34,8 @@ func Truncate(text string) string {
 	return Text(Cut(text, MaxShort, "..."))
 }
 
-// Cut truncates a text to at most maxBytes bytes, without splitting a character, and then appends mark. It returns a text
-// that is short enough unchanged.
+// Cut truncates a text to at most maxBytes bytes, without splitting a character, and then appends mark. It returns a
+// text that is short enough unchanged.
 func Cut(text string, maxBytes int, mark string) string {
 	if len(text) <= maxBytes {
 		return text

@@ -31,8 +31,8 @@ func File(t testing.TB, file, got string) {
 	}
 }
 
-// Tables fails the test if the tables of a document differ from those in byName. Each table is between two comments that
-// contain its name.
+// Tables fails the test if the tables of a document differ from those in byName. Each table is between two comments
+// that contain its name.
 func Tables(t testing.TB, file string, byName map[string]string) {
 	t.Helper()
 	content, err := os.ReadFile(file)

@@ -71,7 +71,8 @@ func checkOnePerFamily[T any](t *testing.T, items []T, familyOf func(T) model.Fa
 	}
 }
 
-// maxFindings bounds the PartiallyIgnored findings of one object: one for each of 20 parts, and one that counts the rest.
+// maxFindings bounds the PartiallyIgnored findings of one object: one for each of 20 parts, and one that counts the
+// rest.
 const maxFindings = 21
 
 func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []model.Finding) {

@@ -78,8 +78,8 @@ func passMetadata(object any, handle func(*metav1.PartialObjectMetadata)) {
 // last known state is used.
 func (c *Cache) HasSynced() bool { return c.namespaces.hasSynced() && c.nodes.hasSynced() }
 
-// Namespace returns the defaults of the Namespace with that name. It waits briefly for an unknown one, which may have just
-// been created, unless many reviews are waiting already.
+// Namespace returns the defaults of the Namespace with that name. It waits briefly for an unknown one, which may have
+// just been created, unless many reviews are waiting already.
 func (c *Cache) Namespace(name string) rules.NamespaceDefaults { return c.namespaces.find(name) }
 
 // Nodes returns the labels of all Nodes; nil until all Nodes are known. The result is immutable.

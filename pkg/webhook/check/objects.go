@@ -16,7 +16,8 @@ var (
 	nodeType      = manifest.Type{APIVersion: "v1", Kind: "Node"}
 )
 
-// Files collects the objects in files. Nothing is checked before all files are read: a Node or a Namespace may come last.
+// Files collects the objects in files. Nothing is checked before all files are read: a Node or a Namespace may come
+// last.
 type Files struct {
 	exclude      []string // see New
 	objects      []object
@@ -50,7 +51,7 @@ type object struct {
 type location struct {
 	file string
 	part *manifest.Part // nil for a whole file
-	// from is a field of the object whose values are under the field to in the part; empty if the part is the object
+	// objectField is a field of the object whose values are under partField in the part; empty if the part is the object
 	// itself.
 	from, to string
 }
@@ -83,8 +84,9 @@ func (f *Files) readText(name string, text []byte) {
 	}
 }
 
-// explainTemplate explains a parse error if the text contains a template, and sets the line to that of the first template
-// on or after the reported line: if the parser has no line for an error, it reports the document's first line.
+// explainTemplate explains a parse error if the text contains a template, and sets the line to that of the first
+// template on or after the reported line: if the parser has no line for an error, it reports the document's first
+// line.
 func explainTemplate(fault *manifest.ParseError, text []byte) {
 	if fault.Line == 0 {
 		return

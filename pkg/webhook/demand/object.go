@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// managedByLabel is the label by which the publisher recognizes its objects. Objects that an administrator wrote lack it
-// and are not changed.
+// managedByLabel is the label by which the publisher recognizes its objects. Objects that an administrator wrote lack
+// it and are not changed.
 const managedByLabel, managerName = "app.kubernetes.io/managed-by", "vicinity-webhook"
 
 // isManaged reports whether a publisher wrote an object.

@@ -46,7 +46,8 @@ type Backlog struct {
 type fairQueue struct {
 	nextSlot    time.Time  // when the budget allows the next write
 	virtualTime fair.Queue // all Namespaces with changes get the same number of bytes
-	// writeTimes are the write times of the last hour, and queuedSince is when each change was first requested, by Service.
+	// writeTimes are the write times of the last hour, and queuedSince is when each change was first requested, by
+	// Service.
 	writeTimes  map[string][]time.Time
 	queuedSince map[string]time.Time
 }

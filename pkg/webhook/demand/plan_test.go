@@ -119,8 +119,8 @@ func TestPlanWritesLargestSkewFirst(t *testing.T) {
 	}
 }
 
-// TestPlanServesLateNamespace checks that a Namespace whose changes begin late does not wait because of earlier writes of
-// others, and gets no credit for the time when it had no changes.
+// TestPlanServesLateNamespace checks that a Namespace whose changes begin late does not wait because of earlier writes
+// of others, and gets no credit for the time when it had no changes.
 func TestPlanServesLateNamespace(t *testing.T) {
 	const proxies = 5000
 	var p fairQueue

@@ -137,8 +137,8 @@ func (l *leases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1
 	return lease, nil
 }
 
-// TestTooManyZonesStillRenewsLease checks that the Lease is renewed although one Service has too many zones, because all
-// other published state is current.
+// TestTooManyZonesStillRenewsLease checks that the Lease is renewed although one Service has too many zones, because
+// all other published state is current.
 func TestTooManyZonesStillRenewsLease(t *testing.T) {
 	lease := &leases{}
 	r := &reconciler{

@@ -24,7 +24,8 @@ type knownKeys struct {
 	otherKeys []string
 }
 
-// namespaceDefaultKeys are the annotations of Namespaces. The map has the corresponding annotation of Services for each.
+// namespaceDefaultKeys are the annotations of Namespaces. The map has the corresponding annotation of Services for
+// each.
 var namespaceDefaultKeys, serviceKeysByDefault = func() (names []string, meant map[string]string) {
 	meant = map[string]string{}
 	for _, standard := range policy.NamespaceDefaults {

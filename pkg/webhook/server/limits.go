@@ -30,8 +30,8 @@ const (
 	// maxEnvelopeBytes is for the rest of a review: the user with all groups, and the options.
 	maxEnvelopeBytes = mebibyte / 2
 
-	// initialBufferBytes bounds the buffer that is allocated for the Content-Length before any of the body arrives. It does
-	// not count against the limits, because connections are bounded.
+	// initialBufferBytes bounds the buffer that is allocated for the Content-Length before any of the body arrives. It
+	// does not count against the limits, because connections are bounded.
 	initialBufferBytes = 16 * kibibyte
 
 	// largeBytes is the size above which a review is large. To decode a review that consists of short unknown labels, and

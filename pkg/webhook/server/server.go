@@ -27,8 +27,8 @@ const (
 	idleTimeout    = 150 * time.Second
 	maxHeaderBytes = 16 << 10
 
-	// maxConnections bounds the open connections; each takes about 30 KB. Further ones wait in the kernel until one of them
-	// closes: the API server gives up after timeoutSeconds, and applies failurePolicy. An API server keeps 25 idle
+	// maxConnections bounds the open connections; each takes about 30 KB. Further ones wait in the kernel until one of
+	// them closes: the API server gives up after timeoutSeconds, and applies failurePolicy. An API server keeps 25 idle
 	// connections (MaxIdleConnsPerHost of its client).
 	//
 	// If that many connections could be idle for idleTimeout, a client that opens them would lock out all others for as

@@ -45,7 +45,7 @@ type keySet struct {
 	// states are the keys in use, and published keys for some time after their last use.
 	states    map[policy.Key]keyState
 	published map[policy.Key]bool
-	// full is when the token bucket is full again.
+	// fullAt is when the token bucket is full again.
 	full time.Time
 	// logged are the pending keys of the last log line about them, and loggedAt is its time.
 	logged   []policy.Key
@@ -126,8 +126,8 @@ func (k *keySet) choose(now time.Time, used keyUsage, nodeKeys map[string]bool) 
 	return allPending
 }
 
-// fittingKeys returns the keys that fit: first the administrator's, then those that some node has, because tenants cannot
-// choose node labels, and then the oldest.
+// fittingKeys returns the keys that fit: first the administrator's, then those that some node has, because tenants
+// cannot choose node labels, and then the oldest.
 func (k *keySet) fittingKeys(used keyUsage, nodeKeys map[string]bool) map[policy.Key]bool {
 	rank := func(key policy.Key) int {
 		switch {

@@ -176,8 +176,8 @@ func (a hostileUser) edit() keyUsage {
 	return named
 }
 
-// TestKeyChangesStayWithinBudget checks that changes of the published keys stay within the budget, and that a key of the
-// administrator waits only for the budget.
+// TestKeyChangesStayWithinBudget checks that changes of the published keys stay within the budget, and that a key of
+// the administrator waits only for the budget.
 func TestKeyChangesStayWithinBudget(t *testing.T) {
 	for _, keys := range []int{80, 2000} {
 		for seed := range uint64(2) {

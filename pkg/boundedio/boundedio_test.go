@@ -19,18 +19,18 @@ func TestReadAllAndReadFileLimit(t *testing.T) {
 	for limit, want := range map[int64]string{5: "12345", 6: "12345", 4: ""} {
 		text, err := ReadAll(strings.NewReader("12345"), limit)
 		if string(text) != want || errors.As(err, new(Error)) != (want == "") {
-			t.Errorf("limit %d: %q, %v", limit, text, err)
+			t.Errorf("ReadAll with limit %d = %q, %v; want %q", limit, text, err, want)
 		}
 		if text, err = ReadFile(name, limit); string(text) != want || errors.As(err, new(Error)) != (want == "") {
-			t.Errorf("limit %d, file: %q, %v", limit, text, err)
+			t.Errorf("ReadFile with limit %d = %q, %v; want %q", limit, text, err, want)
 		}
 	}
 	const want = "read /dev/zero: larger than the limit of 1000 bytes"
 	if text, err := ReadFile("/dev/zero", 1000); len(text) > 0 || err == nil || err.Error() != want {
-		t.Errorf("%d bytes, %v", len(text), err)
+		t.Errorf("ReadFile = %d bytes, %v; want error %q", len(text), err, want)
 	}
 	if _, err := ReadFile(name+"s", 4); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+		t.Errorf("ReadFile of a missing file: error %v, want %v", err, os.ErrNotExist)
 	}
 }
 

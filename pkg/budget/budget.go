@@ -33,7 +33,8 @@ func New(perClient, total Rate) *Budget {
 	return &Budget{perClient: perClient, clients: lru.New(maxClients), total: rate.NewLimiter(total.PerSecond, total.Burst)}
 }
 
-// Spend reports whether a client may act once more. A client without budget does not use up the common limit.
+// Spend reports whether a client may act once more. A client that exceeds its own limit does not use up
+// the limit for all clients.
 func (b *Budget) Spend(now time.Time, client netip.Addr) bool {
 	return b.limiterOf(client).AllowN(now, 1) && b.total.AllowN(now, 1)
 }

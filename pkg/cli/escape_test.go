@@ -27,12 +27,12 @@ func printCommand(out, err []string, reason error) *cobra.Command {
 
 func TestOutputIsEscaped(t *testing.T) {
 	var stdout, stderr strings.Builder
-	root := printCommand([]string{"a\x1b", "→"[:1], "→"[1:] + "ü", "\u009b\n", "→"[:2]}, []string{"\x9b\n"}, errors.New("why\nnot\x1b"))
+	root := printCommand([]string{"a\x1b", "→"[:1], "→"[1:] + "ü", "\u009b\n", "→"[:2]}, []string{"\x9b\n"}, errors.New("one\ntwo\x1b"))
 	status := cli.Run(t.Context(), root, []string{"print"}, strings.NewReader(""), &stdout, &stderr)
 	if want := `a\u001b→ü\u009b` + "\n" + `\xe2\x86`; stdout.String() != want {
 		t.Errorf("standard output is %q, want %q", stdout.String(), want)
 	}
-	if want := `\x9b` + "\n" + `program: why; not\x1b` + "\n"; stderr.String() != want || status != cli.Failure {
+	if want := `\x9b` + "\n" + `program: one; two\x1b` + "\n"; stderr.String() != want || status != cli.Failure {
 		t.Errorf("standard error is %q, want %q; status %d", stderr.String(), want, status)
 	}
 }

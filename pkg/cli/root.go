@@ -34,7 +34,7 @@ func Root(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// usageTemplate is the lower half of every --help text.
+// usageTemplate is the usage part of every --help text.
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasExample}}
 

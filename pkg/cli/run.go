@@ -28,7 +28,7 @@ type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error, or several joined errors.
+// Unwrap returns Err, which may join several errors.
 func (e UsageError) Unwrap() error { return e.Err }
 
 // ExitError is an exit status whose cause was already printed.
@@ -100,8 +100,8 @@ func splitErrors(err error) []error {
 	return all
 }
 
-// RunAll runs all parts of a program, each in a goroutine, until all have ended. The first error cancels the
-// others and is returned.
+// RunAll runs all tasks, each in a goroutine, until all have ended. The first error cancels the other tasks and is
+// returned.
 func RunAll(ctx context.Context, tasks ...func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, task := range tasks {

@@ -21,6 +21,6 @@ func TestRunAllCancelsOthersOnError(t *testing.T) {
 		t.Errorf("got error %v, want %v", err, failure)
 	}
 	if len(waited) != 2 {
-		t.Errorf("RunAll waited for %d of the other 2 parts", len(waited))
+		t.Errorf("RunAll waited for %d of the other 2 tasks", len(waited))
 	}
 }

@@ -6,5 +6,5 @@
 //   - Order chooses which of many items get a share, all at once. It is max-min fair: see there.
 //   - Queue and Schedule order work that is all done eventually. This is start-time fair queueing (Goyal, Vin,
 //     Cheng 1996).
-//   - Quota is for requests that arrive over time, when none may be left.
+//   - Quota is for requests that arrive over time, when no slot may be free.
 package fair

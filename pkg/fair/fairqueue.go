@@ -2,11 +2,11 @@ package fair
 
 import "maps"
 
-// Queue records how much Namespaces were served, so that those with queued work are served equally. The zero value
-// has served nothing. It should replace an old Queue when no work is queued.
+// Queue records the weight that each Namespace was served, so that Namespaces with queued work are served equally. The
+// zero value has served nothing. When no work is queued, the caller should start again with the zero value.
 type Queue struct {
 	virtualTime   int            // the start tag of the Namespace served last; a newly queued Namespace starts there, too
-	virtualFinish map[string]int // the finish tags later than virtualTime
+	virtualFinish map[string]int // by Namespace, the finish tags later than virtualTime
 }
 
 // OnServed records that an item of a Namespace was served.
@@ -24,7 +24,7 @@ func (q *Queue) virtualStart(namespace string) int {
 
 // Schedule returns all queued items in the order in which they should be served. The caller serves some of them from
 // the front, passes each to OnServed, and calls Schedule again next time. Items of one Namespace keep their order.
-// Between Namespaces with equal tags, the first in items goes first.
+// Of two items with equal tags, the first in items goes first.
 func Schedule[T any](q *Queue, items []T, shareOf func(T) Share) []T {
 	maps.DeleteFunc(q.virtualFinish, func(_ string, next int) bool { return next <= q.virtualTime })
 	return sortByTag(items, shareOf, q.virtualStart, false)

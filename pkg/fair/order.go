@@ -11,8 +11,8 @@ type Share struct {
 	Weight    int
 }
 
-// Order sorts items by the total that their Namespace would have with the item and all its earlier ones in items. Items
-// of one Namespace keep their order; of two with equal totals, the first in items goes first.
+// Order sorts items by the running total of their Namespace: the weight of the item and of all earlier items of the
+// same Namespace. Items of one Namespace keep their order; of two with equal totals, the first in items goes first.
 //
 // A caller takes items in this order and skips those that do not fit. Each of n Namespaces then gets at least all that
 // it wants, or an n-th of the capacity minus its own largest item.
@@ -20,7 +20,8 @@ func Order[T any](items []T, shareOf func(T) Share) []T {
 	return sortByTag(items, shareOf, func(string) int { return 0 }, true)
 }
 
-// sortByTag sorts by the sum of a Namespace's weights from its start value, including or excluding the item itself.
+// sortByTag sorts items by a tag: the start value of the item's Namespace, plus the weights of its earlier items, and
+// of the item itself if requested.
 func sortByTag[T any](items []T, shareOf func(T) Share, start func(namespace string) int, withItself bool) []T {
 	type tagged struct {
 		item T

@@ -4,7 +4,7 @@ package fair
 type Quota struct {
 	free int
 	used map[string]int
-	// namespacesByUsed is how many Namespaces use each number of slots, and maxUsed the largest number that one uses.
+	// namespacesByUsed is how many Namespaces use each number of slots, and maxUsed is the largest such number.
 	namespacesByUsed map[int]int
 	maxUsed          int
 }
@@ -20,7 +20,7 @@ func (q *Quota) Free() int { return q.free }
 // Used returns how many slots a Namespace uses.
 func (q *Quota) Used(namespace string) int { return q.used[namespace] }
 
-// MaxUsed returns how many slots the Namespace with the most uses.
+// MaxUsed returns the largest number of slots that a Namespace uses.
 func (q *Quota) MaxUsed() int { return q.maxUsed }
 
 // ShouldRelease reports whether another Namespace should release a slot for one that finds none free. The other one

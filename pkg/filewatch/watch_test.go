@@ -75,7 +75,7 @@ func TestWatchEndsOnChange(t *testing.T) {
 
 	file.write("two")
 	if err := receiveResult(t, ended); !errors.Is(err, ErrUpdated) || !strings.Contains(err.Error(), file.path()) {
-		t.Errorf("Watch() = %v", err)
+		t.Errorf("Watch() = %v, want %v", err, ErrUpdated)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestWatchDetectsChangedLinks(t *testing.T) {
 			began := time.Now()
 			must.Succeed(t, os.Rename(filepath.Join(root, "elsewhere/next"), filepath.Join(root, "elsewhere/current")))
 			if err := receiveResult(t, ended); !errors.Is(err, ErrUpdated) {
-				t.Errorf("Watch() = %v", err)
+				t.Errorf("Watch() = %v, want %v", err, ErrUpdated)
 			}
 			if took := time.Since(began); took > 30*time.Second { // a second on an idle machine
 				t.Errorf("the change was detected after %s", took)
@@ -119,7 +119,7 @@ func TestWatchKeepsContentWhileInvalid(t *testing.T) {
 	}
 	file.write("two")
 	if err := receiveResult(t, ended); !errors.Is(err, ErrUpdated) {
-		t.Errorf("Watch() = %v", err)
+		t.Errorf("Watch() = %v, want %v", err, ErrUpdated)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestWatchDetectsEarlierChange(t *testing.T) {
 	read := readFile(t, file.path())
 	file.write("two")
 	if err := read.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, ErrUpdated) {
-		t.Errorf("Watch() = %v", err)
+		t.Errorf("Watch() = %v, want %v", err, ErrUpdated)
 	}
 }
 

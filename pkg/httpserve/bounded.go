@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// maxConnections is the maximum number of open connections of a server. Each takes some 10 KB. A kubelet and a few
+// maxConnections is the maximum number of open connections of a server. Each takes about 10 KB. A kubelet and a few
 // scrapers need a handful.
 const maxConnections = 256
 
@@ -59,7 +59,8 @@ func (l *limitListener) add(connection *limitedConn) (surplus *limitedConn) {
 	return surplus
 }
 
-// busiestClient returns the connections of the client with the most. There are at most as many clients as connections.
+// busiestClient returns the connections of the client that has the most. There are at most as many clients as
+// connections.
 func (l *limitListener) busiestClient() *list.List {
 	var largest *list.List
 	for _, connections := range l.byClient {
@@ -81,7 +82,7 @@ func (l *limitListener) remove(connection *limitedConn) {
 	l.open--
 }
 
-// limitedConn removes itself from its listener's count when it is closed.
+// limitedConn removes itself from its listener when it is closed.
 type limitedConn struct {
 	net.Conn
 	listener *limitListener

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The limits. Both servers serve small requests from a nearby kubelet or Prometheus. A slower client is broken or
+// The limits. The servers serve small requests from a nearby kubelet or Prometheus. A slower client is broken or
 // malicious and must not hold a connection open indefinitely.
 const (
 	headerTimeout  = 5 * time.Second

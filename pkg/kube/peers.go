@@ -13,12 +13,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/notify"
 )
 
-// maxServers bounds the number of stored addresses, because a name may resolve to others each time.
+// maxServers bounds the number of stored addresses, because a name may resolve to other ones each time.
 const maxServers = 64
 
 // PeerTracker collects the addresses at which this process reaches the API server: those that the clients of a
-// configuration connect to, possibly of a proxy in front of it, and those that its name resolved to. It is safe for
-// concurrent use.
+// configuration connect to, which may belong to a proxy in front of it, and those that the server's name resolved to.
+// It is safe for concurrent use.
 type PeerTracker struct {
 	mutex sync.Mutex
 	addrs []netip.AddrPort // the newest last

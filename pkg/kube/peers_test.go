@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestPeerTracker checks an address and a name, also without a reply.
+// TestPeerTracker checks an address and a name, and a port that refuses connections.
 func TestPeerTracker(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	serverURL, err := url.Parse(server.URL)

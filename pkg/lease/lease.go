@@ -84,7 +84,7 @@ func (o *Observed) Exists() bool { return !o.readAt.IsZero() }
 // Age returns how old the last renewal was at the last read.
 func (o *Observed) Age() time.Duration { return o.age }
 
-// IsFresh reports whether the Lease exists and was renewed less than goodFor before the last read.
+// IsFresh reports whether the Lease exists and was renewed less than freshFor before the last read.
 func (o *Observed) IsFresh(freshFor time.Duration) bool { return o.Exists() && o.age < freshFor }
 
 // RenewedAt returns the time of the last renewal by this machine's clock; zero without a Lease.

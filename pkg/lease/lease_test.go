@@ -55,7 +55,7 @@ func TestObserve(t *testing.T) {
 			{20 * second, 3*hour + 30*second, 10 * second, true},
 		},
 		"no response, and not renewed for the last two hours": {{0, 0, 0, true}, {3 * hour, hour, 2 * hour, false}},
-		"never there": {{0, none, none, false}, {20 * second, none, none, false}},
+		"never existed": {{0, none, none, false}, {20 * second, none, none, false}},
 		"deleted, or forbidden": {
 			{0, 0, 0, true}, {20 * second, none, 0, true}, {20 * second, none, none, false}, {20 * second, 0, minute, true},
 		},

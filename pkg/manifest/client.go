@@ -56,7 +56,7 @@ func decodeAsClient(text []byte, into any) []ParseError {
 	return slices.Concat(faults, typos, foreign)
 }
 
-// unknownField identifies an unknown field by its struct type and name, whatever its index in a list.
+// unknownField identifies an unknown field by its struct type and name, regardless of list indexes.
 type unknownField struct {
 	parent reflect.Type
 	name   string
@@ -115,7 +115,7 @@ func (f *fields) add(name string, t reflect.Type) {
 	f.types[name] = t
 }
 
-// jsonType returns a type without pointers; nil if its values decode their JSON themselves.
+// jsonType dereferences pointer types. It returns nil for a type that implements json.Unmarshaler.
 func jsonType(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -129,7 +129,7 @@ func jsonType(t reflect.Type) reflect.Type {
 func isStruct(t reflect.Type) bool { return t != nil && t.Kind() == reflect.Struct }
 
 // topFields returns the paths, by name, of the fields that users write: those of the object itself, its metadata and
-// its spec. Other names are treated as fields of the struct that contains them.
+// its spec. A name that is not among these is only compared with the fields of its own struct.
 func topFields(object reflect.Type) map[string]string {
 	paths := map[string]string{}
 	add := func(part string, t reflect.Type) (found fields) {

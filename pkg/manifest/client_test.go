@@ -41,17 +41,17 @@ func TestDecodeAsClientUnknownFields(t *testing.T) {
 	}{
 		"no unknown field": {service + "spec: {clusterIP: 10.96.0.1}\n", &corev1.Service{}, nil},
 		"a new field":      {service + "spec: {newIn138: x}\n", &corev1.Service{}, []string{"(spec.newIn138)"}},
-		"one that contains known fields": {
+		"a new field that contains known ones": {
 			service + "spec: {newIn138: {type: x, loadBalancerSourceRange: []}}\n", &corev1.Service{}, []string{"(spec.newIn138)"},
 		},
-		"one next to the spec": {slice + "newField: 3\n", &discoveryv1.EndpointSlice{}, []string{"(newField)"}},
-		"one of the status":    {node + "status: {newThing: {a: b}}\n", &corev1.Node{}, []string{"(status.newThing)"}},
-		"a removed field":      {service + "spec: {topologyKeys: ['*']}\n", &corev1.Service{}, []string{"(spec.topologyKeys)"}},
-		"one of metadata":      {service[:len(service)-2] + ", clusterName: a}\n", &corev1.Service{}, []string{"(metadata.clusterName)"}},
-		"one of many endpoints": {
+		"a new field next to the spec": {slice + "newField: 3\n", &discoveryv1.EndpointSlice{}, []string{"(newField)"}},
+		"a new field of the status":    {node + "status: {newThing: {a: b}}\n", &corev1.Node{}, []string{"(status.newThing)"}},
+		"a removed field":              {service + "spec: {topologyKeys: ['*']}\n", &corev1.Service{}, []string{"(spec.topologyKeys)"}},
+		"a removed field of metadata":  {service[:len(service)-2] + ", clusterName: a}\n", &corev1.Service{}, []string{"(metadata.clusterName)"}},
+		"a new field of two endpoints": {
 			slice + "endpoints: [{zone: a}, {brandNew: 1}, {brandNew: 2}]\n", &discoveryv1.EndpointSlice{}, []string{"(endpoints[1].brandNew)"},
 		},
-		"in a field that is not decoded": {
+		"a new field after one that is not decoded": {
 			node[:len(node)-2] + ", managedFields: [{fieldsV1: {f:spec: {a: 1}}}]}\nnewField: 3\n", &corev1.Node{}, []string{"(newField)"},
 		},
 		"any label and annotation": {
@@ -64,11 +64,11 @@ func TestDecodeAsClientUnknownFields(t *testing.T) {
 		"the singular of another list": {
 			service + "spec: {ipFamily: IPv4}\n", &corev1.Service{}, []string{"spec.ipFamily: unknown field; did you mean spec.ipFamilies?"},
 		},
-		"another case": {
+		"a field in another case": {
 			service + "spec: {LoadbalancerSourceRanges: [10.0.0.0/8]}\n", &corev1.Service{},
 			[]string{"spec.LoadbalancerSourceRanges: unknown field; did you mean spec.loadBalancerSourceRanges?"},
 		},
-		"a dash": {
+		"a field with dashes": {
 			service + "spec: {internal-traffic-policy: Local}\n", &corev1.Service{},
 			[]string{"spec.internal-traffic-policy: unknown field; did you mean spec.internalTrafficPolicy?"},
 		},
@@ -115,7 +115,7 @@ func TestDecodeAsClientReadsKnownFields(t *testing.T) {
 	var service corev1.Service
 	clientLines("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {newIn138: x, clusterIP: 10.96.0.1}\n", &service)
 	if service.Name != "web" || service.Spec.ClusterIP != "10.96.0.1" {
-		t.Errorf("%+v", service)
+		t.Errorf("decoded %+v, want the name web and the clusterIP 10.96.0.1", service)
 	}
 }
 

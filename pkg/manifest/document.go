@@ -71,8 +71,8 @@ func yamlToJSON(text []byte) (converted []byte, duplicates []string, err error) 
 	return converted, duplicates, nil
 }
 
-// checkSingleDocument returns an error for text after a document's end, which the YAML library ignores. A block of plain
-// keys can end before its text only at a line break that only YAML 1.1 recognizes.
+// checkSingleDocument returns an error for text after a document's end, which the YAML library ignores. A document that
+// starts with a plain key can end before its text does only at a line break that only YAML 1.1 recognizes.
 func checkSingleDocument(text []byte) error {
 	isPlain := !bytes.ContainsAny(content(text)[:1], "{[!&*\"'|>?@`")
 	for _, lineBreak := range []string{"\u0085", "\u2028", "\u2029"} {

@@ -18,7 +18,7 @@ func (p *Part) LineOf(field string) int {
 
 // lines finds the lines of fields in one document.
 type lines struct {
-	first  int // of the document, in the file
+	first  int // first line of the document in the file
 	text   []byte
 	isRead bool
 	root   *yaml.Node // nil if the text could not be parsed: every field is then on the first line

@@ -23,14 +23,14 @@ func TestLineOf(t *testing.T) {
 		"a missing item":                      {header + "spec:\n  ports:\n  - port: 1\n", "spec.ports[1].port", 6},
 		"an invalid index":                    {header + "spec:\n  ports:\n  - port: 1\n", "spec.ports[x].port", 6},
 		"flow style":                          {header + "metadata: {name: a,\n  labels: {b: c}}\n", "metadata.labels[b]", 6},
-		"after a text of several lines":       {header + "metadata:\n  name: >\n    a\n    b\n  labels: {}\n", "metadata.labels", 9},
+		"after a multi-line string":           {header + "metadata:\n  name: >\n    a\n    b\n  labels: {}\n", "metadata.labels", 9},
 		"a key that is quoted":                {header + "metadata:\n  annotations:\n    \"a/b\": x\n", "metadata.annotations[a/b]", 7},
 		"a field that is set twice":           {header + "metadata:\n  name: a\n  name: b\n", "metadata.name", 7},
 		"an alias":                            {header + "metadata: &m\n  name: a\nother: *m\n", "other.name", 6},
 		"a merge":                             {header + "x: &x\n  b: 1\nspec:\n  <<: *x\n  c: 1\n", "spec.b", 6},
-		"a merge of several":                  {header + "x: &x {a: 1}\ny: &y\n  b: 1\nspec:\n  <<: [*x, *y]\n", "spec.b", 7},
+		"a merge of two mappings":             {header + "x: &x {a: 1}\ny: &y\n  b: 1\nspec:\n  <<: [*x, *y]\n", "spec.b", 7},
 		"a field next to a merge":             {header + "x: &x {b: 1}\nspec:\n  <<: *x\n  b: 2\n", "spec.b", 8},
-		"line breaks of Windows":              {strings.ReplaceAll(header+"metadata:\n  name: a\n", "\n", "\r\n"), "metadata.name", 6},
+		"Windows line breaks":                 {strings.ReplaceAll(header+"metadata:\n  name: a\n", "\n", "\r\n"), "metadata.name", 6},
 		"JSON": {`{"apiVersion": "v1", "kind": "Service",` + "\n\t" + `"metadata": {` + "\n\t\t" + `"name": "a"}}`,
 			"metadata.name", 3},
 	} {
@@ -67,16 +67,16 @@ func TestLineOfWithExponentialMerges(t *testing.T) {
 	}
 	lines := lines{first: 1, text: []byte(text)}
 	if got := lines.find("a9.nothing"); got != 20 {
-		t.Errorf("line %d, want 20", got)
+		t.Errorf("find(a9.nothing) = line %d, want 20", got)
 	}
 	if got := lines.find("a9.x"); got != 3 {
-		t.Errorf("line %d, want 3", got)
+		t.Errorf("find(a9.x) = line %d, want 3", got)
 	}
 }
 
 func TestLineOfUnparsableText(t *testing.T) {
 	lines := lines{first: 7, text: []byte("a: [")}
 	if got := lines.find("a"); got != 7 {
-		t.Errorf("line %d, want 7", got)
+		t.Errorf("find(a) = line %d, want 7", got)
 	}
 }

@@ -58,7 +58,7 @@ type ParseError struct {
 // Field returns the path in the document of a field of the part.
 func (p *Part) Field(field string) string { return joinPath(p.Path, field) }
 
-// Parts yields the objects of a file in order, and the parts that are invalid. wanted are the types that the caller
+// Parts yields the objects of a file in order, and the parts that are invalid. types are the types that the caller
 // reads. Lists of them are expanded, like v1 Lists. Objects of other types are not checked and have no Fault.
 func Parts(format Format, text []byte, types ...Type) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
@@ -94,7 +94,7 @@ func (w *nodeWalker) walkDocument(doc document) bool {
 	return w.walkPart(part)
 }
 
-// typeMeta holds the fields that identify the type of any object.
+// typeMeta has the fields that are read from any object: its type, its name, and the items if it is a list.
 //
 // It has no embedded struct, because the decoder's errors would name its type.
 type typeMeta struct {

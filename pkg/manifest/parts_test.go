@@ -41,7 +41,7 @@ func TestParts(t *testing.T) {
 		"comments and empty documents": {YAML, "# a\n---\n# b\n---\nnull\n...\n", nil},
 		"two documents":                {YAML, web + "---\n" + web, []string{"1  Service shop/web", "4  Service shop/web"}},
 		"a byte order mark":            {YAML, "\xef\xbb\xbf" + web, []string{"1  Service shop/web"}},
-		"line breaks of Windows": {YAML, strings.ReplaceAll("# a\n"+web+"---\n"+web, "\n", "\r\n"),
+		"Windows line breaks": {YAML, strings.ReplaceAll("# a\n"+web+"---\n"+web, "\n", "\r\n"),
 			[]string{"1  Service shop/web", "5  Service shop/web"}},
 		"an object of another kind, whatever its content": {YAML, "apiVersion: v1\nkind: ServiceAccount\nmetadata: 5\nmetadata: 6\n",
 			[]string{"1  ServiceAccount /"}},

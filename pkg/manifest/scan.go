@@ -22,7 +22,7 @@ type Tree struct {
 	// Watched are the directories, or the single file, in which any change may change the tree or one of its files.
 	// Changes of links on the path to them are not visible there.
 	Watched []string
-	// Links are the names that are links, with the error of each broken one.
+	// Links are the names that are symbolic links, with the error of each broken one.
 	Links map[string]error
 }
 

@@ -82,7 +82,7 @@ func content(text []byte) []byte {
 	return nil
 }
 
-// unifyLineBreaks replaces the line breaks of Windows and classic Mac OS by "\n", as YAML does.
+// unifyLineBreaks replaces Windows and classic Mac OS line breaks by "\n", as YAML does.
 func unifyLineBreaks(text []byte) []byte {
 	if bytes.IndexByte(text, '\r') < 0 {
 		return text

@@ -58,13 +58,13 @@ const (
 	// indicators are characters that must not begin an unquoted text, or have another meaning there (YAML 1.2, rule
 	// c-indicator).
 	indicators = "*&!|>%@`{}[],?:#-\"'"
-	// maxReparseBytes bounds the text that is parsed again, in bytes. The other constant bounds how often.
+	// maxReparseBytes is the maximum size of a text that is parsed again, and maxReparses bounds how often.
 	maxReparseBytes = 1 << 20
 	maxReparses     = 4
 )
 
-// findMissingQuote finds a missing quote, or quotes around only a part of a value, as the cause of a syntax error: with another
-// first letter the error disappears, or a later one appears. It returns nil if there is none.
+// findMissingQuote finds a missing quote, or quotes around only a part of a value, as the cause of a syntax error: if
+// another first character makes the error disappear, or a later one appear. It returns nil if there is none.
 //
 // It uses the YAML 1.2 library, which reports the line of the opening bracket or quote instead of the line where it
 // should have been closed.

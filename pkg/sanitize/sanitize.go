@@ -34,7 +34,8 @@ func Truncate(text string) string {
 	return Text(Cut(text, MaxShort, "..."))
 }
 
-// Cut truncates a text to at most most bytes, without splitting a character, and appends a mark if it did.
+// Cut truncates a text to at most maxBytes bytes, without splitting a character, and then appends mark. It returns a
+// text that is short enough unchanged.
 func Cut(text string, maxBytes int, mark string) string {
 	if len(text) <= maxBytes {
 		return text
@@ -54,7 +55,7 @@ func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	return fmt.Fprintf(w, format, args...)
 }
 
-// value returns a number unchanged, for the verbs of numbers, and anything else as safe text.
+// value returns a number or a bool unchanged, for the verbs of its type, and anything else as safe text.
 func value(arg any) any {
 	switch arg.(type) {
 	case error, fmt.Stringer:

@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// Connection is the content of an entry.
+// Connection is the content of a conntrack entry.
 type Connection struct {
 	Protocol                   model.Protocol
 	OrigSrc, OrigDst, ReplySrc netip.AddrPort
@@ -26,7 +26,7 @@ type Connection struct {
 	// State is a TCP or SCTP state, depending on the protocol.
 	State uint8
 	Zone  uint16
-	// Label is the number of a label, as a rule sets it. 0 means none.
+	// Label is the number of a connection label (ct label). 0 means none.
 	Label uint8
 	// Timeout is the timeout in seconds. 0 means an hour.
 	Timeout uint32
@@ -83,7 +83,8 @@ func OpenCurrent(t testing.TB) (*Table, error) {
 	return &Table{t, socket}, nil
 }
 
-// Insert inserts a connection. The kernel translates it, as with a rule, if ReplySrc is not the dialled address.
+// Insert inserts a connection. If ReplySrc differs from OrigDst, the entry has destination NAT, as if a rule had
+// translated it.
 func (table *Table) Insert(c Connection) {
 	table.t.Helper()
 	if err := table.TryInsert(c); err != nil {

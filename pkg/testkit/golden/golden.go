@@ -14,7 +14,7 @@ import (
 // Update is set if the files should be written.
 var Update = flag.Bool("update", false, "write the output of the tests to the golden files")
 
-// File fails the test if the text of a file differs.
+// File fails the test if the text of a file differs from got.
 func File(t testing.TB, file, got string) {
 	t.Helper()
 	if *Update {
@@ -31,7 +31,8 @@ func File(t testing.TB, file, got string) {
 	}
 }
 
-// Tables fails the test if the tables of a document differ. Each table is between two comments with its name.
+// Tables fails the test if the tables of a document differ from those in byName. Each table is between two comments
+// that contain its name.
 func Tables(t testing.TB, file string, byName map[string]string) {
 	t.Helper()
 	content, err := os.ReadFile(file)

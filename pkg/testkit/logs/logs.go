@@ -17,7 +17,7 @@ type Log struct {
 	text  bytes.Buffer
 }
 
-// New returns an empty log. If the test fails, the content of the log is logged at its end.
+// New returns an empty log. If the test fails, it prints the content of the log when it ends.
 func New(t testing.TB, name string) *Log {
 	t.Helper()
 	l := &Log{}

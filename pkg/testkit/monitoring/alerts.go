@@ -105,22 +105,22 @@ func (f Files) alerts(t *testing.T) []alert {
 	return all
 }
 
-// check checks an alert's annotations, severity and duration, and that a rule test makes it fire.
+// check checks an alert's annotations, severity and duration, and that a rule test expects it to fire.
 func (a alert) check(t *testing.T, tests string) {
 	t.Helper()
 	if a.Annotations["summary"] == "" || len(a.Annotations["description"]) < 100 {
-		t.Errorf("%s: the summary is %q, the description %q", a.Alert, a.Annotations["summary"], a.Annotations["description"])
+		t.Errorf("%s: no summary, or a description below 100 bytes: summary %q, description %q", a.Alert, a.Annotations["summary"], a.Annotations["description"])
 	}
 	if a.For == "" {
 		t.Errorf("%s has no duration: one bad scrape would page", a.Alert)
 	}
 	severity := a.Labels["severity"]
 	if severity != "critical" && severity != "warning" {
-		t.Errorf("%s: severity %q", a.Alert, severity)
+		t.Errorf("%s: severity = %q, want critical or warning", a.Alert, severity)
 	}
 	expectation := regexp.MustCompile(
 		`alertname: ` + a.Alert + `\n +eval_time: \w+\n +exp_alerts:\n +- exp_labels: \{severity: ` + severity + `[,}]`)
 	if !strings.Contains(tests, `"`+a.Alert+`", alertstate="firing", severity="`+severity+`"`) && !expectation.MatchString(tests) {
-		t.Errorf("%s: no rule test makes it fire as %s", a.Alert, severity)
+		t.Errorf("%s: no rule test expects it to fire as %s", a.Alert, severity)
 	}
 }

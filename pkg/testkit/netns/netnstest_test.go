@@ -46,7 +46,7 @@ func TestSocketsOfANamespaceReachItsLoopback(t *testing.T) {
 		defer func() { _ = listener.Close() }()
 		connection, err := net.Dial("tcp", listener.Addr().String())
 		if err != nil {
-			t.Fatalf("dial the loopback of the namespace: %v", err)
+			t.Fatalf("connect to the loopback of the namespace: %v", err)
 		}
 		_ = connection.Close()
 	})

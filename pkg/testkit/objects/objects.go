@@ -30,8 +30,8 @@ func Node(name string, labels map[string]string, addrs ...netip.Addr) *corev1.No
 	return node
 }
 
-// Service returns a Service with one TCP port, after the changes. Its labels and annotations are not nil, so that tests
-// can add to them.
+// Service returns a Service with one TCP port and the changes applied. Its labels and annotations are not nil, so that
+// tests can add to them.
 func Service(namespace, name string, changes ...func(*corev1.Service)) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package port reserves TCP ports for servers: tests use it through package reserve, the lab's control plane without a
-// test.
+// Package port reserves TCP ports for servers. Tests use it through package reserve; the lab's control plane uses it
+// directly.
 package port
 
 import (

@@ -27,7 +27,7 @@ func checkSubdomain(t *testing.T, name string) {
 	}
 }
 
-// checkAddrs checks that all are canonical addresses of single machines, without duplicates.
+// checkAddrs checks that all are canonical unicast addresses, without duplicates.
 func checkAddrs(t *testing.T, addrs []netip.Addr) {
 	t.Helper()
 	seen := make(map[netip.Addr]bool)
@@ -49,7 +49,7 @@ func CheckPrefixes(t *testing.T, prefixes []netip.Prefix) {
 	t.Helper()
 	for i, prefix := range prefixes {
 		if !prefix.IsValid() || prefix != prefix.Masked() || prefix.Addr().Is4In6() {
-			t.Errorf("range %s", prefix)
+			t.Errorf("range %s is invalid or not canonical", prefix)
 		}
 		for _, other := range prefixes[:i] {
 			if other.Overlaps(prefix) {
@@ -71,7 +71,8 @@ func checkOnePerFamily[T any](t *testing.T, items []T, familyOf func(T) model.Fa
 	}
 }
 
-// maxFindings bounds the findings about one object: about twenty parts, and one with the number of further ones.
+// maxFindings bounds the PartiallyIgnored findings of one object: one for each of 20 parts, and one that counts the
+// rest.
 const maxFindings = 21
 
 func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []model.Finding) {
@@ -92,7 +93,7 @@ func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []
 		}
 	}
 	if skipped > maxFindings {
-		t.Errorf("%d ignored parts are reported, want at most 21", skipped)
+		t.Errorf("got %d findings of ignored parts, want at most 21", skipped)
 	}
 }
 
@@ -140,7 +141,7 @@ func checkServicePorts(t *testing.T, ports []model.ServicePort) {
 	for _, port := range ports {
 		servicePort, node := number{port.Protocol, port.Port}, nodePort{port.Protocol, port.NodePort}
 		if port.Port == 0 || seen[servicePort] || seen[port.Name] || port.NodePort != 0 && seen[node] {
-			t.Errorf("ports = %v", ports)
+			t.Errorf("a zero or duplicate port in %v", ports)
 		}
 		seen[servicePort], seen[port.Name], seen[node] = true, true, true
 		if port.Name != "" {
@@ -161,7 +162,7 @@ func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
 	names := make(map[string]bool)
 	for _, port := range slice.Ports {
 		if port.Port == 0 || names[port.Name] {
-			t.Errorf("ports = %v", slice.Ports)
+			t.Errorf("a zero or duplicate port in %v", slice.Ports)
 		}
 		names[port.Name] = true
 		if port.Name != "" {
@@ -170,7 +171,7 @@ func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
 	}
 	for _, endpoint := range slice.Endpoints {
 		if !isUnicast(endpoint.Addr) || model.FamilyOf(endpoint.Addr) != slice.Family {
-			t.Errorf("endpoint %v in an %v slice", endpoint.Addr, slice.Family)
+			t.Errorf("endpoint %v of an EndpointSlice is not a unicast %v address", endpoint.Addr, slice.Family)
 		}
 		checkLocation(t, endpoint)
 	}
@@ -197,7 +198,7 @@ func checkLocation(t *testing.T, endpoint model.SliceEndpoint) {
 	}
 	const maxHints = 8 // in Kubernetes' validation
 	if len(endpoint.HintNodes) > maxHints || len(endpoint.HintZones) > maxHints {
-		t.Errorf("hints for %d nodes and %d zones", len(endpoint.HintNodes), len(endpoint.HintZones))
+		t.Errorf("hints for %d nodes and %d zones, want at most %d each", len(endpoint.HintNodes), len(endpoint.HintZones), maxHints)
 	}
 }
 
@@ -211,7 +212,7 @@ func CheckNode(t *testing.T, node *model.Node) {
 	checkOnePerFamily(t, node.Addresses, model.FamilyOf)
 	for _, addr := range node.Addresses {
 		if !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() {
-			t.Errorf("address %s of a node", addr)
+			t.Errorf("invalid address %s of a node", addr)
 		}
 	}
 	CheckPrefixes(t, node.PodCIDRs)

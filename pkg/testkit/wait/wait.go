@@ -19,13 +19,13 @@ const (
 	maxPause = 250 * time.Millisecond
 )
 
-// Until waits until a condition holds. After Timeout it ends the test with what did not happen.
+// Until waits until a condition holds. After Timeout it ends the test with a message that contains what.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	Within(t, Timeout, what, holds)
 }
 
-// Within waits until a condition holds, and ends the test if that takes longer than atMost.
+// Within waits until a condition holds, and ends the test if that takes longer than timeout.
 func Within(t testing.TB, timeout time.Duration, what string, holds func() bool) {
 	t.Helper()
 	if !poll(timeout, holds) {

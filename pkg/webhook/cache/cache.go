@@ -36,11 +36,12 @@ func NewCache(ctx context.Context, informers cache.Informers) (*Cache, error) {
 	return c, nil
 }
 
-// watchMetadata passes the objects of a kind to put and gone. listed reports whether all initial objects have been passed.
+// watchMetadata passes the objects of a kind to onUpdate, and the names of deleted ones to onDelete. hasSynced reports
+// whether all initial objects have been passed.
 func watchMetadata(
 	ctx context.Context, informers cache.Informers, kind string, onUpdate func(*metav1.PartialObjectMetadata), onDelete func(name string),
 ) (hasSynced func() bool, err error) {
-	// Otherwise a running cache would block the caller here until it has all objects.
+	// Without BlockUntilSynced(false), a running cache would block the caller here until it has all objects.
 	informer, err := informers.GetInformer(ctx, metadataOf(kind), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch metadata of %ss: %w", kind, err)
@@ -66,7 +67,7 @@ func handlerOf(onUpdate func(*metav1.PartialObjectMetadata), onDelete func(name 
 	}
 }
 
-// passMetadata calls take with an object that keepMetadata has stripped. The cache contains no others.
+// passMetadata calls handle with an object that keepMetadata has stripped. The cache contains no others.
 func passMetadata(object any, handle func(*metav1.PartialObjectMetadata)) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		handle(metadata)
@@ -77,8 +78,8 @@ func passMetadata(object any, handle func(*metav1.PartialObjectMetadata)) {
 // last known state is used.
 func (c *Cache) HasSynced() bool { return c.namespaces.hasSynced() && c.nodes.hasSynced() }
 
-// Namespace returns the Namespace of that name. It waits briefly for an unknown one, which may have just been created,
-// unless many reviews are waiting already.
+// Namespace returns the defaults of the Namespace with that name. It waits briefly for an unknown one, which may have
+// just been created, unless many reviews are waiting already.
 func (c *Cache) Namespace(name string) rules.NamespaceDefaults { return c.namespaces.find(name) }
 
 // Nodes returns the labels of all Nodes; nil until all Nodes are known. The result is immutable.

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// demandInterval is how often the Lease is read. Publishers of demand rarely appear, and renew their Lease often; the
-// only effect on a review is a warning. So one request a minute suffices; a watch would need another permission.
+// demandInterval is how often the Lease is read. Publishers of demand rarely start or stop, and the only effect on a
+// review is a warning. So one request a minute suffices; a watch would need another permission.
 const demandInterval = time.Minute
 
 // FollowDemand checks periodically, until ctx ends, whether demand is published: whether the Lease in the publisher's

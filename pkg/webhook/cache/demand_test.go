@@ -66,10 +66,10 @@ func TestFollowDemandReadsTheLease(t *testing.T) {
 			{"there is no Lease", http.StatusNotFound, false, 2 * time.Minute, true},
 			{"the API server is down again", http.StatusBadGateway, false, 5 * time.Minute, true},
 			{"a Lease that was never renewed", http.StatusOK, false, 2 * time.Minute, true},
-			{"a Lease", http.StatusOK, true, 2 * time.Minute, false},
+			{"a renewed Lease", http.StatusOK, true, 2 * time.Minute, false},
 			{"the API server is down after that", http.StatusBadGateway, true, 2 * servicedemand.FreshFor, false},
-			{"it was not renewed", http.StatusOK, false, 2 * time.Minute, true},
-			{"it is renewed", http.StatusOK, true, servicedemand.FreshFor - 2*time.Minute, false},
+			{"the Lease was not renewed", http.StatusOK, false, 2 * time.Minute, true},
+			{"the Lease is renewed", http.StatusOK, true, servicedemand.FreshFor - 2*time.Minute, false},
 			{"the renewal expired", http.StatusOK, false, 4 * time.Minute, true},
 			{"reading is forbidden", http.StatusForbidden, false, 5 * time.Minute, true},
 		} {

@@ -9,8 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// nodes are the Nodes of a cluster. All callers share one snapshot, which is copied only when labels change, which is
-// rare.
+// nodes are the Nodes of a cluster. All callers share one snapshot. It is replaced when labels change, which is rare.
 type nodes struct {
 	hasSynced func() bool
 

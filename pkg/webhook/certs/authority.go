@@ -60,8 +60,8 @@ func (a *authority) issue(now time.Time, lifetime time.Duration, names []string)
 	return leaf, nil
 }
 
-// sign generates a key, and a certificate for it that a CA signs; nil means self-signed. crypto/x509 chooses the serial
-// number.
+// sign generates a key and a certificate for it, signed by issuer. A nil issuer means self-signed. crypto/x509 chooses
+// the serial number.
 func sign(template *x509.Certificate, issuer *authority) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

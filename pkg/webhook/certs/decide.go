@@ -91,8 +91,8 @@ func (v view) secretStep(settings Settings) step {
 	return step{action: pause, reason: "nothing is due", until: next}
 }
 
-// renewalTime returns when a certificate is renewed: when a third of a lifetime is left. Its own validity period does not
-// matter, so certificates of other programs are treated alike.
+// renewalTime returns when a certificate is renewed: when a third of a lifetime is left. Its own validity period does
+// not matter, so certificates of other programs are treated alike.
 func renewalTime(certificate *x509.Certificate, lifetime time.Duration) time.Time {
 	return certificate.NotAfter.Add(-lifetime / 3)
 }
@@ -152,8 +152,8 @@ type trust struct {
 	since     time.Time
 }
 
-// observe returns the trust in the CA that signs, from the configurations and then the Secret. The zero value is no
-// trust.
+// observe returns the trust in the CA that signs, given the configurations and the content of the Secret, which must
+// have been read after them. The zero value means no trust.
 func (t trust) observe(now time.Time, content *content, configurations []configuration) trust {
 	if content == nil || content.signer == nil {
 		return trust{}
@@ -173,7 +173,7 @@ func (t trust) observe(now time.Time, content *content, configurations []configu
 }
 
 // olderValidUntil returns until when a certificate of an older CA may be valid: older CAs have signed nothing since the
-// current one exists. Times in certificates have a resolution of seconds.
+// current one was created. Times in certificates have a resolution of seconds.
 func (c *content) olderValidUntil(settings Settings) time.Time {
 	return c.signer.Certificate.NotBefore.Add(backdate + settings.Leaf + 2*time.Second)
 }

@@ -18,7 +18,7 @@ var (
 	testSettings = Settings{Names: ServiceNames("webhook", "system"), CA: 90 * day, Leaf: 30 * day, TrustDelay: time.Minute}
 )
 
-// newPair returns a CA that is valid for a day, and a certificate of it.
+// newPair returns a CA and a certificate of it, both issued at a time, with the lifetimes of testSettings.
 func newPair(t *testing.T, at time.Time) (*authority, *tls.Certificate) {
 	t.Helper()
 	ca, err := newAuthority(at, testSettings.CA)
@@ -222,14 +222,14 @@ func TestReadContentReportsErrorsWithoutKeys(t *testing.T) {
 		"a key of another certificate": {leafKeyEntry, other[leafKeyEntry], "tls.crt: tls: private key does not match public key"},
 		"no key":                       {leafKeyEntry, nil, "tls.crt: tls: failed to find any PEM data in key input"},
 		"garbage for a certificate":    {leafEntry, []byte("garbage"), "tls.crt: tls: failed to find any PEM data in certificate input"},
-		"the key of no CA":             {authorityKeyEntry, good[leafKeyEntry], "ca.key: private key does not match any CA in ca.crt"},
+		"a key that matches no CA":     {authorityKeyEntry, good[leafKeyEntry], "ca.key: private key does not match any CA in ca.crt"},
 		"garbage for a CA's key":       {authorityKeyEntry, []byte("garbage"), "ca.key: no PKCS #8 private key in PEM"},
 		"a truncated key of a CA": {
 			authorityKeyEntry, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: not a PKCS #8 private key",
 		},
-		"a certificate that is no CA": {bundleEntry, good[leafEntry], "ca.crt: contains data other than CAs"},
-		"a key among the CAs":         {bundleEntry, slices.Concat(good[authorityKeyEntry], good[bundleEntry]), "ca.crt: contains data other than CAs"},
-		"text behind the CAs":         {bundleEntry, slices.Concat(good[bundleEntry], []byte("behind")), "ca.crt: contains data other than CAs"},
+		"a certificate that is not a CA": {bundleEntry, good[leafEntry], "ca.crt: contains data other than CAs"},
+		"a key among the CAs":            {bundleEntry, slices.Concat(good[authorityKeyEntry], good[bundleEntry]), "ca.crt: contains data other than CAs"},
+		"text after the CAs":             {bundleEntry, slices.Concat(good[bundleEntry], []byte("behind")), "ca.crt: contains data other than CAs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := maps.Clone(good)

@@ -159,13 +159,13 @@ func TestNewFilesRejectsUnusablePair(t *testing.T) {
 	_, _, key := pair(t, time.Now())
 	folder := &mounted{t: t, dir: t.TempDir()}
 	folder.update(certificate, key)
-	for name, path := range map[string]string{"that do not match": folder.path("tls.crt"), "that do not exist": folder.path("none")} {
+	for name, path := range map[string]string{"files that do not match": folder.path("tls.crt"), "a missing file": folder.path("none")} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewFiles(t.Context(), FilesSettings{
 				Certificate: path, Key: folder.path("tls.key"), Log: discardLog(), Observer: &observed{},
 			})
 			if err == nil {
-				t.Error("no error")
+				t.Error("NewFiles returned no error")
 			}
 		})
 	}

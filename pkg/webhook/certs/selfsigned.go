@@ -38,7 +38,7 @@ type SelfSigned struct {
 	secrets  corev1client.SecretInterface
 	core     rest.Interface
 	webhooks rest.Interface // of admissionregistration.k8s.io
-	changed  notify.Signal  // signals that something may have changed
+	changed  notify.Signal  // notified when a watched object may have changed
 	limit    flowcontrol.RateLimiter
 	failures failures
 

@@ -129,7 +129,7 @@ func randomDuration(rng *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(limit)))
 }
 
-// advanceClock advances the clock: usually by little, and sometimes by much.
+// advanceClock advances the clock: usually by seconds, and sometimes by minutes.
 func (w *simulation) advanceClock() {
 	limit := 3 * time.Second
 	switch chance := w.rng.IntN(100); {

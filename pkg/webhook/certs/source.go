@@ -29,7 +29,7 @@ var (
 type Observer interface {
 	// CertificateExpires is called when a new certificate is served, with the end of its validity.
 	CertificateExpires(at time.Time)
-	// AuthorityExpires is called with the end of validity of its CA, if the CA is known.
+	// AuthorityExpires is called with the end of validity of that certificate's CA, if the CA is known.
 	AuthorityExpires(at time.Time)
 	// CertificateFailed is called if an operation failed, or found something unusable. The last usable certificate is
 	// still served, and the operation is retried.
@@ -47,7 +47,7 @@ const (
 	PatchConfiguration Operation = "patch_configuration"
 	Watch              Operation = "watch"
 	UseSecret          Operation = "use_secret" // the Secret contains something unusable
-	ReadFiles          Operation = "read_files" // or the files do
+	ReadFiles          Operation = "read_files" // the files cannot be read or used
 )
 
 // Operations returns all operations, for counters that start at zero.
@@ -95,7 +95,7 @@ type failures struct {
 	last map[string]string
 }
 
-// report reports the outcome of an operation on an object, and returns the error with its subject. The end of the
+// report reports the outcome of an operation on an object, and returns the error with the names of both. The end of the
 // context is not a failure.
 func (f *failures) report(ctx context.Context, operation Operation, object string, err error) error {
 	text := ""

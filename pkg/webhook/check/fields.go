@@ -52,7 +52,7 @@ func unknownFieldError(field string, known []knownField) string {
 
 func unknownFieldText(hint string) string { return "unknown field, which API servers drop; " + hint }
 
-// addTypeError records a field of the wrong type. The decoder does not return which annotation or label it is, but the
+// addTypeError records a field of the wrong type. The decoder does not report which annotation or label it is, but the
 // mistake is always the same: in YAML, true and 5 are not strings.
 func (f *Files) addTypeError(loc location, fault manifest.ParseError) {
 	var object struct {

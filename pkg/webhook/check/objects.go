@@ -16,15 +16,15 @@ var (
 	nodeType      = manifest.Type{APIVersion: "v1", Kind: "Node"}
 )
 
-// Files is the content of the files. Nothing is checked before all of them are read: a Node or a Namespace may come
+// Files collects the objects in files. Nothing is checked before all files are read: a Node or a Namespace may come
 // last.
 type Files struct {
 	exclude      []string // see New
 	objects      []object
 	findings     []finding      // errors while reading
 	fileIndex    map[string]int // index by file, in the order in which they were read
-	skipped      int            // objects
-	skippedFiles []skippedFile  // files
+	skipped      int            // number of objects
+	skippedFiles []skippedFile  // in the order in which they were read
 	isSkipped    map[string]bool
 	nodes        *rules.NodeLabels // nil without a Node
 	services     serviceNames
@@ -51,7 +51,7 @@ type object struct {
 type location struct {
 	file string
 	part *manifest.Part // nil for a whole file
-	// from is a field of the object whose values are under the field to in the part; empty if the part is the object
+	// objectField is a field of the object whose values are under partField in the part; empty if the part is the object
 	// itself.
 	from, to string
 }
@@ -84,8 +84,9 @@ func (f *Files) readText(name string, text []byte) {
 	}
 }
 
-// explainTemplate explains a parse error if there is a template before or on the reported line, and sets the line to
-// that of the template. If the parser has no line for an error, it reports the document's first line.
+// explainTemplate explains a parse error if the text contains a template, and sets the line to that of the first
+// template on or after the reported line: if the parser has no line for an error, it reports the document's first
+// line.
 func explainTemplate(fault *manifest.ParseError, text []byte) {
 	if fault.Line == 0 {
 		return

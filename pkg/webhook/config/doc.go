@@ -7,6 +7,6 @@
 //
 //	config.yaml:7: rules.SCV027: Unsupported value: "SCV027": there is no such rule; did you mean SVC027?
 //
-// The file is reloaded when it changes. If the new version is invalid, the last valid one stays applied. To add a
+// The file is reloaded when it changes. If the new version is invalid, the last valid one stays active. To add a
 // setting, start in parse.go.
 package config

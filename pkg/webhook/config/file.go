@@ -33,8 +33,8 @@ func Read(path string) (*File, error) {
 	return &File{Path: path, Settings: settings, content: content}, nil
 }
 
-// Follow reloads the file whenever it changes, until ctx ends. It passes new settings to updated. It passes the errors
-// of an invalid version to failed, once for each version, and also errors of reading the file. Either may be called
+// Follow reloads the file whenever it changes, until ctx ends. It passes new settings to onUpdate. It passes the errors
+// of an invalid version to onError, once for each version, and also errors of reading the file. Either may be called
 // although nothing differs, for example when a mistake is undone.
 //
 // A missing file is probably being replaced: nothing happens until it exists again.

@@ -94,19 +94,19 @@ func TestFollowReportsUpdatesAndFailures(t *testing.T) {
 	f := followFile(t, header)
 	f.write(header + "strict: true\n")
 	if got := receive(t, f.updates); !got.Strict {
-		t.Errorf("the update is %v", got)
+		t.Errorf("unexpected update: %v", got)
 	}
 	f.write(header + "strict: 1\n")
 	if err := receive(t, f.failures); !strings.Contains(err.Error(), f.path()+":3: strict: must be bool") {
-		t.Errorf("the failure is %v", err)
+		t.Errorf("unexpected failure: %v", err)
 	}
 	f.write(header + "strict: two\n")
 	if err := receive(t, f.failures); !strings.Contains(err.Error(), "not string") {
-		t.Errorf("the second failure is %v", err)
+		t.Errorf("unexpected second failure: %v", err)
 	}
 	f.write(header + "proxyName: vicinity\n")
 	if got := receive(t, f.updates); got.ProxyName != "vicinity" {
-		t.Errorf("the update is %v", got)
+		t.Errorf("unexpected update: %v", got)
 	}
 	if got := f.log.Count("cannot be used; keeping the last valid one"); got != 2 {
 		t.Errorf("the failures were logged %d times, want once each", got)
@@ -124,7 +124,7 @@ func TestFollowReportsRevertedMistake(t *testing.T) {
 	}
 	f.write(header + "strict: true\n")
 	if got := receive(t, f.updates); !got.Strict {
-		t.Errorf("the update is %v", got)
+		t.Errorf("unexpected update: %v", got)
 	}
 }
 
@@ -143,13 +143,13 @@ func TestFollowReportsUnreadableFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := receive(t, f.failures); !strings.Contains(err.Error(), "is a directory") {
-		t.Errorf("the failure is %v", err)
+		t.Errorf("unexpected failure: %v", err)
 	}
 	if err := errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if got := receive(t, f.updates); !got.Strict {
-		t.Errorf("the update is %v", got)
+		t.Errorf("unexpected update: %v", got)
 	}
 }
 

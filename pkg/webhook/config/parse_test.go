@@ -22,36 +22,36 @@ func TestParse(t *testing.T) {
 		want rules.Settings
 	}{
 		"nothing": {"", rules.Settings{ExcludedNamespaces: system}},
-		"nothing under a field": {
+		"fields without a value": {
 			"rules:\ndefaults:\nexcludedNamespaces:\nproxyName:\nstrict:\n", rules.Settings{ExcludedNamespaces: system},
 		},
-		"an empty document after it": {"---\n# nothing\n", rules.Settings{ExcludedNamespaces: system}},
-		"strict":                     {"strict: true\n", rules.Settings{Strict: true, ExcludedNamespaces: system}},
+		"an empty second document": {"---\n# nothing\n", rules.Settings{ExcludedNamespaces: system}},
+		"strict":                   {"strict: true\n", rules.Settings{Strict: true, ExcludedNamespaces: system}},
 		"rules, with off unquoted": {
 			"rules: {SVC027: off, SVC001: warn, NS001: 'deny'}\n",
 			rules.Settings{Actions: map[rules.ID]rules.Action{
 				"SVC027": rules.Off, "SVC001": rules.Warn, "NS001": rules.Deny,
 			}, ExcludedNamespaces: system},
 		},
-		"a mode": {
+		"a default mode": {
 			"defaults: {topologyMode: Auto}\n",
 			rules.Settings{Default: &rules.Default{Setting: rules.TopologyMode, Value: "Auto"}, ExcludedNamespaces: system},
 		},
-		"a distribution, and when": {
+		"a default distribution and its conditions": {
 			"defaults:\n  trafficDistribution: PreferSameNode\n  onUpdate: true\n  withSessionAffinity: true\n",
 			rules.Settings{
 				Default:         &rules.Default{Setting: rules.TrafficDistribution, Value: "PreferSameNode"},
 				DefaultOnUpdate: true, DefaultWithAffinity: true, ExcludedNamespaces: system,
 			},
 		},
-		"keys": {
+		"default keys": {
 			`defaults: {topologyKeys: "rack, *"}`,
 			rules.Settings{Default: &rules.Default{Setting: rules.TopologyKeys, Value: "rack, *"}, ExcludedNamespaces: system},
 		},
 		"other excluded Namespaces": {"excludedNamespaces: [a, b]\n", rules.Settings{ExcludedNamespaces: []string{"a", "b"}}},
 		"no excluded Namespaces":    {"excludedNamespaces: []\n", rules.Settings{}},
 		"DNS by topology":           {"dnsByTopology: true\n", rules.Settings{DNSByTopology: true, ExcludedNamespaces: system}},
-		"a name":                    {"proxyName: vicinity\n", rules.Settings{ProxyName: "vicinity", ExcludedNamespaces: system}},
+		"a proxy name":              {"proxyName: vicinity\n", rules.Settings{ProxyName: "vicinity", ExcludedNamespaces: system}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse("config.yaml", []byte(header+c.text))
@@ -82,7 +82,7 @@ func TestParseReportsLineAndField(t *testing.T) {
 			"rules:\n  SVC001: warn\n  SCV027: off\n",
 			[]string{`5: rules.SCV027: Unsupported value: "SCV027": there is no such rule; did you mean SVC027?`},
 		},
-		"a rule like no other": {
+		"an unknown rule without a suggestion": {
 			"rules: {nothing: off}\n",
 			[]string{`3: rules.nothing: Unsupported value: "nothing": there is no such rule`},
 		},
@@ -124,8 +124,8 @@ func TestParseReportsLineAndField(t *testing.T) {
 		"a field in the wrong place": {
 			"topologyMode: Auto\n", []string{`3: topologyMode: unknown field`},
 		},
-		"a field like no other": {"metadata: {name: x}\n", []string{`3: metadata: unknown field`}},
-		"a field set twice":     {"strict: true\n\nstrict: true\n", []string{`5: strict: duplicate field`}},
+		"an unknown field without a suggestion": {"metadata: {name: x}\n", []string{`3: metadata: unknown field`}},
+		"a field set twice":                     {"strict: true\n\nstrict: true\n", []string{`5: strict: duplicate field`}},
 		"two defaults": {
 			"defaults:\n  topologyMode: Auto\n  topologyKeys: \"*\"\n",
 			[]string{`5: defaults.topologyKeys: Forbidden: only one default is allowed, and defaults.topologyMode is set`},
@@ -155,7 +155,7 @@ func TestParseReportsLineAndField(t *testing.T) {
 			"defaults: {topologyKeys: [a]}\n", []string{`3: defaults.topologyKeys: must be string, not array`},
 		},
 		"defaults that are a string": {"defaults: Auto\n", []string{`3: defaults: must be an object, not string`}},
-		"neither true nor false":     {"strict: maybe\n", []string{`3: strict: must be bool, not string`}},
+		"an invalid bool":            {"strict: maybe\n", []string{`3: strict: must be bool, not string`}},
 		"a string for a bool": {
 			"defaults: {onUpdate: 'true'}\n", []string{`3: defaults.onUpdate: must be bool, not string`},
 		},
@@ -224,7 +224,7 @@ func TestParseRejectsOtherDocuments(t *testing.T) {
 	}{
 		"nothing":       {"", []string{`1: the file is empty`}},
 		"only comments": {"# nothing\n", []string{`1: the file is empty`}},
-		"no fields":     {"- a\n", []string{`1: got apiVersion "", kind ""; `}},
+		"a list":        {"- a\n", []string{`1: got apiVersion "", kind ""; `}},
 		"a ConfigMap": {
 			"apiVersion: v1\nkind: ConfigMap\ndata: {}\n",
 			[]string{`2: kind: this is a ConfigMap; use the text under its key config.yaml, as in a pod that mounts it`},

@@ -120,7 +120,7 @@ type zone struct {
 	weight           float64
 }
 
-// lacksQuorum reports whether fewer than half of its nodes reported: too few to extrapolate to the others.
+// lacksQuorum reports whether fewer than half of the zone's nodes reported: too few to extrapolate to the others.
 func (z *zone) lacksQuorum() bool { return 2*z.reporting < z.nodes }
 
 // Track starts tracking a Service that has a published ServiceDemand but no connections.
@@ -270,7 +270,7 @@ func (f *Aggregator) updateEstimates(
 	}
 }
 
-// decide adds the connections to a Service in one interval to its estimate; nil means that there were none.
+// decide adds the connections to a Service in one interval to its estimate. A nil zoneRates means that there were none.
 func (s *serviceState) decide(took time.Duration, c *cluster, zoneRates []float64, service Service, assumed map[string]float64) Report {
 	s.estimator.Coarse = len(c.nodes) > manyNodes
 	s.estimator.SetPublished(service.Published)
@@ -302,8 +302,8 @@ func (s *serviceState) sampleOf(took time.Duration, c *cluster, zoneRates []floa
 // maxImputed bounds the total share of zones below quorum: the total is extrapolated from the other zones.
 const maxImputed = 0.99
 
-// imputeShare estimates the connections of a zone below quorum, from its share (part), the total share of such zones
-// (all) and the connections of the zones that reported.
+// imputeShare estimates the connections of a zone below quorum, from its share, the total share of all such zones, and
+// the connections of the zones that reported.
 func imputeShare(share, totalShare, reporting float64) float64 {
 	if totalShare == 0 {
 		return 0

@@ -62,7 +62,7 @@ func (s *state) managed(name string) *servicedemand.ServiceDemand {
 
 // changes returns the writes after a round. If a report cannot be represented (too many zones), its object is deleted,
 // because its content is outdated. The first such failure is returned as an error and does not affect other Services:
-// too many zones is usually a problem of all.
+// too many zones usually affect all of them.
 func (s *state) changes(now time.Time, round Round) (all []objectChange, firstErr error) {
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
 		if object := s.objects[name]; isManaged(object) && (s.managed(name) == nil || !s.shouldPublish(s.services[name])) {
@@ -104,7 +104,7 @@ func (s *state) lookupService() Services {
 	}
 }
 
-// unmanaged returns the log text for each object that was written by others. Such objects are not overwritten.
+// unmanaged returns the log text for each object that another client wrote. Such objects are not overwritten.
 func (s *state) unmanaged() map[string]string {
 	texts := map[string]string{}
 	for name, object := range s.objects {

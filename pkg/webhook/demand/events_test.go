@@ -67,7 +67,7 @@ func TestSkewEventsPerRoundAreLimited(t *testing.T) {
 		counts = append(counts, len(due))
 	}
 	if fmt.Sprint(counts) != "[10 10 5 0]" {
-		t.Errorf("due in four rounds: %v", counts)
+		t.Errorf("due in four rounds: %v, want [10 10 5 0]", counts)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestHasMinCoverage(t *testing.T) {
 	} {
 		for _, round := range rounds {
 			if hasMinCoverage(round) != want {
-				t.Errorf("%+v: confirmed: %t, want %t", round, !want, want)
+				t.Errorf("hasMinCoverage(%+v) = %t, want %t", round, !want, want)
 			}
 		}
 	}

@@ -77,8 +77,8 @@ func (e *ewma) share(zone string) float64 {
 	return e.zones[zone] / e.total
 }
 
-// stdDev returns the standard deviation of a share of size connections. A share of zero is as uncertain as that of one
-// connection: otherwise the first connection of a zone would always be significant.
+// stdDev returns the standard deviation of a share that was estimated from a number of samples. A share of zero is as
+// uncertain as that of one connection: otherwise the first connection of a zone would always be significant.
 func stdDev(share, samples float64) float64 {
 	share = min(max(share, 1/samples), 0.5)
 	return math.Sqrt(share * (1 - share) / samples)

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// The endpoints in tests with feedback loops: idle is the response time without load, in seconds, slowest the maximum
-// multiple of it, and capacity the number of responses per second.
+// The endpoints in tests with feedback loops: idleLatency is the response time without load, in seconds, maxSlowdown is
+// the maximum multiple of it, and capacity is the number of responses per second.
 const (
 	idleLatency, maxSlowdown = 0.02, 50
 	capacity                 = 60
@@ -28,7 +28,7 @@ type loop struct {
 	name string
 	// demand returns the clients' request rate at an endpoint with a given load, relative to the rate at idle endpoints.
 	demand        func(load float64) float64
-	demandChanges bool // failing clients
+	demandChanges bool // set if failed requests change the demand
 }
 
 // latency returns the response time of an endpoint with a given load, in seconds.
@@ -139,8 +139,8 @@ func TestClosedLoopsConverge(t *testing.T) {
 	}
 }
 
-// loopResult is the result for the last half hour: the load of the busiest endpoint relative to the mean, how often shares
-// were published, and by how much the share of zone b moved.
+// loopResult is the result for the last half hour: the load of the busiest endpoint relative to the mean, how often
+// shares were published, and by how much the share of zone b moved.
 type loopResult struct {
 	busiest   float64
 	published int

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// managedByLabel is the label by which the publisher recognizes its objects. Objects that an administrator wrote lack it and
-// are not changed.
+// managedByLabel is the label by which the publisher recognizes its objects. Objects that an administrator wrote lack
+// it and are not changed.
 const managedByLabel, managerName = "app.kubernetes.io/managed-by", "vicinity-webhook"
 
 // isManaged reports whether a publisher wrote an object.
@@ -35,7 +35,7 @@ func publishedIn(d *servicedemand.ServiceDemand) map[string]float64 {
 	return shares
 }
 
-// newObject returns the object for a decision. before is the existing object; nil means that there is none.
+// newObject returns the object for a decision. existing is the existing object; nil means that there is none.
 func newObject(
 	service *corev1.Service, existing *servicedemand.ServiceDemand, decision Decision, round Round, now time.Time,
 ) (*servicedemand.ServiceDemand, error) {

@@ -136,18 +136,18 @@ func TestChanges(t *testing.T) {
 		what Report
 		want string
 	}{
-		{"the first time", newState(map[string]string{"web": "1"}), newReport(First, 2), "create 2"},
+		{"the first estimate", newState(map[string]string{"web": "1"}), newReport(First, 2), "create 2"},
 		{"few connections", newState(map[string]string{"web": "1"}), newReport(InsufficientData, 0), ""},
-		{"as before", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Unchanged, 1), ""},
-		{"something else", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Changed, 3), "update 3"},
-		{"the end", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(BelowThreshold, 1), "delete 1"},
+		{"unchanged shares", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Unchanged, 1), ""},
+		{"changed shares", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(Changed, 3), "update 3"},
+		{"below the threshold", newState(map[string]string{"web": "1"}, storedObject(t, "1")), newReport(BelowThreshold, 1), "delete 1"},
 		{"written for an earlier Service of that name", newState(map[string]string{"web": "2"}, storedObject(t, "1")), newReport(First, 2), "delete +Inf"},
 		{"the Service was deleted", newState(nil, storedObject(t, "1")), Report{}, "delete +Inf"},
 		{"written by another version of the webhook", newState(map[string]string{"web": "1"}, another), newReport(First, 2), "delete +Inf"},
 		{"no longer requested", unrequested, Report{}, "delete +Inf"},
 		{"unmanaged", newState(map[string]string{"web": "1"}, foreign), newReport(First, 2), ""},
 		{"too many zones", newState(map[string]string{"web": "1"}), many, "at most 512 allowed"},
-		{"too many zones now", newState(map[string]string{"web": "1"}, storedObject(t, "1")), differs(many), "delete 4; at most 512 allowed"},
+		{"too many zones, and a stored object", newState(map[string]string{"web": "1"}, storedObject(t, "1")), differs(many), "delete 4; at most 512 allowed"},
 	} {
 		rewrites, err := c.seen.changes(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
 		var got []string
@@ -178,10 +178,10 @@ func TestChangeEstimatesBytes(t *testing.T) {
 		large.Zones = append(large.Zones, servicedemand.Zone{Zone: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), DemandPPM: 7000})
 	}
 	if got := small.change().bytes; got < 850 || got > 1400 {
-		t.Errorf("a small object has %d bytes", got)
+		t.Errorf("a small object has %d bytes, want 850 to 1400", got)
 	}
 	if got := (objectChange{after: large}).change().bytes; got < 8000 || got > 10000 {
-		t.Errorf("a large object has %d bytes", got)
+		t.Errorf("a large object has %d bytes, want 8000 to 10000", got)
 	}
 }
 
@@ -208,7 +208,8 @@ func TestSettingsPublishAndCompare(t *testing.T) {
 		byWord, byDefault := (&Options{}).settings(), (&Options{MeasuredByDefault: true}).settings()
 		got := [4]bool{byWord.publishesDemand(s), byDefault.publishesDemand(s), byWord.isComparable(s), byDefault.isComparable(s)}
 		if want := [4]bool{c.byWord, c.byDefault, c.isCompared, c.orElse}; got != want {
-			t.Errorf("%q, %q: published, by default, compared, compared with a default: %v, want %v", c.clients, c.source, got, want)
+			t.Errorf("clients %q, source %q: published, published by default, comparable, comparable by default: %v, want %v",
+				c.clients, c.source, got, want)
 		}
 	}
 }
@@ -223,10 +224,10 @@ func TestSettingsAreParsedOncePerRound(t *testing.T) {
 	}
 	for range 2 {
 		if settings.publishesDemand(web) || !settings.publishesDemand(db) || !settings.isComparable(web) {
-			t.Error("wrong settings")
+			t.Error("the demand on web is published or not comparable, or that on db is not published")
 		}
 	}
 	if reads[web] != 1 || reads[db] != 1 {
-		t.Errorf("settings were parsed %v times", reads)
+		t.Errorf("settings were parsed %v times, want once for each Service", reads)
 	}
 }

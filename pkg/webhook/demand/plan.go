@@ -21,7 +21,7 @@ const (
 // change is a pending write of an object, by the namespace and name of its Service.
 type change struct {
 	namespace, name string
-	bytes           int     // in a watch
+	bytes           int     // size of a watch event
 	skew            float64 // the skew against the published state; the largest comes first
 }
 
@@ -42,11 +42,12 @@ type Backlog struct {
 	Longest time.Duration
 }
 
-// fairQueue schedules writes. The zero value has written nothing.
+// fairQueue schedules writes. The zero value has scheduled nothing.
 type fairQueue struct {
 	nextSlot    time.Time  // when the budget allows the next write
 	virtualTime fair.Queue // all Namespaces with changes get the same number of bytes
-	// writeTimes are the write times of the last hour, and queuedSince is when each change was first requested, by Service.
+	// writeTimes are the write times of the last hour, and queuedSince is when each change was first requested, by
+	// Service.
 	writeTimes  map[string][]time.Time
 	queuedSince map[string]time.Time
 }

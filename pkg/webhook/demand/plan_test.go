@@ -50,7 +50,7 @@ func byNamespace(written map[string]int, namespace string) (sum int) {
 // TestPlanStaysWithinBudget checks 1,000 Services that change all the time, most of them in one Namespace.
 func TestPlanStaysWithinBudget(t *testing.T) {
 	const proxies = 5000
-	changes := slices.Concat(changesFor("crowd", 900, 20), changesFor("quiet", 90, 1.1), changesFor("tiny", 10, 1.1))
+	changes := slices.Concat(changesFor("large", 900, 20), changesFor("medium", 90, 1.1), changesFor("small", 10, 1.1))
 	written, bytes, times, last := planHour(time.Minute, proxies, changes)
 	if all := bytes * proxies; all > bytesPerSecond*3600+850*proxies || all < bytesPerSecond*3600*9/10 {
 		t.Errorf("%.2f GB per hour over all proxies, want nearly 3.6", float64(all)/1e9)
@@ -58,7 +58,7 @@ func TestPlanStaysWithinBudget(t *testing.T) {
 	t.Logf("%d writes in an hour, %d bytes for each proxy", len(times), bytes)
 	// Ten Services soon reach their own limit: ten times, and then once every five minutes. The others share the rest
 	// evenly.
-	crowd, quiet, tiny := byNamespace(written, "crowd"), byNamespace(written, "quiet"), byNamespace(written, "tiny")
+	crowd, quiet, tiny := byNamespace(written, "large"), byNamespace(written, "medium"), byNamespace(written, "small")
 	if tiny < 150 || tiny > 200 || crowd-quiet > 10 || quiet-crowd > 10 {
 		t.Errorf("written: %d, %d and %d, want 150 to 200 of the last, and equal numbers of the others", crowd, quiet, tiny)
 	}
@@ -70,7 +70,7 @@ func TestPlanStaysWithinBudget(t *testing.T) {
 	}
 }
 
-// TestPlanLimitsWriteRate, even if the bytes allow more.
+// TestPlanLimitsWriteRate checks the limit of writes per second, even if the limit of bytes allows more.
 func TestPlanLimitsWriteRate(t *testing.T) {
 	var p fairQueue
 	writes, waiting := p.plan(midnight, 30*time.Second, 3, changesFor("shop", 1000, 2))
@@ -84,8 +84,8 @@ func TestPlanLimitsWriteRate(t *testing.T) {
 	}
 }
 
-// TestPlanThrottlesFrequentChanges checks that a Service is written once in each interval, and once every five minutes after
-// ten times in an hour.
+// TestPlanThrottlesFrequentChanges checks that a Service is written once in each interval, and once every five minutes
+// after ten times in an hour.
 func TestPlanThrottlesFrequentChanges(t *testing.T) {
 	written, _, times, _ := planHour(30*time.Second, 3, changesFor("shop", 1, 2))
 	// Ten in the first 4:30, then at 9:30, 14:30 and so on until 59:30.
@@ -115,12 +115,12 @@ func TestPlanWritesLargestSkewFirst(t *testing.T) {
 		order = append(order, w.key())
 	}
 	if got := fmt.Sprint(order); got != "[a/worst b/web-000 b/web-001 a/web-000]" {
-		t.Errorf("order: %s", got)
+		t.Errorf("order: %s, want the largest skew of each Namespace first", got)
 	}
 }
 
-// TestPlanServesLateNamespace checks that it does not wait because of earlier writes of others, and gets no credit for
-// the time when it had no changes.
+// TestPlanServesLateNamespace checks that a Namespace whose changes begin late does not wait because of earlier writes
+// of others, and gets no credit for the time when it had no changes.
 func TestPlanServesLateNamespace(t *testing.T) {
 	const proxies = 5000
 	var p fairQueue
@@ -142,7 +142,7 @@ func TestPlanServesLateNamespace(t *testing.T) {
 	}
 }
 
-// TestPlanWritesChangeLargerThanBudget checks that it is written alone, and the budget recovers
+// TestPlanWritesChangeLargerThanBudget checks that such a change is written alone, and that the budget recovers
 // afterwards.
 func TestPlanWritesChangeLargerThanBudget(t *testing.T) {
 	var p fairQueue
@@ -154,7 +154,7 @@ func TestPlanWritesChangeLargerThanBudget(t *testing.T) {
 	}
 	// Each takes 135 s.
 	if fmt.Sprint(counts) != "[1 0 1 0 1 0]" {
-		t.Errorf("writes per round: %v", counts)
+		t.Errorf("writes per round: %v, want [1 0 1 0 1 0]", counts)
 	}
 }
 

@@ -151,7 +151,7 @@ func strip(object any) (any, error) {
 func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := discoveryv1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("add types to scheme: %w", err)
+		return fmt.Errorf("add EndpointSlices to scheme: %w", err)
 	}
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("add Services to scheme: %w", err)

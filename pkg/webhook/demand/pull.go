@@ -53,9 +53,9 @@ func NewPuller(port uint16, dial func(ctx context.Context, network, address stri
 	})}
 }
 
-// Pull requests the pages of all proxies, spread evenly over the given time, and passes each one to reporting as it
-// arrives, one call at a time. It does not wait for earlier requests, so proxies that do not respond delay no others.
-// So the requests of one requestTimeout may run at once: a tenth of all, if they are spread over 48 s.
+// Pull requests the pages of all proxies, spread evenly over a duration, and passes each one to onPage as it arrives,
+// one call at a time. It does not wait for earlier requests, so proxies that do not respond do not delay others. Up to
+// requestTimeout's worth of requests may run at once: a tenth of all, if they are spread over 48 s.
 func (p *Puller) Pull(
 	ctx context.Context, token string, targets []Target, duration time.Duration, onPage func(node string, page demandapi.Page),
 ) PullErrors {

@@ -76,7 +76,8 @@ func TestPullErrorContainsNode(t *testing.T) {
 	}
 }
 
-// TestUnresponsiveNodesDoNotDelayOthers checks two thirds of the nodes, as if two zones were cut off.
+// TestUnresponsiveNodesDoNotDelayOthers checks a cluster in which two thirds of the nodes do not respond, as if two of
+// three zones were unreachable.
 func TestUnresponsiveNodesDoNotDelayOthers(t *testing.T) {
 	const count = 150
 	end := make(chan struct{})

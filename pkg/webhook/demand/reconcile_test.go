@@ -107,7 +107,8 @@ func TestRejectedWriteIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestScheduledWriteEndsWithTerm checks that it is left for the next leader to decide.
+// TestScheduledWriteEndsWithTerm checks that a write which is not due by the end of the term is not performed: the next
+// leader decides again.
 func TestScheduledWriteEndsWithTerm(t *testing.T) {
 	api := &server{}
 	r := &reconciler{writer: api, observer: &recordedEvents{}, log: logs.New(t, "the publisher").Logger(), logged: map[string]string{}}
@@ -136,8 +137,8 @@ func (l *leases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1
 	return lease, nil
 }
 
-// TestTooManyZonesStillRenewsLease checks that the Lease is renewed, because all other published state is
-// current.
+// TestTooManyZonesStillRenewsLease checks that the Lease is renewed although one Service has too many zones, because
+// all other published state is current.
 func TestTooManyZonesStillRenewsLease(t *testing.T) {
 	lease := &leases{}
 	r := &reconciler{

@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 func (o *Options) lead(ctx context.Context) {
 	o.Log.Info(o.Task+": elected", "identity", o.Identity)
 	if err := o.Lead(ctx); err != nil && ctx.Err() == nil {
-		o.Log.Error(o.Task, "error", err)
+		o.Log.Error(o.Task+" failed", "error", err)
 		o.Failed()
 		<-ctx.Done()
 	}

@@ -11,8 +11,8 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// Heartbeat renews a Lease, which confirms that the data it stands for is current for goodFor. It is no election:
-// clients read its renewTime.
+// Heartbeat renews a Lease, which confirms that the data it stands for is current for freshFor. It elects no
+// leader: clients only read its renewTime.
 func Heartbeat(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string, freshFor time.Duration) error {
 	spec := coordinationv1.LeaseSpec{
 		HolderIdentity:       &identity,

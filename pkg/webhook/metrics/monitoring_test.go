@@ -57,8 +57,8 @@ func webhookMetrics(t *testing.T) prometheus.Gatherer {
 	return registry
 }
 
-// apiServerMetrics returns an API server's metrics about one of our webhooks that it called, failed to call, and did not
-// need to call.
+// apiServerMetrics returns an API server's metrics about one of our webhooks that it called, failed to call, and did
+// not need to call.
 func apiServerMetrics(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	const name, validating, create = "validate.services.vicinity.dev", "validating", string(apiserver.Create)

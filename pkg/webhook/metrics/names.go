@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
-// The metrics. Each row defines one completely; recorder.go updates them, and README.md describes their use.
+// The metrics. Each row defines one metric; recorder.go updates them, and README.md describes their use.
 var (
 	reviewDuration = declare(row{
 		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel, outcomeLabel},
@@ -128,7 +128,7 @@ const (
 	ruleLabel    = "rule"    // the ID of a rule, such as SVC001
 	actionLabel  = "action"  // one of Actions
 	sourceLabel  = "source"  // of the decision about a default, such as namespace
-	settingLabel = "setting" // the added setting, such as topology-mode; or Nothing
+	settingLabel = "setting" // the added setting, such as topology-mode; or NoSetting
 	reasonLabel  = "reason"
 
 	operationLabel   = "operation"   // one of Operations

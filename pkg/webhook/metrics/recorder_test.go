@@ -129,11 +129,11 @@ var updates = []struct {
 	{"two reviews begin", func(r *Recorder) { r.InFlight(1); r.InFlight(1) }, map[string]float64{"requests_in_flight": 2}},
 	{"a review ends", func(r *Recorder) { r.InFlight(1); r.InFlight(-1) }, map[string]float64{"requests_in_flight": 0}},
 	{
-		"a certificate", func(r *Recorder) { r.CertificateExpires(time.Unix(1700000000, 0)) },
+		"the expiry of a certificate", func(r *Recorder) { r.CertificateExpires(time.Unix(1700000000, 0)) },
 		map[string]float64{"certificate_expiry_timestamp_seconds served": 1.7e9},
 	},
 	{
-		"an authority", func(r *Recorder) { r.AuthorityExpires(time.Unix(2000000000, 0)) },
+		"the expiry of a CA", func(r *Recorder) { r.AuthorityExpires(time.Unix(2000000000, 0)) },
 		map[string]float64{"certificate_expiry_timestamp_seconds authority": 2e9},
 	},
 	{
@@ -145,7 +145,7 @@ var updates = []struct {
 		map[string]float64{"configuration_valid": 0},
 	},
 	{
-		"a valid one after it", func(r *Recorder) { r.ConfigurationFailed(); r.ConfigurationUpdated(time.Unix(1, 0)) },
+		"a valid configuration after an invalid one", func(r *Recorder) { r.ConfigurationFailed(); r.ConfigurationUpdated(time.Unix(1, 0)) },
 		map[string]float64{"configuration_last_success_timestamp_seconds": 1},
 	},
 	{
@@ -172,7 +172,7 @@ var updates = []struct {
 		map[string]float64{},
 	},
 	{
-		"demand", func(r *Recorder) {
+		"measured demand", func(r *Recorder) {
 			r.Measured(9, 10, 2, map[[2]string]Demand{{"shop", "web"}: {1, 2}, {"shop", "gone"}: {3, 4}})
 			r.Measured(8, 10, 1, map[[2]string]Demand{{"shop", "web"}: {2.7, 6000}})
 		},
@@ -186,10 +186,10 @@ var updates = []struct {
 		map[string]float64{"demand_queue_depth": 3, "demand_longest_queued_seconds": 60},
 	},
 	{
-		"a publication", func(r *Recorder) { r.DemandPublished("update") },
+		"a written ServiceDemand", func(r *Recorder) { r.DemandPublished("update") },
 		map[string]float64{"objects_written_total update servicedemands": 1},
 	},
-	{"a slice", func(r *Recorder) { r.SliceWritten("delete") }, map[string]float64{"objects_written_total delete topologyslices": 1}},
+	{"a written TopologySlice", func(r *Recorder) { r.SliceWritten("delete") }, map[string]float64{"objects_written_total delete topologyslices": 1}},
 }
 
 func TestRecorderUpdatesOnlyItsSeries(t *testing.T) {
@@ -206,7 +206,7 @@ func TestRecorderUpdatesOnlyItsSeries(t *testing.T) {
 	}
 }
 
-// updatedRegistry returns the registry of a recorder after all moves.
+// updatedRegistry returns the registry of a recorder after all updates.
 func updatedRegistry(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	r, registry := newRecorder(t)

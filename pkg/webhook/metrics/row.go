@@ -21,8 +21,8 @@ type row struct {
 	name, help string
 	labels     []string
 	buckets    []float64 // of a histogram
-	// initialValues lists the initial values of each label. There is a series at zero for each combination; nil means that there
-	// are none until one is set. Further values may appear later.
+	// initialValues lists the initial values of each label. There is a series at zero for each combination; nil means
+	// that there are none until one is set. Further values may appear later.
 	initialValues [][]string
 }
 

@@ -20,7 +20,7 @@ func TestRulesMatchCases(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			got := wantOf(evaluate(t, c))
 			if diff := cmp.Diff(c.Want, got); diff != "" {
-				t.Errorf("differs (-want +got):\n%s", diff)
+				t.Errorf("violations (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -37,14 +37,14 @@ func TestDefaultsMatchCases(t *testing.T) {
 			service := rulecases.Service(t, c.Object)
 			got := rules.DecideDefault(service, c.Namespace.ToRules(), c.Facts(t), c.Settings.ToRules(), c.Old != nil)
 			if got.Source != c.Default.Source || !strings.Contains(got.Reason, c.Default.Reason) {
-				t.Errorf("origin %s, reason %q; want %s, %q", got.Source, got.Reason, c.Default.Source, c.Default.Reason)
+				t.Errorf("source %s, reason %q; want %s, %q", got.Source, got.Reason, c.Default.Source, c.Default.Reason)
 			}
 			var want *rules.Default
 			if c.Default.Setting != "" {
 				want = &rules.Default{Setting: c.Default.Setting, Value: c.Default.Value}
 			}
 			if diff := cmp.Diff(want, got.Add); diff != "" {
-				t.Errorf("default differs (-want +got):\n%s", diff)
+				t.Errorf("default (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -77,10 +77,10 @@ func TestMessagesAreShortAndContainTheRule(t *testing.T) {
 			message := violation.Message()
 			rule, _ := rules.RuleOf(violation.Rule)
 			if rule.Default == rules.Warn && len(message) > longestWarning || len(message) > longestDenial {
-				t.Errorf("%s: %d bytes: %s", c.Name, len(message), message)
+				t.Errorf("%s: the message has %d bytes: %s", c.Name, len(message), message)
 			}
 			if !strings.HasSuffix(message, " ["+string(violation.Rule)+"]") || !strings.HasPrefix(message, violation.Error.Field+": ") {
-				t.Errorf("%s: %s", c.Name, message)
+				t.Errorf("%s: the message does not begin with the field and end with the rule: %s", c.Name, message)
 			}
 			if violation.Error.Detail == "" {
 				t.Errorf("%s: %s has no detail", c.Name, message)
@@ -89,8 +89,7 @@ func TestMessagesAreShortAndContainTheRule(t *testing.T) {
 	}
 }
 
-// A rule that no case violates is not tested. A rule without a case that narrowly passes could just as well fire
-// always.
+// A rule that no case violates is not tested.
 func TestEveryRuleHasACase(t *testing.T) {
 	broken := map[rules.ID]bool{}
 	for _, c := range rulecases.Cases(t) {
@@ -109,7 +108,7 @@ func TestEveryRuleHasACase(t *testing.T) {
 	}
 }
 
-// A case contains nothing that would mislead readers, or the suites that run it elsewhere.
+// Names are unique, kinds match, and actions without settings are the rules' defaults: other suites rely on that.
 func TestEveryCaseIsInOrder(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range rulecases.Cases(t) {

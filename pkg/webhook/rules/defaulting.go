@@ -67,8 +67,8 @@ func explicitSetting(service *Service) string {
 	return ""
 }
 
-// optOutReason returns which object has the label that disables defaults; empty if none has. An unknown Namespace has no
-// labels here; the caller stops before it adds a default.
+// optOutReason returns which object has the label that disables defaults; empty if none has. An unknown Namespace has
+// no labels here; the caller stops before it adds a default.
 func optOutReason(service *Service, namespace NamespaceDefaults) string {
 	const hasLabel = " has the label " + policy.AdmissionLabel + "=" + policy.AdmissionDisabled
 	switch policy.AdmissionDisabled {

@@ -38,8 +38,8 @@ var namespaceAnnotations = []namespaceAnnotation{
 	{policy.DefaultTrafficDistributionAnnotation, TrafficDistribution},
 }
 
-// read parses the value of an annotation. None means no default for every kind. That includes topology keys, although a
-// label may have that key: a Namespace with None must not get a default that matches no Node.
+// read parses the value of an annotation. The value None means no default, for every Setting. That includes topology
+// keys, although a label may have that key: a Namespace with None must not get a default that matches no Node.
 func (a namespaceAnnotation) read(value string) DefaultDecision {
 	if value == policy.None {
 		return DefaultDecision{Source: FromNamespace, Reason: fmt.Sprintf("the Namespace has %s=%s", a.key, policy.None)}

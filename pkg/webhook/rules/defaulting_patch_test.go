@@ -74,7 +74,7 @@ func TestDefaultPatch(t *testing.T) {
 
 func TestUnknownDefaultHasNoPatch(t *testing.T) {
 	if got := (Default{Setting: "topology", Value: "Auto"}).Patch(plainService()); got != nil {
-		t.Errorf("the patch is %v", got)
+		t.Errorf("Patch() = %v, want none", got)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestDefaultingInvariants(t *testing.T) {
 			t.Fatalf("round %d: %s\nbefore %s\nafter  %s", round, strings.Join(faults, "; "), before, after)
 		}
 	}
-	const ways = 5 + 2*3 // nothing from each source; each setting from a Namespace and the cluster
+	const ways = 5 + 2*3 // no default from each source; each setting from a Namespace and the cluster
 	if len(outcomes) != ways {
 		t.Errorf("the random requests do not cover all outcomes: %v", outcomes)
 	}

@@ -85,7 +85,7 @@ func TestDecideDefaultPrecedence(t *testing.T) {
 		want      DefaultDecision
 	}{
 		"no setting anywhere: a fresh install mutates nothing": {want: addsNothing(FromNone, "")},
-		"no settings at all are those of a fresh install":      {settings: nil, want: addsNothing(FromNone, "")},
+		"nil Settings are those of a fresh install":            {settings: nil, want: addsNothing(FromNone, "")},
 		"the cluster":                 {settings: &Settings{Default: &sameZone}, want: adds(sameZone, FromCluster)},
 		"the cluster, topology keys":  {settings: &Settings{Default: &zoneOrAny}, want: adds(zoneOrAny, FromCluster)},
 		"the Namespace":               {namespace: namespaceWith(mode, "Auto"), want: adds(auto, FromNamespace)},
@@ -100,7 +100,7 @@ func TestDecideDefaultPrecedence(t *testing.T) {
 			namespace: namespaceWith(mode, "None"), settings: &Settings{Default: &sameZone},
 			want: addsNothing(FromNamespace, "the Namespace has vicinity.dev/default-topology-mode=None"),
 		},
-		"None of another kind does, too": {
+		"None of another kind overrides the cluster, too": {
 			namespace: namespaceWith(distribution, "None"), settings: &Settings{Default: &auto},
 			want: addsNothing(FromNamespace, "the Namespace has vicinity.dev/default-traffic-distribution=None"),
 		},
@@ -128,12 +128,12 @@ func TestDecideDefaultPrecedence(t *testing.T) {
 			want: addsNothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
 				`"" must be one of: Auto, Disabled, vicinity.dev/balanced`),
 		},
-		"two kinds": {
+		"two kinds of default": {
 			namespace: namespaceWith(mode, "Auto", keys, "*"), settings: &Settings{Default: &sameZone},
 			want: addsNothing(FromNamespace,
 				"the Namespace has more than one default: vicinity.dev/default-topology-mode, vicinity.dev/default-topology-keys"),
 		},
-		"two kinds, even if one is None": {
+		"two kinds of default, even if one is None": {
 			namespace: namespaceWith(mode, "Auto", distribution, "None"),
 			want: addsNothing(FromNamespace,
 				"the Namespace has more than one default: vicinity.dev/default-topology-mode, vicinity.dev/default-traffic-distribution"),
@@ -255,13 +255,13 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 			change: func(s *Service) { s.Metadata.Namespace, s.Metadata.Name = "default", "kubernetes" },
 			want:   all("the API server writes the EndpointSlices of default/kubernetes, without zones"),
 		},
-		"another kubernetes": {change: func(s *Service) { s.Metadata.Name = "kubernetes" }, want: all("")},
-		"another in default": {change: func(s *Service) { s.Metadata.Namespace = "default" }, want: all("")},
-		"of another proxy":   {change: labelled(proxyName, "other"), want: all(otherProxy)},
-		"of no proxy":        {change: labelled(proxyName, ""), want: all(otherProxy)},
-		"of this proxy":      {change: labelled(proxyName, "vicinity"), settings: Settings{ProxyName: "vicinity"}, want: all("")},
-		"without the name":   {settings: Settings{ProxyName: "vicinity"}, want: all(otherProxy)},
-		"an update":          {isUpdate: true, want: all("only new Services get defaults")},
+		"a Service named kubernetes in another Namespace": {change: func(s *Service) { s.Metadata.Name = "kubernetes" }, want: all("")},
+		"another Service in default":                      {change: func(s *Service) { s.Metadata.Namespace = "default" }, want: all("")},
+		"handled by another proxy":                        {change: labelled(proxyName, "other"), want: all(otherProxy)},
+		"handled by no proxy":                             {change: labelled(proxyName, ""), want: all(otherProxy)},
+		"handled by this proxy":                           {change: labelled(proxyName, "vicinity"), settings: Settings{ProxyName: "vicinity"}, want: all("")},
+		"without the proxy's name":                        {settings: Settings{ProxyName: "vicinity"}, want: all(otherProxy)},
+		"an update":                                       {isUpdate: true, want: all("only new Services get defaults")},
 		"an update, if enabled": {
 			isUpdate: true, settings: Settings{DefaultOnUpdate: true}, want: all(""),
 		},
@@ -276,7 +276,7 @@ func TestExemptServicesGetNoDefault(t *testing.T) {
 			facts: Facts{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.33.12-vendor.1+2")},
 			want:  []string{"", "", tooEarly, tooEarly, "", ""},
 		},
-		"the first version with it": {
+		"the first version with PreferSameZone": {
 			facts: Facts{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.34.0-vendor.1")}, want: all(""),
 		},
 		"no Nodes": {facts: inZones(), want: []string{oneZone, "", oneZone, "", "", ""}},
@@ -336,7 +336,7 @@ func TestDefaultWithLoadBound(t *testing.T) {
 	}
 	got := DecideDefault(bound, namespaceWith(policy.DefaultTopologyModeAnnotation, "Auto"), inZones("a", "b"), &Settings{}, false)
 	if diff := cmp.Diff(addsNothing(FromNamespace, "SVC013 would deny the Service with this default"), got); diff != "" {
-		t.Errorf("Auto would contradict it (-want +got):\n%s", diff)
+		t.Errorf("with the default Auto (-want +got):\n%s", diff)
 	}
 }
 
@@ -348,6 +348,6 @@ func TestDefaultThatARuleDeniesIsNotAdded(t *testing.T) {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 	if got := DecideDefault(plainService(), rack, inZones("a", "b"), &Settings{}, false); got.Add == nil {
-		t.Errorf("where the rule only warns: %v", got)
+		t.Errorf("no default, although the rule only warns: %v", got)
 	}
 }

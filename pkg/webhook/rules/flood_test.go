@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// serviceWithMistakes returns a Service with that many violations of each of two rules. An API server bounds the total size of
-// annotations, but not of labels.
+// serviceWithMistakes returns a Service with that many violations of each of two rules. An API server bounds the total
+// size of annotations, but not of labels.
 func serviceWithMistakes(mistakes int) *Service {
 	service := &Service{Metadata: Metadata{Name: "web", Labels: map[string]string{}}}
 	for i := range mistakes {
@@ -34,7 +34,7 @@ func TestReportedViolationsAreLimited(t *testing.T) {
 func TestAllViolationsAreComparedInUpdates(t *testing.T) {
 	const mistakes = 10 * MaxViolations
 	old, fewer, more := serviceWithMistakes(mistakes), serviceWithMistakes(mistakes-1), serviceWithMistakes(mistakes+1)
-	for name, updated := range map[string]*Service{"as before": old, "one fixed": fewer} {
+	for name, updated := range map[string]*Service{"unchanged": old, "one fixed": fewer} {
 		if got := ReviewService(old, updated, Facts{}, nil); len(got.Denied)+len(got.Warned) > 0 {
 			t.Errorf("%s: %d denials and %d warnings", name, len(got.Denied), len(got.Warned))
 		}

@@ -15,7 +15,7 @@ import (
 type knownKeys struct {
 	unknownKeyText string // the text of an error about any other key
 	annotations    []string
-	// hasSettings is set if topology settings in labels have a rule of their own.
+	// hasSettings is set for Services, which have topology settings. Those in labels have a rule of their own.
 	hasSettings bool
 	// onOtherKind maps annotations of other kinds of objects to the one to suggest here; empty if there is none.
 	onOtherKind map[string]string
@@ -24,7 +24,8 @@ type knownKeys struct {
 	otherKeys []string
 }
 
-// namespaceDefaultKeys are the annotations of Namespaces. The map has the corresponding annotation of Services for each.
+// namespaceDefaultKeys are the annotations of Namespaces. The map has the corresponding annotation of Services for
+// each.
 var namespaceDefaultKeys, serviceKeysByDefault = func() (names []string, meant map[string]string) {
 	meant = map[string]string{}
 	for _, standard := range policy.NamespaceDefaults {

@@ -187,7 +187,8 @@ func ignoredFields(served *model.Service) map[string]bool {
 	return ignored
 }
 
-// ignoredKeysOf returns the Vicinity annotations that the proxy without a name ignores. Keys take everything with them.
+// ignoredKeysOf returns the Vicinity annotations that the proxy without a name ignores. If it ignores the keys, it
+// ignores all of them.
 func ignoredKeysOf(service *corev1.Service) map[string]string {
 	settings := vicinityKeysOf(service)
 	served, _ := convert.Service(service, convert.View{})
@@ -290,7 +291,7 @@ func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
 }
 
 // checkHints checks that a topology mode or trafficDistribution which is admitted without a warning has hints, and a
-// proxy that reads them, and that of two settings none is without effect.
+// proxy that reads them, and that neither of two settings is without effect.
 func checkHints(t *testing.T, service *corev1.Service, isServed, isClean bool) {
 	t.Helper()
 	mode := policy.ModeOf(service.Annotations)

@@ -39,7 +39,7 @@ type Result struct {
 	Warned []Violation
 }
 
-// ReviewService checks a Service that replaces before; before is nil for a new one.
+// ReviewService checks a Service that replaces old; old is nil for a new one.
 //
 // Only new violations are denied: an update of an object that was invalid before need not fix it, and may fix one of
 // two violations. If a violation stays while an input of it changes, the author gets a warning. A Service that is being
@@ -49,7 +49,7 @@ func ReviewService(old, service *Service, facts Facts, settings *Settings) Resul
 	return review(kindService, old, service, facts, settings)
 }
 
-// ReviewNamespace checks a Namespace in the same way as ReviewService a Service.
+// ReviewNamespace checks a Namespace in the same way as ReviewService checks a Service.
 func ReviewNamespace(old, namespace *Namespace, settings *Settings) Result {
 	return review(kindNamespace, old.asService(), namespace.asService(), Facts{}, settings)
 }
@@ -60,7 +60,7 @@ func ReviewServicePatch(patch *Service, settings *Settings) Result {
 	return reviewPatch(kindService, patch, settings)
 }
 
-// ReviewNamespacePatch checks what a patch changes in a Namespace in the same way.
+// ReviewNamespacePatch checks what a patch changes in a Namespace, in the same way as ReviewServicePatch.
 func ReviewNamespacePatch(patch *Namespace, settings *Settings) Result {
 	return reviewPatch(kindNamespace, patch.asService(), settings)
 }

@@ -64,10 +64,10 @@ func TestHugeValuesAreComparedInFull(t *testing.T) {
 	huge := strings.Repeat("x", 1000) + " "
 	old, updated := withKeys(huge+"a"), withKeys(huge+"b")
 	if got := ReviewService(old, updated, Facts{}, nil); !slices.Equal(idsOf(got.Denied), []ID{"SVC003"}) {
-		t.Errorf("denied by %v", idsOf(got.Denied))
+		t.Errorf("denied by %v, want SVC003", idsOf(got.Denied))
 	}
 	if got := ReviewService(old, old, Facts{}, nil); len(got.Denied) > 0 {
-		t.Errorf("denied by %v", idsOf(got.Denied))
+		t.Errorf("the unchanged Service is denied by %v", idsOf(got.Denied))
 	}
 }
 
@@ -100,7 +100,7 @@ func TestAMessageHasASuggestion(t *testing.T) {
 		`did you mean the annotation service.kubernetes.io/topology-mode`: annotated("service.kubernetes.io/topology_mode", "Auto"),
 		`such as "120%"`:                                                  bounded(policy.MaxLoadAnnotation, "1.2"),
 		`did you mean "vicinity.dev/balanced"?`:                           annotated(policy.TopologyModeAnnotation, "Balanced"),
-		`must be an integer`:                                                           bounded(policy.MaxLoadAnnotation, "lots"),
+		`must be an integer`:                                              bounded(policy.MaxLoadAnnotation, "lots"),
 		`did you mean vicinity.dev/max-load?`:                             annotated("vicinity.dev/maxload", "120%"),
 		`did you mean vicinity.dev/clients?`:                              annotated("vicinity.dev/client", "a/b"),
 		`did you mean service.kubernetes.io/topology-mode?`:               annotated("vicinity.dev/topology-mode", "balanced"),

@@ -17,10 +17,10 @@ func TestRulesAreInOrder(t *testing.T) {
 			t.Errorf("%q is not a rule ID", rule.ID)
 		}
 		if rule.Default != Deny && rule.Default != Warn {
-			t.Errorf("%s: default %q", rule.ID, rule.Default)
+			t.Errorf("%s: default action %q, want deny or warn", rule.ID, rule.Default)
 		}
 		if rule.Strict && rule.Default != Warn {
-			t.Errorf("%s: strict mode cannot do more than deny", rule.ID)
+			t.Errorf("%s: Strict is set, but the default action is %q, want warn", rule.ID, rule.Default)
 		}
 		if !strings.HasSuffix(rule.Summary, ".") || strings.Contains(rule.Summary, ". ") {
 			t.Errorf("%s: %q is not one sentence", rule.ID, rule.Summary)

@@ -26,8 +26,8 @@ func (s *subject) boundAnnotations() []string {
 	return bounds
 }
 
-// violationsFor returns a violation for each of some annotations, for the same reason. It does not depend on their
-// values: another bound would not fix it.
+// violationsFor returns a violation for each of the annotations, with the same reason. The violations do not depend on
+// the annotations' values: another bound would not fix them.
 func (s *subject) violationsFor(annotations []string, reason string, inputs ...string) (violations []Violation) {
 	for _, key := range annotations {
 		inputs := append(slices.Clone(inputs), s.Metadata.Annotations[key])

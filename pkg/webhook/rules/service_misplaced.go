@@ -19,14 +19,15 @@ var topologySettings = policy.NamesOf(func(a policy.Annotation) bool { return a.
 // and so is a typo of it with that domain.
 var typoCandidates = append(policy.NamesOf(func(a policy.Annotation) bool { return !a.IsGenericName }), nonexistentAnnotation)
 
-// nonexistentAnnotation is in tutorials, but no program reads it: trafficDistribution is a field, and was never an annotation.
+// nonexistentAnnotation is in tutorials, but no program reads it: trafficDistribution is a field, and was never an
+// annotation.
 const nonexistentAnnotation = "service.kubernetes.io/traffic-distribution"
 
 // trafficFields are the fields of a Service's spec that control where its traffic goes.
 var trafficFields = []string{"trafficDistribution", "internalTrafficPolicy", "externalTrafficPolicy"}
 
 // settingNames maps normalized names to the settings to suggest. In an annotation or label without a domain, or with
-// one of Kubernetes' own, such a name has no other meaning. (Istio has one of its own.)
+// one of Kubernetes' own, such a name has no other meaning. (Istio has an annotation of its own.)
 var settingNames = func() map[string]string {
 	names := map[string]string{}
 	for _, key := range topologySettings {
@@ -124,8 +125,8 @@ func misspeltAdvice(key string) string {
 	}
 }
 
-// lastAppliedAnnotation is the annotation in which kubectl stores the applied object, including fields that the API server
-// dropped.
+// lastAppliedAnnotation is the annotation in which kubectl stores the applied object, including fields that the API
+// server dropped.
 const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
 // removedField finds spec.topologyKeys in a file, or in the applied object.

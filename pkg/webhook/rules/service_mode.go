@@ -66,7 +66,7 @@ func unknownVicinityMode(s *subject) []Violation {
 	})
 }
 
-// invalidModes returns violations of modes that Kubernetes does not document and for which say returns a detail.
+// invalidModes returns violations of modes that Kubernetes does not document and for which detailOf returns a text.
 func invalidModes(s *subject, detailOf func(value string) string) (violations []Violation) {
 	for _, key := range policy.ModeAnnotations {
 		value, present := s.Metadata.Annotations[key]

@@ -69,8 +69,8 @@ func keysOfMembers(s *subject) []Violation {
 	return oneViolation(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "publishNotReadyAddresses"), "true", detail), "true", s.keysText)
 }
 
-// unusedViolation returns one violation for all settings that have no effect for the same reason. reason ends with the verb of
-// the fix.
+// unusedViolation returns one violation for all settings that have no effect for the same reason. reason ends with the
+// verb of the fix.
 func unusedViolation(path *field.Path, value string, settings []setting, reason string) []Violation {
 	if len(settings) == 0 {
 		return nil

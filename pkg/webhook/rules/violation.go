@@ -16,7 +16,7 @@ type Violation struct {
 	// Error contains the field, the problem and the fix. Its text does not contain the rule.
 	Error *field.Error
 
-	row *Rule // in the table
+	row *Rule // the rule's entry in the list of rules
 	// value is the full bad value; the error's own text is bounded.
 	value string
 	// inputs are all other values on which the violation depends. If they change, the author gets a warning, not a denial.
@@ -71,7 +71,7 @@ func (v Violation) Message() string {
 	return v.Error.Field + ": " + text + " [" + string(v.Rule) + "]"
 }
 
-// maxValueLength is how many characters of a value a message repeats. An annotation may have 256 KiB.
+// maxValueLength is how many bytes of a value a message repeats. An annotation may have 256 KiB.
 const maxValueLength = 100
 
 // maxKey is the length of the longest key that an annotation or label can have: a prefix, a slash and a name.

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// certificate returns a self-signed one for a server on this machine.
+// certificate returns a self-signed certificate for a server on this machine.
 func certificate(t testing.TB, notBefore, notAfter time.Time) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -89,7 +89,7 @@ func checkResponse(t *testing.T, path string, body []byte, recorded *httptest.Re
 	}
 }
 
-// denialHasRules fails if a denial contains no rule, or one that does not exist.
+// denialHasRules fails the test if a denial contains no rule, or one that does not exist.
 func denialHasRules(t *testing.T, response *apirequest.AdmissionResponse) {
 	t.Helper()
 	if response.Result == nil || response.Result.Details == nil || len(response.Result.Details.Causes) == 0 {

@@ -197,7 +197,7 @@ func TestResponse(t *testing.T) {
 			reviewCase := c.about.review(t, c.path)
 			recorded := serve(t, withNamespace(c.settings, c.defaults), &observer, io.Discard, c.path, post(reviewCase.body))
 			if recorded.Code != http.StatusOK {
-				t.Fatalf("%d %s", recorded.Code, recorded.Body)
+				t.Fatalf("status %d, want 200: %s", recorded.Code, recorded.Body)
 			}
 			response := reviewCase.verified(t, recorded.Body.Bytes())
 			got := answer{response.Allowed, response.Warnings, response.AuditAnnotations, string(response.Patch)}
@@ -342,36 +342,36 @@ func invalidBodies(t testing.TB) map[string]struct {
 		"an empty object":            {[]byte("{}"), "an object without apiVersion and kind"},
 		"deep nesting":               {nested(20_000), "exceeded max depth"},
 		"deep nesting in the object": {inObject, "exceeded max depth"},
-		"no end of the nesting":      {bytes.Repeat([]byte(`[`), 1<<20), "exceeded max depth"},
+		"unclosed nesting":           {bytes.Repeat([]byte(`[`), 1<<20), "exceeded max depth"},
 		"not UTF-8":                  {bytes.Replace(good, []byte("shop"), []byte("sh\xffp"), 1), "the body is not UTF-8"},
 		"UTF-16":                     {[]byte("\xff\xfe{\x00}\x00"), "the body is not UTF-8"},
 		"v1beta1": {
 			top("apiVersion", "admission.k8s.io/v1beta1"),
 			`got apiVersion "admission.k8s.io/v1beta1", kind "AdmissionReview"`,
 		},
-		"another kind":              {top("kind", "ConversionReview"), `kind "ConversionReview"`},
-		"an apiVersion of a number": {top("apiVersion", 1), `got apiVersion "", kind "AdmissionReview"`},
+		"another kind":         {top("kind", "ConversionReview"), `kind "ConversionReview"`},
+		"a numeric apiVersion": {top("apiVersion", 1), `got apiVersion "", kind "AdmissionReview"`},
 		"no request": {
 			edited(func(review, _ map[string]any) { delete(review, "request") }),
 			"the AdmissionReview has no request",
 		},
-		"a null request":    {top("request", nil), "the AdmissionReview has no request"},
-		"a request of text": {top("request", "please"), "the request has no uid"},
+		"a null request":          {top("request", nil), "the AdmissionReview has no request"},
+		"a string as the request": {top("request", "please"), "the request has no uid"},
 		"a field in another case": {
 			edited(func(review, request map[string]any) { delete(review, "request"); review["Request"] = request }),
 			"has no request",
 		},
-		"no uid":            {edited(unset("uid")), "the request has no uid"},
-		"an empty uid":      {edited(set("uid", "")), "the request has no uid"},
-		"a uid of a number": {edited(set("uid", 7)), "the request has no uid"},
-		"no object":         {edited(unset("object")), "the request to UPDATE a Service has no object"},
-		"a null object":     {edited(set("object", nil)), "the request to UPDATE a Service has no object"},
+		"no uid":        {edited(unset("uid")), "the request has no uid"},
+		"an empty uid":  {edited(set("uid", "")), "the request has no uid"},
+		"a numeric uid": {edited(set("uid", 7)), "the request has no uid"},
+		"no object":     {edited(unset("object")), "the request to UPDATE a Service has no object"},
+		"a null object": {edited(set("object", nil)), "the request to UPDATE a Service has no object"},
 		"an object that is a list": {
 			edited(set("object", []int{1})),
 			"the request is not about a Service: json: cannot unmarshal array into request.object",
 		},
-		"an update of nothing": {edited(unset("oldObject")), "the request to UPDATE a Service has no oldObject"},
-		"no namespace":         {edited(unset("namespace")), "the request has no namespace"},
+		"an update without oldObject": {edited(unset("oldObject")), "the request to UPDATE a Service has no oldObject"},
+		"no namespace":                {edited(unset("namespace")), "the request has no namespace"},
 		"a field of the wrong type": {
 			edited(set("object", map[string]any{"spec": map[string]any{"type": 1}})),
 			"cannot unmarshal number into request.object.spec.type of type string",
@@ -463,10 +463,10 @@ func TestInvalidRequestIsRejected(t *testing.T) {
 		"protobuf": {
 			func(r *http.Request) { r.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf") }, 415, "protobuf", WrongMedia,
 		},
-		"no media type":     {func(r *http.Request) { r.Header.Set("Content-Type", "application/json;;") }, 415, "json;;", WrongMedia},
-		"a compressed body": {func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, 415, "gzip", WrongMedia},
-		"a length of 7 MiB": {func(r *http.Request) { r.ContentLength = 7 << 20 }, 413, "more than 6815744 bytes", TooLarge},
-		"7 MiB of no announced length": {func(r *http.Request) {
+		"an invalid media type":     {func(r *http.Request) { r.Header.Set("Content-Type", "application/json;;") }, 415, "json;;", WrongMedia},
+		"a compressed body":         {func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, 415, "gzip", WrongMedia},
+		"a Content-Length of 7 MiB": {func(r *http.Request) { r.ContentLength = 7 << 20 }, 413, "more than 6815744 bytes", TooLarge},
+		"7 MiB without a Content-Length": {func(r *http.Request) {
 			r.ContentLength, r.Body = -1, io.NopCloser(bytes.NewReader(make([]byte, 7<<20)))
 		}, 413, "more than 6815744 bytes", TooLarge},
 		"a body that ends early": { // net/http detects it by the length
@@ -505,7 +505,7 @@ func TestLargestReview(t *testing.T) {
 	}
 	recorded := serve(t, withNamespace(rules.Settings{}, nil), noObserver{}, io.Discard, ValidateServicesPath, post(reviewCase.body))
 	if recorded.Code != http.StatusOK || !reviewCase.verified(t, recorded.Body.Bytes()).Allowed {
-		t.Errorf("%d %s", recorded.Code, recorded.Body)
+		t.Errorf("status %d, or not allowed: %s", recorded.Code, recorded.Body)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestMemoryIsHeldUntilResponseIsWritten(t *testing.T) {
 	body := apiRequest{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for name, dependencies := range map[string]Dependencies{
 		"a decision": withNamespace(rules.Settings{}, nil),
-		"a panic":    {Settings: func() *rules.Settings { panic("of the test") }, Facts: func() (none rules.Facts) { return none }},
+		"a panic":    {Settings: func() *rules.Settings { panic("a broken test") }, Facts: func() (none rules.Facts) { return none }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limits := Limits{Body: mebibyte, Bodies: int64(len(body)), InFlight: 64} // enough for one

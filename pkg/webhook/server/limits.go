@@ -30,19 +30,19 @@ const (
 	// maxEnvelopeBytes is for the rest of a review: the user with all groups, and the options.
 	maxEnvelopeBytes = mebibyte / 2
 
-	// initialBufferBytes bounds the buffer that is allocated for the Content-Length before any of the body arrives. It does
-	// not count against the limits, because connections are bounded.
+	// initialBufferBytes bounds the buffer that is allocated for the Content-Length before any of the body arrives. It
+	// does not count against the limits, because connections are bounded.
 	initialBufferBytes = 16 * kibibyte
 
 	// largeBytes is the size above which a review is large. To decode a review that consists of short unknown labels, and
-	// to report the violations, takes some 25 times its size in memory, so large ones are processed one after the other.
+	// to report the violations, takes about 25 times its size in memory, so large ones are processed one after the other.
 	// All others together need hardly more than one of the largest, even with 64 in progress. A Service with 270 ports is
 	// not large.
 	largeBytes = 128 * kibibyte
 )
 
 // DefaultLimits admit the largest review that an API server can send, and let a few of these wait. Typical reviews have
-// some kilobytes. There is memory for the first bytes of as many as there may be connections.
+// a few kilobytes. There is memory for the first bytes of as many as there may be connections.
 func DefaultLimits() Limits {
 	const largest = 2*maxObjectBytes + maxEnvelopeBytes // object and oldObject
 	return Limits{Body: largest, Bodies: maxConnections * initialBufferBytes, LargeBodies: 4 * largest, InFlight: 64}

@@ -47,7 +47,7 @@ const (
 	// maxLogged is how many bytes of a value from the client a log line repeats: the client need not be an API server. No
 	// name in Kubernetes is longer.
 	maxLogged = 253
-	// maxLoggedError is the same for an error's text, which may contain several of these.
+	// maxLoggedError is the same for an error's text, which may contain several such values.
 	maxLoggedError = 1024
 )
 

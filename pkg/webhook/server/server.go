@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// The bounds of each wait for a client. An API server is near, and itself gives up after the webhook's timeoutSeconds.
+// The timeouts and limits for clients. An API server is near, and itself gives up after the webhook's timeoutSeconds.
 const (
 	// headerTimeout also bounds a TLS handshake. A process that gets no CPU time for some seconds must not fail reviews
 	// for which API servers still wait. They wait for up to 30 s; with a timeout of 5 s such a stall failed reviews.
@@ -27,8 +27,8 @@ const (
 	idleTimeout    = 150 * time.Second
 	maxHeaderBytes = 16 << 10
 
-	// maxConnections bounds the open connections; each takes some 30 KB. Further ones wait in the kernel until one of them
-	// closes: the API server gives up after timeoutSeconds, and applies failurePolicy. An API server keeps 25 idle
+	// maxConnections bounds the open connections; each takes about 30 KB. Further ones wait in the kernel until one of
+	// them closes: the API server gives up after timeoutSeconds, and applies failurePolicy. An API server keeps 25 idle
 	// connections (MaxIdleConnsPerHost of its client).
 	//
 	// If that many connections could be idle for idleTimeout, a client that opens them would lock out all others for as

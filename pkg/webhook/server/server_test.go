@@ -58,7 +58,8 @@ func (b *lockedBuffer) String() string {
 	return b.Buffer.String()
 }
 
-// start starts a server; change may adjust it first.
+// start starts a server. Before that it calls change twice: with the options and no server, then with the server and no
+// options. change may be nil.
 func start(t testing.TB, dependencies Dependencies, limits Limits, change func(*Server, *Options)) *testServer {
 	t.Helper()
 	var listen net.ListenConfig

@@ -45,7 +45,7 @@ type keySet struct {
 	// states are the keys in use, and published keys for some time after their last use.
 	states    map[policy.Key]keyState
 	published map[policy.Key]bool
-	// full is when the token bucket is full again.
+	// fullAt is when the token bucket is full again.
 	full time.Time
 	// logged are the pending keys of the last log line about them, and loggedAt is its time.
 	logged   []policy.Key
@@ -71,8 +71,8 @@ func newKeySet(now time.Time, published []string) *keySet {
 	return k
 }
 
-// countsAgainstQuota returns false for keys that are always published, and for those that EndpointSlices alone suffice
-// for.
+// countsAgainstQuota returns false for keys that are always published, and for those for which proxies need only
+// EndpointSlices.
 func countsAgainstQuota(key policy.Key) bool {
 	return key != policy.Hostname && key != policy.AnyNode && !slices.Contains(builtinKeys, key)
 }
@@ -90,7 +90,7 @@ func (k *keySet) keys() []string {
 	return keys
 }
 
-// choose updates the published keys from the keys in use, and from the keys of node labels (carried). It returns the
+// choose updates the published keys from the keys in use, and from the keys of node labels (nodeKeys). It returns the
 // keys in use that are not published, the oldest first. All differences are applied as one change.
 func (k *keySet) choose(now time.Time, used keyUsage, nodeKeys map[string]bool) (allPending []pendingKey) {
 	for key := range used {
@@ -126,8 +126,8 @@ func (k *keySet) choose(now time.Time, used keyUsage, nodeKeys map[string]bool) 
 	return allPending
 }
 
-// fittingKeys returns the keys that fit: first the administrator's, then those that some node has, because tenants cannot
-// choose node labels, and then the oldest.
+// fittingKeys returns the keys that fit: first the administrator's, then those that some node has, because tenants
+// cannot choose node labels, and then the oldest.
 func (k *keySet) fittingKeys(used keyUsage, nodeKeys map[string]bool) map[policy.Key]bool {
 	rank := func(key policy.Key) int {
 		switch {

@@ -46,7 +46,7 @@ func isBuiltin(key string) bool {
 // noon is when the tests start.
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// key returns a key of some Namespaces.
+// key returns a key with a name and a number.
 func key(name string, number int) policy.Key {
 	return policy.Key(fmt.Sprintf("example.com/%s-%03d", name, number))
 }
@@ -128,7 +128,8 @@ func TestKeysOfNodesHavePriority(t *testing.T) {
 	}
 }
 
-// TestOldestKeysStayPublished checks this for any other keys that no node has, and that no state accumulates.
+// TestOldestKeysStayPublished checks that newer keys that no node has do not replace older ones, and that no state
+// accumulates.
 func TestOldestKeysStayPublished(t *testing.T) {
 	r, carried, full := newKeyRounds(noon), labelKeys("example.com/z-carried"), keyUsage{}
 	for i := range topologyslice.MaxKeys {
@@ -175,8 +176,8 @@ func (a hostileUser) edit() keyUsage {
 	return named
 }
 
-// TestKeyChangesStayWithinBudget checks that changes of the published keys stay within the budget, and that a key of the
-// administrator waits only for the budget.
+// TestKeyChangesStayWithinBudget checks that changes of the published keys stay within the budget, and that a key of
+// the administrator waits only for the budget.
 func TestKeyChangesStayWithinBudget(t *testing.T) {
 	for _, keys := range []int{80, 2000} {
 		for seed := range uint64(2) {
@@ -203,7 +204,7 @@ func TestKeyChangesStayWithinBudget(t *testing.T) {
 	}
 }
 
-// TestNewLeaderGetsOneToken checks that it does not get the whole budget again.
+// TestNewLeaderGetsOneToken checks that a new leader does not get the whole budget again.
 func TestNewLeaderGetsOneToken(t *testing.T) {
 	const terms = 30
 	a, r, before := newHostileUser(1, 2000), newKeyRounds(noon), 0
@@ -301,7 +302,7 @@ func TestPendingKeysAreLoggedOnce(t *testing.T) {
 	r.set.log(log, r.at, nil)
 	const want = `"example.com/rack\" waits until 2026-11-23T12:00:00Z: the published keys changed too often`
 	if strings.Count(out.String(), "\n") != 2 || !strings.Contains(out.String(), want) {
-		t.Errorf("one pending key, then none: %s", out.String())
+		t.Errorf("one pending key, then none; want two lines, got: %s", out.String())
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// performWrites performs one write. Created slices are named by sequence.
+// carryOut performs one write. Created slices are numbered in sequence.
 func carryOut(current map[string]content, w write, created *int) {
 	switch {
 	case w.content == nil:
@@ -84,7 +84,7 @@ func TestPlan(t *testing.T) {
 		"nothing":                        {},
 		"the first nodes":                {nodes: nodesOf("a b c d e"), want: "(new) a b c d; (new) e"},
 		"no change":                      {now: "a b c; d", nodes: nodesOf("a b c d")},
-		"a label":                        {now: "a b c; d", nodes: moved, want: "1 a b c"},
+		"a changed label":                {now: "a b c; d", nodes: moved, want: "1 a b c"},
 		"a new node goes to the fullest": {now: "a b; c d e", nodes: nodesOf("a b c d e f"), want: "2 c d e f"},
 		"a new node goes to a slice that is written anyway": {now: "a b c; d e f", nodes: nodesOf("b c d e f g"), want: "1 b c g"},
 		"a slice is full":           {now: "a b c d", nodes: nodesOf("a b c d e f"), want: "(new) e f"},
@@ -94,7 +94,7 @@ func TestPlan(t *testing.T) {
 		"two slices are merged":     {now: "a b c; d", nodes: nodesOf("a d"), want: "2 a d; delete 1"},
 		"a node is in two slices":   {now: "a b c; c d e", nodes: nodesOf("a b c d e"), want: "2 d e"},
 		"a slice exceeds the limit": {now: "a b c d e f", nodes: nodesOf("a b c d e f"), want: "(new) e f; 1 a b c d"},
-		"another key": {
+		"an added key": {
 			now: "a b c; d e f", keys: []string{"rack", "zone"}, nodes: nodesOf("a b c d e f"), want: "1 a b c; 2 d e f",
 		},
 	} {

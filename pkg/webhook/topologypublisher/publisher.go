@@ -77,7 +77,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 	scheme := runtime.NewScheme()
 	if err := topologyslice.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("add types to scheme: %w", err)
+		return fmt.Errorf("add TopologySlices to scheme: %w", err)
 	}
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return fmt.Errorf("add metadata to scheme: %w", err)

@@ -215,7 +215,8 @@ func (p *publisher) list(ctx context.Context, kind string) ([]metav1.PartialObje
 	return list.Items, nil
 }
 
-// performWrites performs writes in order, and waits until the cache has them: otherwise the next round would repeat them.
+// performWrites performs writes in order, and waits until the cache has them: otherwise the next round would repeat
+// them.
 func (p *publisher) performWrites(ctx context.Context, seen observed, writes []write) error {
 	existing := map[string]*topologyslice.TopologySlice{}
 	for i := range seen.slices {

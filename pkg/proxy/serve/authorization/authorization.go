@@ -37,7 +37,7 @@ const (
 	permissionGracePeriod = time.Hour
 	// reviewTimeout is the timeout of one review.
 	reviewTimeout = 5 * time.Second
-	// maxCachedDecisions limits the cache. At the rate of reviews for unknown tokens, that many are never valid at once.
+	// maxCachedDecisions limits the cache. The review budget keeps the number of fresh denials below it.
 	maxCachedDecisions = 1024
 )
 

@@ -19,13 +19,13 @@ import (
 // allowedFor is how long a permission is valid in these tests.
 const allowedFor = 2 * time.Minute
 
-// apiServer knows the tokens "reader...", which may read, and "nobody", which may not. e2e/scrape uses a real API
-// server.
+// apiServer accepts tokens that begin with "reader", which may read /metrics, and the token "nobody", which may not.
+// e2e/scrape uses a real API server.
 type apiServer struct {
 	reviews atomic.Int32
 	isDown  atomic.Bool
-	allows  atomic.Bool // whether "reader..." may read
-	gate    chan struct{}
+	allows  atomic.Bool   // whether "reader..." may read
+	gate    chan struct{} // if set, reviews wait until it is closed
 }
 
 func (a *apiServer) review(_ context.Context, token, path string) (int, error) {
@@ -128,26 +128,26 @@ func TestPermissionOutlivesTheAPIServerForAnHour(t *testing.T) {
 	api, clock, log := newAPIServer(), newClock(), &strings.Builder{}
 	h := newHandler(api, clock, log)
 	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
-		t.Fatalf("got %d", got)
+		t.Fatalf("status %d, want 200", got)
 	}
 	api.isDown.Store(true)
 	for range 5 {
 		clock.advance(allowedFor)
 		if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
-			t.Errorf("while the API server is unavailable: %d", got)
+			t.Errorf("while the API server is unavailable: status %d, want 200", got)
 		}
 		if got := get(h, "GET", "/metrics", "Bearer nobody").Code; got != 503 {
-			t.Errorf("a token that was never reviewed: %d", got)
+			t.Errorf("a token that was never reviewed: status %d, want 503", got)
 		}
 	}
 	clock.advance(permissionGracePeriod)
 	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 503 {
-		t.Errorf("after an hour: %d", got)
+		t.Errorf("after an hour: status %d, want 503", got)
 	}
 	api.isDown.Store(false)
 	clock.advance(time.Second)
 	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
-		t.Errorf("after the outage: %d", got)
+		t.Errorf("after the outage: status %d, want 200", got)
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != 2 {
 		t.Errorf("%d lines, want one for the start and one for the end of the outage:\n%s", lines, log)
@@ -190,7 +190,7 @@ func TestUnknownClientDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// TestReviewsOfUnknownTokensAreRateLimited from more addresses than a budget tracks.
+// TestReviewsOfUnknownTokensAreRateLimited: the requests come from more addresses than a budget tracks.
 func TestReviewsOfUnknownTokensAreRateLimited(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
 	h := newHandler(api, clock, &strings.Builder{})
@@ -235,7 +235,7 @@ func TestConcurrentReviewsOfAKeyAreOne(t *testing.T) {
 	for range 8 {
 		requests.Go(func() {
 			if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
-				t.Errorf("got %d", got)
+				t.Errorf("status %d, want 200", got)
 			}
 		})
 	}

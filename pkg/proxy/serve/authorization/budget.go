@@ -6,7 +6,7 @@ const (
 	// clientReviews per second, with a burst of clientBurst, limit the reviews that one client address can cause with
 	// tokens that were not allowed before. A scraper needs one review for each new token.
 	clientReviews, clientBurst = 1, 10
-	// allReviews per second, with a burst of allBurst, limit them for all addresses together.
+	// allReviews per second, with a burst of allBurst, limit these reviews for all addresses together.
 	allReviews, allBurst = 20, 100
 )
 

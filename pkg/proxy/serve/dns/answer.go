@@ -59,7 +59,7 @@ const (
 	Answered  Outcome = "answered"  // with at least one record
 	Empty     Outcome = "empty"     // the name is served here, but has no record of that type on this node
 	Refused   Outcome = "refused"   // another server may have the name
-	Malformed Outcome = "malformed" // or not a query
+	Malformed Outcome = "malformed" // the message is malformed, or not a query
 )
 
 // Result is a query's outcome and its type: "A", "AAAA", "SRV" or "other".
@@ -183,8 +183,8 @@ func (b *responseBuilder) fail(code dnsmessage.RCode) []byte {
 	return slices.Insert(message, headerSize, b.query.raw...)
 }
 
-// empty returns the response that the name exists but has no record of this type. The SOA record has the TTL of this
-// fact (RFC 2308). With the longest name and domain, the response has less than 512 bytes.
+// empty returns the response that the name exists but has no record of this type. The TTL of the SOA record is how long
+// the client may cache that (RFC 2308). Even with the longest name and domain, the response has less than 512 bytes.
 func (b *responseBuilder) empty() []byte {
 	b.header.Authoritative = true
 	return b.build(b.addSOA)
@@ -203,7 +203,7 @@ func (b *responseBuilder) addSOA(builder *dnsmessage.Builder) error {
 	}
 	return builder.SOAResource(
 		dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: b.zone.seconds()},
-		// As in CoreDNS, except for the serial number: there are no zone transfers from here.
+		// As in CoreDNS, except for the serial number: this server has no zone transfers.
 		dnsmessage.SOAResource{NS: ns, MBox: mbox, Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: b.zone.seconds()},
 	)
 }

@@ -77,7 +77,7 @@ func TestAnswerRecords(t *testing.T) {
 					t.Errorf("got  %s\nwant %s", words, test.want)
 				}
 				if got.Question[0] != query.Question[0] {
-					t.Errorf("the question came back as %v, want %v", got.Question[0], query.Question[0])
+					t.Errorf("the response repeats the question as %v, want %v", got.Question[0], query.Question[0])
 				}
 				for _, record := range append(got.Answer, got.Ns...) {
 					if record.Header().Ttl != 5 {
@@ -93,7 +93,7 @@ func TestAnswerRecords(t *testing.T) {
 	}
 }
 
-// TestUnusualQueries covers all other messages.
+// TestUnusualQueries covers messages that resolvers do not usually send.
 func TestUnusualQueries(t *testing.T) {
 	one := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	for title, test := range map[string]struct {
@@ -167,10 +167,10 @@ func TestFormatErrorOnlyForMalformedQueries(t *testing.T) {
 		query := append([]byte{0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, test.question...)
 		answer, _ := testZone.Answer(query, UDP, lookup, firstTarget)
 		if len(answer) < headerSize || int(answer[3]&0xf) != test.want {
-			t.Errorf("%s: %x, want code %d", title, answer, test.want)
+			t.Errorf("%s: response %x, want code %d", title, answer, test.want)
 		}
 		if test.want == miekg.RcodeRefused && string(answer[headerSize:]) != test.question {
-			t.Errorf("%s: the question comes back as %q", title, answer[headerSize:])
+			t.Errorf("%s: the response repeats the question as %q", title, answer[headerSize:])
 		}
 	}
 }
@@ -187,12 +187,12 @@ func TestOnlyASCIIIsCaseInsensitive(t *testing.T) {
 	}
 	const ours = "kiosk.sick.svc.cluster.local."
 	if got, _, _ := exchange(t, newQuery(t, "A "+strings.ToUpper(ours)), UDP, lookup); len(got.Answer) != 1 {
-		t.Errorf("in capitals: %s", answerText(got))
+		t.Errorf("in capitals: %s, want one record", answerText(got))
 	}
 	for letter, alike := range map[string]string{"k": "\u212a", "s": "\u017f", "i": "\u0130", "K": "\u212a"} { // Kelvin, long s, dotted I
 		if name := strings.ReplaceAll(ours, letter, alike); name != ours {
 			if got, _, _ := exchange(t, newQuery(t, "A "+name), UDP, lookup); answerText(got) != "REFUSED" {
-				t.Errorf("with %q for %s: %s", alike, letter, answerText(got))
+				t.Errorf("with %q for %s: %s, want REFUSED", alike, letter, answerText(got))
 			}
 		}
 	}
@@ -258,7 +258,7 @@ func TestLongAnswers(t *testing.T) {
 	}
 }
 
-// TestLoadBoundDeterminesFirstAddress, in proportion to its slots.
+// TestLoadBoundDeterminesFirstAddress: an endpoint comes first in proportion to its slots.
 func TestLoadBoundDeterminesFirstAddress(t *testing.T) {
 	decisions := fixtures{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a"}}.decisions()
 	for i := range decisions {

@@ -16,7 +16,7 @@ const (
 	maxLabelLength = 63
 )
 
-// parsedQuery is the question of a query.
+// parsedQuery is the parsed question of a query.
 type parsedQuery struct {
 	// raw is the question as received; responses repeat it.
 	raw []byte
@@ -25,8 +25,8 @@ type parsedQuery struct {
 	hasDot bool
 }
 
-// parseQuery parses the question of a query, which must have exactly one. It rejects only what is not a name on the
-// wire: another server may have a name whose labels contain any bytes.
+// parseQuery parses the question of a query, which must have exactly one. It rejects only a name whose encoding is
+// invalid: another server may have names whose labels contain any bytes.
 func parseQuery(query []byte) (parsedQuery, bool) {
 	if binary.BigEndian.Uint16(query[4:]) != 1 {
 		return parsedQuery{}, false
@@ -73,7 +73,7 @@ func lower(name string) string {
 	return string(lowered)
 }
 
-// question is the Service name in a query.
+// question is the parsed form of the name in a query.
 type question struct {
 	service model.ObjectName
 	// port is the port in _port._protocol.service.…; empty for the Service's own name.
@@ -81,8 +81,8 @@ type question struct {
 }
 
 // parseName parses a name below a domain, "svc.cluster.local." in lower case: "web.shop.svc.cluster.local." or
-// "_http._tcp.web.shop.svc.cluster.local.". Other names are not served: the name of a single endpoint identifies it, so
-// there is no choice.
+// "_http._tcp.web.shop.svc.cluster.local.". Other names are not served: the name of a single endpoint leaves nothing to
+// choose.
 func parseName(name, domain string) (question, bool) {
 	labels, isBelow := strings.CutSuffix(lower(name), "."+domain)
 	if !isBelow {
@@ -99,7 +99,7 @@ func parseName(name, domain string) (question, bool) {
 	return question{}, false
 }
 
-// find returns the records for a question and a type. It returns false if the Service does not have the port: the
+// find returns the records for a parsed name and a type. It returns false if the Service does not have the port: the
 // cluster's DNS answers that.
 func (r *Records) find(q question, typ dnsmessage.Type) (rrset, bool) {
 	sets := &r.service

@@ -34,16 +34,17 @@ type recordSets struct {
 type rrset struct {
 	lists []targets
 	count int // number of all targets
-	// weightedCount is the number of SRV records that share 100 %, as in CoreDNS: it assigns a weight to each endpoint of
-	// each port, and only then merges equal records.
+	// weightedCount is the number of SRV records among which a total weight of 100 is divided. As in CoreDNS, it counts
+	// each endpoint of each port, even if equal records were merged.
 	weightedCount int
 }
 
 // targets are endpoints that responses contain.
 type targets struct {
 	list []target
-	// cumulative holds cumulative weights: how often a target, or one before it, comes first in a response, out of the
-	// last value; nil if all are equal. This is how DNS implements a load bound: most clients use the first address.
+	// cumulative holds the cumulative weights of the targets; nil if all weights are equal. A target comes first in a
+	// response with a probability in proportion to its weight. This is how DNS implements a load bound: most clients use
+	// the first address.
 	cumulative []uint32
 }
 
@@ -231,8 +232,8 @@ func (r *rrset) add(list targets) {
 	}
 }
 
-// dedupe replaces a list by another one with the same addresses: most Services have one port, and then only one list of
-// its endpoints is retained.
+// dedupe replaces the only list by a given one if both have the same addresses, so that two sets share its memory. Most
+// Services have one port, and retain only one list of their endpoints then.
 func (r *rrset) dedupe(list []target) {
 	if len(r.lists) == 1 && slices.EqualFunc(r.lists[0].list, list, target.sameAddr) {
 		r.lists[0].list = list
@@ -241,7 +242,7 @@ func (r *rrset) dedupe(list []target) {
 
 func (t target) sameAddr(other target) bool { return t.addr.Addr() == other.addr.Addr() }
 
-// filter returns the targets for which isWanted returns true. It returns the same list if that is all of them.
+// filter returns the targets for which keep returns true. If it does for all targets, filter returns the same list.
 func (t targets) filter(keep func(target) bool) targets {
 	kept, isUnchanged := targets{}, true
 	for i, one := range t.list {
@@ -261,7 +262,7 @@ func (t targets) filter(keep func(target) bool) targets {
 	return kept
 }
 
-// append appends target i of another list.
+// append appends a target, which has index i in the list from.
 func (t *targets) append(one target, from targets, i int) {
 	t.list = append(t.list, one)
 	if from.cumulative != nil {
@@ -287,7 +288,7 @@ func (t targets) pickFirst(randN func(uint32) uint32) int {
 	return i
 }
 
-// slots returns how often a target comes first, under a load bound.
+// slots returns the weight of a target under a load bound: its number of slots in the kernel's table.
 func (t targets) slots(i int) uint32 {
 	if i == 0 {
 		return t.cumulative[0]
@@ -295,8 +296,8 @@ func (t targets) slots(i int) uint32 {
 	return t.cumulative[i] - t.cumulative[i-1]
 }
 
-// weight returns the weight of an SRV record: CoreDNS' value for one of all records, or the target's slots under a load
-// bound.
+// weight returns the weight of an SRV record: with a load bound the target's slots, and otherwise an equal share of 100
+// for each of all records, as in CoreDNS.
 func (t targets) weight(i, all int) uint16 {
 	if t.cumulative == nil {
 		return uint16(max(1, 100/all))

@@ -153,8 +153,8 @@ func contentOf(record miekg.RR) string {
 	return record.String()
 }
 
-// expected returns the facts that follow from decisions, computed in the simplest way: for the Service's name, or for
-// its port p0.
+// expected returns the contents of the records that follow from decisions, computed in the simplest way: of the
+// Service's name, or of its port p0.
 func expected(decisions []selection.Decision, typ string, ofPort bool) []string {
 	facts := map[string]bool{}
 	for _, decision := range decisions {

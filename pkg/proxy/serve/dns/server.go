@@ -24,8 +24,8 @@ type Server struct {
 // udpReaders is the number of goroutines that serve UDP: while one waits for the kernel, another one works.
 const udpReaders = 2
 
-// Run serves an address until ctx ends. If the address is not available, it retries: connections to Services must not
-// depend on it.
+// Run serves an address until ctx ends. If the address is not available, Run retries: connections to Services must not
+// depend on DNS.
 func (s *Server) Run(ctx context.Context, address netip.AddrPort) error {
 	httpserve.Retry(ctx, s.Log, "failed to listen for DNS", func() error { return s.serve(ctx, address) })
 	return nil
@@ -56,7 +56,7 @@ func (s *Server) serve(ctx context.Context, address netip.AddrPort) error {
 	return errors.New("the sockets of --dns-bind-address were closed")
 }
 
-// serveUDP serves until the socket is closed. Any other error concerns one datagram.
+// serveUDP serves until the socket is closed. An error other than that affects only one datagram.
 func (s *Server) serveUDP(socket *net.UDPConn) {
 	query := make([]byte, maxQueryLength)
 	for {

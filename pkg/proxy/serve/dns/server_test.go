@@ -83,7 +83,7 @@ func TestServerWaitsForACompleteTable(t *testing.T) {
 	s := newTestServer(t)
 	for _, network := range []string{"udp", "tcp"} {
 		if got := s.query(s.dial(network)); got != "REFUSED" {
-			t.Errorf("over %s, before the table is complete: %s", network, got)
+			t.Errorf("over %s, before the table is complete: %s, want REFUSED", network, got)
 		}
 	}
 	s.table.OnSynced(selection.SyncState{})
@@ -97,11 +97,11 @@ func TestServerWaitsForACompleteTable(t *testing.T) {
 	}
 	s.table.OnApplied(model.ObjectName{Namespace: "shop", Name: "web"}, nil)
 	if got := s.query(s.dial("udp")); got != "REFUSED" || s.table.Len() != 0 {
-		t.Errorf("deleted Service: response %s, %d Services in the table", got, s.table.Len())
+		t.Errorf("deleted Service: response %s, %d Services in the table; want REFUSED and none", got, s.table.Len())
 	}
 }
 
-// TestAConnectionCarriesManyQueries, several of them concurrently.
+// TestAConnectionCarriesManyQueries: the client sends all of them before it reads a response.
 func TestAConnectionCarriesManyQueries(t *testing.T) {
 	s := newTestServer(t)
 	s.table.OnSynced(selection.SyncState{})
@@ -121,8 +121,8 @@ func TestAConnectionCarriesManyQueries(t *testing.T) {
 	}
 }
 
-// TestBadConnectionsEnd, and others continue: one that announces a longer query than allowed, and one that sends no
-// query.
+// TestBadConnectionsEnd: a connection that announces a query that is too long, or sends something else, is closed.
+// Others continue.
 func TestBadConnectionsEnd(t *testing.T) {
 	s := newTestServer(t)
 	s.table.OnSynced(selection.SyncState{})
@@ -184,7 +184,7 @@ func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET)
 }
 
-// TestSlowSenderDoesNotBlockOthers while its query arrives byte by byte.
+// TestSlowSenderDoesNotBlockOthers: its query arrives byte by byte.
 func TestSlowSenderDoesNotBlockOthers(t *testing.T) {
 	s := newTestServer(t)
 	s.table.OnSynced(selection.SyncState{})

@@ -46,7 +46,7 @@ func (t *Table) OnSynced(selection.SyncState) { t.isSynced.Store(true) }
 // Len returns the number of Services with records.
 func (t *Table) Len() int { return int(t.count.Load()) }
 
-// Lookup returns the records of a Service; nil if there are none.
+// Lookup returns the records of a Service; nil if there are none, or before the first sync.
 func (t *Table) Lookup(service model.ObjectName) *Records {
 	if !t.isSynced.Load() {
 		return nil

@@ -25,7 +25,7 @@ type resourceRecord struct {
 	target
 	weight uint16
 	owner  string // the target name of an SRV record
-	size   int    // size of the record itself
+	size   int    // of the record itself, in bytes
 }
 
 // write builds a response with as many records as fit, starting at a random one. If not all fit over UDP, the client
@@ -123,7 +123,7 @@ func (b *responseBuilder) addAddresses(builder *dnsmessage.Builder, records []re
 			if addr.Is4() {
 				size = sizeOfA
 			}
-			if remaining -= size + records[i].size; remaining < 0 { // plus at most this much for the name, if it is written uncompressed
+			if remaining -= size + records[i].size; remaining < 0 { // an uncompressed name is shorter than the SRV record
 				return nil
 			}
 		}
@@ -158,7 +158,7 @@ func addAddress(builder *dnsmessage.Builder, header dnsmessage.ResourceHeader, a
 	return builder.AAAAResource(header, dnsmessage.AAAAResource{AAAA: addr.As16()})
 }
 
-// nameOf converts a target's name for the library. Every target here has one, because those without have no SRV record.
+// nameOf converts a target's name for the library. It always fits: a target whose name is too long has no SRV record.
 func nameOf(text string) (name dnsmessage.Name) {
 	name.Length = uint8(copy(name.Data[:], text))
 	return name

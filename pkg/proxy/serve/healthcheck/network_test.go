@@ -33,7 +33,7 @@ type (
 	counts = map[model.Family]int
 )
 
-// name returns the Service's name in namespace/name.
+// name parses a Service's name of the form "namespace/name".
 func name(text string) model.ObjectName {
 	namespace, name, _ := strings.Cut(text, "/")
 	return model.ObjectName{Namespace: namespace, Name: name}
@@ -111,7 +111,7 @@ func (n *node) addAddresses(texts ...string) {
 	})
 }
 
-// occupy occupies an address until the test ends or leave is called.
+// occupy occupies an address until the test ends or the returned function is called.
 func (n *node) occupy(address string) (leave func()) {
 	n.t.Helper()
 	var listener net.Listener

@@ -11,7 +11,7 @@ import (
 )
 
 // response is the response to a load balancer about a Service in one family, without the proxy's own health, which is
-// determined for each response.
+// determined when the response is written.
 type response struct {
 	service   model.ObjectName
 	endpoints int // ready ones on this node

@@ -32,7 +32,7 @@ func TestTheResponse(t *testing.T) {
 		"503 with the weight while the proxy is unhealthy": {
 			endpoints: 3, sick: true, status: http.StatusServiceUnavailable, weight: "3",
 		},
-		"503 if both are true": {endpoints: 0, sick: true, status: http.StatusServiceUnavailable, weight: "0"},
+		"503 without an endpoint, while unhealthy": {endpoints: 0, sick: true, status: http.StatusServiceUnavailable, weight: "0"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			n.isUnhealthy.Store(test.sick)

@@ -88,7 +88,7 @@ func listen(ctx context.Context, addr netip.AddrPort) (*listener, error) {
 }
 
 // freebind allows binding an address that is not usable yet, or no longer usable. An IPv6 address is tentative for a
-// second or more after it was added; the server is reachable as soon as that ends, without a retry.
+// second or more after it was added; the server is reachable as soon as the address is usable, without a retry.
 func freebind(network, _ string, raw syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_FREEBIND
 	if network == "tcp6" {

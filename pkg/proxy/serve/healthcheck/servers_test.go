@@ -15,7 +15,7 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 	for title, test := range map[string]struct {
 		checks     checks
 		on         selection.Scope
-		ipv4, ipv6 []string // addresses of Services with one endpoint, and with two
+		ipv4, ipv6 []string // addresses whose responses have one endpoint, and two
 		unserved   []string
 	}{
 		"on all addresses": {

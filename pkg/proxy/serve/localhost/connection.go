@@ -30,7 +30,7 @@ func dial(ctx context.Context, endpoint netip.AddrPort) (*net.TCPConn, error) {
 }
 
 // forward forwards data between a client and an endpoint until both have closed their side, or ctx ends. Then it closes
-// the connection to the client.
+// both connections.
 func (s *Server) forward(ctx context.Context, port nodePort, client *net.TCPConn, endpoint netip.AddrPort) {
 	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
 	backend, err := s.dial(dialCtx, endpoint)

@@ -26,7 +26,8 @@ func limitFor(descriptors uint64) int {
 	return int(max(1, min(MaxConnections, descriptors/2/fdsPerConnection)))
 }
 
-// processLimit returns limitFor of this process, whose soft limit Go raises to the hard limit.
+// processLimit returns the maximum number of connections of this process. Go raises its soft limit of file descriptors
+// to the hard limit.
 func processLimit() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -66,12 +66,12 @@ type port struct {
 	picker    picker
 	isDesired bool         // the port has endpoints, so the server should listen on it
 	listener  net.Listener // nil while the server does not listen on the port
-	// end ends the connections.
+	// end cancels ctx, and so ends the connections.
 	ctx context.Context //nolint:containedctx // it lasts as long as the port
 	end context.CancelFunc
 }
 
-// NewServer returns a server for some loopback addresses, at most one per family. It listens while Run runs.
+// NewServer returns a server for loopback addresses, at most one per family. It listens only while Run runs.
 func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
 	return &Server{
 		addrs: addrs, observer: observer, limiter: newConnLimiter(processLimit()), listen: listen, dial: dial,

@@ -266,7 +266,8 @@ func unavailableBackend(t *testing.T, at family) {
 	wait.Until(n.t, "all slots free again", func() bool { return n.freeConnections() == 100 })
 }
 
-// TestUnresponsiveBackendCausesResetAfterTimeout, long before the kernel gives up, and delays no other connection.
+// TestUnresponsiveBackendCausesResetAfterTimeout: the timeout is much shorter than the kernel's, and no other
+// connection is delayed.
 func TestUnresponsiveBackendCausesResetAfterTimeout(t *testing.T) {
 	inBothFamilies(t, unresponsiveBackend)
 }
@@ -283,7 +284,7 @@ func unresponsiveBackend(t *testing.T, at family) {
 	waiting := n.dial(at.web())
 	n.expectReply(at.other(), "other")
 	if n.events.count(Unreachable) != 0 {
-		t.Error("the dial timed out too early")
+		t.Error("the connection attempt timed out too early")
 	}
 	if text, err := io.ReadAll(waiting); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("got %q, %v, want a reset", text, err)
@@ -333,7 +334,7 @@ func connectionLimit(t *testing.T, at family) {
 		}
 	}
 	for range 20 {
-		if one, err := n.tryDial(at.web()); err == nil { // it may be reset before the dial returns
+		if one, err := n.tryDial(at.web()); err == nil { // it may be reset before Dial returns
 			n.expectClosed(one)
 		}
 	}
@@ -342,7 +343,7 @@ func connectionLimit(t *testing.T, at family) {
 	}
 	n.expectEcho(n.dial(at.other()))
 	_ = first.Close() // frees a slot
-	wait.Until(n.t, "four connections of one and one of the other", func() bool { return open.Load() == 5 && n.freeConnections() == 5 })
+	wait.Until(n.t, "five open connections and five free slots", func() bool { return open.Load() == 5 && n.freeConnections() == 5 })
 	n.expectEcho(n.dial(at.web()))
 	if open.Load() != 6 {
 		t.Errorf("%d connections are open, want 6", open.Load())
@@ -402,7 +403,7 @@ func TestServerRestart(t *testing.T) {
 	}
 	n.expectReply(web4, "four")
 	if n.events.failures(model.IPv4) != 0 {
-		t.Error("it could not listen on the port of the previous server")
+		t.Error("a server failed to listen on the port of the previous one")
 	}
 }
 
@@ -428,12 +429,12 @@ func TestPortInUseIsReportedAndServedOnceFree(t *testing.T) {
 	n.listensOn(2, 1)
 	n.expectReply(web4, "four")
 	if got := n.events.problems(); len(got) != 0 {
-		t.Errorf("remaining findings: %v", got)
+		t.Errorf("findings %v, want none", got)
 	}
 }
 
-// TestNeighboursDoNotReachLoopback even if the node forwards their dials to it: a packet from another link finds no
-// listener of the server, while a listener that is not bound to a link replies.
+// TestNeighboursDoNotReachLoopback: the server accepts no connection from another host even if the node translates its
+// destination to loopback. A listener that is not bound to an interface does.
 func TestNeighboursDoNotReachLoopback(t *testing.T) {
 	n, neighbour := newNode(t, MaxConnections), netns.New(t)
 	holder := neighbour.Command("sleep", "60")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Handler serves /healthz, /livez and /readyz: 200 if true and 503 if false, each with the reason as JSON. now is the
-// clock.
+// Handler serves /healthz, /livez and /readyz, each with the status 200 (yes) or 503 (no) and the reason as JSON. now
+// is the clock.
 //
 // /livez is for the kubelet and reports only the proxy's health. /healthz is for load balancers, and also requires that
 // the node may get new connections. A node that is about to be deleted may not, although its proxy is healthy

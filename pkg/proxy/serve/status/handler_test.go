@@ -108,7 +108,7 @@ var (
 `)
 )
 
-// eligible returns a page of /livez as /healthz has it.
+// eligible adds nodeEligible to a page of /livez, as in /healthz.
 func eligible(page, says string) string {
 	return strings.Replace(page, "  \"healthy\"", "  \"nodeEligible\": "+says+",\n  \"healthy\"", 1)
 }
@@ -191,19 +191,19 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 	}
 }
 
-// TestAPageReportsHowManyObjectsAreInvalid but not which: the health address is accessible to anyone.
+// TestAPageReportsHowManyObjectsAreInvalid: it does not name them, because the health address is accessible to anyone.
 func TestAPageReportsHowManyObjectsAreInvalid(t *testing.T) {
 	status := syncedStatus()
 	status.SetRejected(1000)
 	got := request(t, status, second(2), http.MethodGet, "/healthz")
 	if got.code != http.StatusOK {
-		t.Errorf("invalid objects make the proxy unhealthy: %d", got.code)
+		t.Errorf("with invalid objects: status %d, want 200", got.code)
 	}
 	var page map[string]any
 	if err := json.Unmarshal([]byte(got.body), &page); err != nil {
 		t.Fatal(err)
 	}
 	if page["refusedTotal"] != 1000.0 || page["refused"] != nil {
-		t.Errorf("the page is %s", got.body)
+		t.Errorf("page %s, want only the number of invalid objects", got.body)
 	}
 }

@@ -26,7 +26,7 @@ type Health struct {
 	// Interruptions are the resources whose watches are interrupted, by name. They never make the proxy unhealthy: its
 	// state stays applied, and a restart would not reach the API server either.
 	Interruptions []Interruption
-	// SetOtherProxies are the other service proxies on this node, one sentence each. They never make the proxy unhealthy: a
+	// OtherProxies are the other service proxies on this node, one sentence each. They never make the proxy unhealthy: a
 	// restart would not remove them.
 	OtherProxies []string
 	// InvalidObjects counts the invalid objects. They never make the proxy unhealthy: it would be restarted, and a restart

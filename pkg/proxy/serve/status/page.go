@@ -19,7 +19,7 @@ type Page struct {
 	LastError    string    `json:"lastError,omitempty"`
 	// Interruptions are the resources whose watches are interrupted.
 	Interruptions []Interruption `json:"interruptions,omitempty"`
-	// SetOtherProxies are the other service proxies on the node, one sentence each.
+	// OtherProxies are the other service proxies on the node, one sentence each.
 	OtherProxies []string `json:"otherServiceProxies,omitempty"`
 	// RejectedTotal counts the invalid objects. Only pages on the metrics address name them, because this page is
 	// accessible to anyone.

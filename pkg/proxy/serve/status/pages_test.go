@@ -98,13 +98,13 @@ func TestThereIsNoOtherPathOrMethod(t *testing.T) {
 		want         int
 	}{
 		"the root":                  {http.MethodGet, "/", http.StatusNotFound},
-		"below health":              {http.MethodGet, "/healthz/else", http.StatusNotFound},
+		"a path below health":       {http.MethodGet, "/healthz/else", http.StatusNotFound},
 		"health has its own server": {http.MethodGet, "/livez", http.StatusNotFound},
 		"PUT is not found":          {http.MethodPut, "/debug/flags/v", http.StatusNotFound},
 		"POST is not allowed":       {http.MethodPost, "/configz", http.StatusMethodNotAllowed},
 		"HEAD is allowed":           {http.MethodHead, "/proxyMode", http.StatusOK},
-		"profiles":                  {http.MethodGet, "/debug/pprof/", http.StatusNotFound},
-		"a profile":                 {http.MethodGet, "/debug/pprof/heap", http.StatusNotFound},
+		"profiles are disabled":     {http.MethodGet, "/debug/pprof/", http.StatusNotFound},
+		"a profile is disabled":     {http.MethodGet, "/debug/pprof/heap", http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if response := getPage(example(false, failing(t)), test.method, test.path); response.Code != test.want {
@@ -138,8 +138,8 @@ func (d *deadlined) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// TestProfileExtendsWriteDeadline: the server limits the time of writing; a profile's own duration is
-// added to the limit.
+// TestProfileExtendsWriteDeadline: the server limits the duration of a response, and a profile's duration is added to
+// that limit.
 func TestProfileExtendsWriteDeadline(t *testing.T) {
 	server := &http.Server{WriteTimeout: time.Hour}
 	asked := time.Now()

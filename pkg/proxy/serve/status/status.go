@@ -12,7 +12,7 @@ import (
 const DefaultPendingTimeout = 60 * time.Second
 
 // Status records what the proxy has reported about its work. The zero Status is that of a proxy that has not started.
-// Its methods are safe for concurrent use; its exported fields are settings that must be set before.
+// Its methods are safe for concurrent use; its exported fields are settings that must be set before use.
 //
 // Times passed to it should carry a monotonic clock reading, like those of time.Now. Then a change of the machine's
 // date does not change the health.

@@ -16,7 +16,7 @@ type Summary struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version"`
 	Began   time.Time `json:"began"` // start time of the process
-	// InSyncSince is the time since which every change has soon reached the kernel; null while a change is pending or
+	// InSyncSince is the time since which every change has reached the kernel promptly; null while a change is pending or
 	// fails.
 	InSyncSince *time.Time `json:"inSyncSince"`
 	// Newest is the newest sync that the kernel accepted; null before the first.
@@ -130,7 +130,7 @@ type KernelSetting struct {
 	Name    string `json:"name"`
 	Value   int64  `json:"value"` // at the last check, before the proxy wrote it
 	Desired int64  `json:"wanted"`
-	Impact  string `json:"without"` // what does not work until then; empty if the name is enough
+	Impact  string `json:"without"` // what does not work with another value; empty if the name makes it clear
 	Remedy  string `json:"do"`
 	// UnmetSince is the time since which the kernel has another value that the proxy may not change; null if it does not.
 	UnmetSince *time.Time `json:"unmetSince"`
@@ -170,12 +170,12 @@ type XDSClient struct {
 	UnreadBytes int    `json:"unreadBytes"`
 }
 
-// Sync is one sync.
+// Sync describes one sync that the kernel accepted.
 type Sync struct {
-	At       time.Time `json:"at"` // when the kernel accepted it
+	At       time.Time `json:"at"` // when the kernel accepted the sync
 	Seconds  float64   `json:"seconds"`
-	Services int       `json:"services"` // that it decided about, including deleted ones
-	Complete bool      `json:"complete"`
+	Services int       `json:"services"` // Services that the sync decided about, including deleted ones
+	Complete bool      `json:"complete"` // whether it was a full sync
 }
 
 // Numbers are the numbers of a Summary that syncs report.

@@ -39,7 +39,7 @@ func TestSummary(t *testing.T) {
 	} {
 		step.do()
 		if got := inSyncSince(20); got != step.want {
-			t.Errorf("%s: since second %d, want %d", step.what, got, step.want)
+			t.Errorf("%s: in sync since second %d, want %d", step.what, got, step.want)
 		}
 	}
 	status.SetRejected(4)

@@ -143,7 +143,7 @@ func (s *testServer) addLargeServices(services int) []string {
 	}
 	var names []string
 	for i := range services {
-		name := fmt.Sprint("wide-", i)
+		name := fmt.Sprint("large-", i)
 		s.addService(name, "", []uint16{80}, wide.String())
 		names = append(names, name+".shop:80")
 	}

@@ -48,7 +48,7 @@ type connCreds struct {
 	credentials.TransportCredentials
 }
 
-// ServerHandshake sends nothing.
+// ServerHandshake adds the connection to the AuthInfo.
 func (c connCreds) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	_, info, err := c.TransportCredentials.ServerHandshake(connection)
 	return connection, authInfo{info, connection}, err

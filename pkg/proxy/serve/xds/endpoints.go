@@ -36,7 +36,8 @@ func newPort(number uint16, localities []locality) port {
 	return port{number: number, localities: string(m), sum: maphash.Bytes(seed, m)}
 }
 
-// locality is a set of endpoints of one zone and one weight, in one tier. Clients spread evenly over it.
+// locality is a set of endpoints of one zone and one weight, in one tier. Clients spread connections evenly over its
+// endpoints.
 type locality struct {
 	priority int
 	zone     string
@@ -81,8 +82,8 @@ func firstFamily(decisions []selection.Decision) model.Family {
 	return first.Family
 }
 
-// localitiesOf divides tiers by zone. Clients spread evenly within a locality, so endpoints with different numbers of
-// slots have separate localities: then the shares are the kernel's.
+// localitiesOf divides tiers by zone. Clients spread connections evenly within a locality, so endpoints with different
+// numbers of slots have separate localities: then each endpoint's share is the same as in the kernel.
 func localitiesOf(tiers []selection.Tier) []locality {
 	var all []locality
 	for priority, tier := range tiers {

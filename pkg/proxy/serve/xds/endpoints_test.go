@@ -108,7 +108,7 @@ func TestAnAssignmentHasTheFirstFamilyAndTCP(t *testing.T) {
 	}
 }
 
-// TestABoundedServiceHasItsSlots, followed by the endpoints without slots.
+// TestABoundedServiceHasItsSlots: clients get the kernel's slots, and after them the endpoints without slots.
 func TestABoundedServiceHasItsSlots(t *testing.T) {
 	town := newTestCluster()
 	town.addService("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-2/b 4@node-2/b")

@@ -131,7 +131,7 @@ func read(t *testing.T, response []byte) receivedResponse {
 		case 4:
 			of, ok := kindOf(string(value))
 			if !ok {
-				t.Errorf("a response of type %s", value)
+				t.Errorf("response of unexpected type %s", value)
 			}
 			got.of = of
 		case 5:
@@ -145,7 +145,7 @@ func (r *receivedResponse) readResource(t *testing.T, resource []byte) {
 	t.Helper()
 	fields(t, resource, func(number int, value []byte) {
 		if number == 1 && string(value) != typeURLs[r.of] {
-			t.Errorf("a resource of type %s in a response of %s", value, r.of)
+			t.Errorf("resource of type %s in a response of %s", value, r.of)
 		}
 		if number != 2 {
 			return
@@ -235,7 +235,7 @@ func (c *client) lastResponse() receivedResponse {
 		c.last[got.of] = got.nonce
 		if result := c.subscribe(got.of, c.subscriptionOf(got.of)...); result.isNACK || len(result.added)+len(result.removed)+
 			len(result.unknownNames) > 0 {
-			c.t.Errorf("an acknowledgement is taken for %+v", result)
+			c.t.Errorf("an acknowledgement was processed as %+v", result)
 		}
 	}
 	return got

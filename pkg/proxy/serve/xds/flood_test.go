@@ -83,7 +83,7 @@ func TestFloodsDoNotBlockOthers(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if s.count(string(TooManyConnections)) == 0 {
-		t.Error("no connection was rejected: the flood was too small")
+		t.Error("no connection was rejected: the load was too small")
 	}
 	close(stop)
 	must.Succeed(t, conn.Close())
@@ -92,7 +92,7 @@ func TestFloodsDoNotBlockOthers(t *testing.T) {
 	wait.Equal(t, "streams and names", "1 1", s.clients)
 }
 
-// TestConnectionsAreCounted until they are closed, by address.
+// TestConnectionsAreCounted: each counts for its address until it is closed.
 func TestConnectionsAreCounted(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

@@ -45,7 +45,7 @@ func testReconnects(t *testing.T, address string) {
 	}
 }
 
-// dial waits for room in a socket's queue: connect(2) returns EAGAIN while there is none.
+// dial connects to an address. It waits for room in a socket's queue: connect(2) returns EAGAIN while there is none.
 func dial(t *testing.T, address string) (conn net.Conn) {
 	t.Helper()
 	network := "tcp"
@@ -69,7 +69,7 @@ func openFiles(t *testing.T) int {
 	return len(files)
 }
 
-// TestNamesWithOddBytesGetNoResource, and the stream continues.
+// TestNamesWithOddBytesGetNoResource: the stream continues, and valid names get their resources.
 func TestNamesWithOddBytesGetNoResource(t *testing.T) {
 	s := startServer(t, socketOf(t), allowAll)
 	stream := open(t, s.socket(t))

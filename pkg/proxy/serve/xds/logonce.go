@@ -19,7 +19,8 @@ const (
 
 	// clientLogEvery and clientLogBurst limit new lines per client. The metrics count the rest.
 	clientLogEvery, clientLogBurst = 3 * time.Minute, 20
-	// logEvery and logBurst limit them for all clients together: one that has many addresses must not fill the log either.
+	// logEvery and logBurst limit them for all clients together: a client with many addresses must not fill the log
+	// either.
 	logEvery, logBurst = 3 * time.Second, 500
 )
 

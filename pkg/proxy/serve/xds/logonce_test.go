@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestOneClientDoesNotSuppressOthersInTheLog, however many lines it causes; and its own lines are logged again later.
+// TestOneClientDoesNotSuppressOthersInTheLog: however many lines one client causes, those of others are logged, and its
+// own are logged again later.
 func TestOneClientDoesNotSuppressOthersInTheLog(t *testing.T) {
 	var limiter logLimiter
 	now, loud, quiet := time.Unix(1e9, 0), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")

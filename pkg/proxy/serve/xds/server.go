@@ -59,8 +59,8 @@ const (
 // SocketPrefix is the prefix of the address of a unix socket.
 const SocketPrefix = "unix://"
 
-// Run serves addresses until ctx ends: IP:PORT, or unix:// and the path of a socket. If an address is not available, it
-// retries: connections to Services must not depend on it.
+// Run serves addresses until ctx ends: IP:PORT, or unix:// and the path of a socket. If an address is not available,
+// Run retries: connections to Services must not depend on xDS.
 func (s *Server) Run(ctx context.Context, addresses []string) error {
 	var running sync.WaitGroup
 	for _, address := range addresses {
@@ -99,8 +99,8 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	return fmt.Errorf("serve --xds-bind-address %s: %w", address, err)
 }
 
-// listen listens on an address. It replaces a socket that another process left behind and that would be in the way.
-// Every process that can reach the socket may use it.
+// listen listens on an address. It replaces a socket that an earlier process left behind. Every process that can reach
+// the socket may use it.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	path, isSocket := strings.CutPrefix(address, SocketPrefix)
 	var config net.ListenConfig

@@ -207,7 +207,7 @@ func TestABoundedNumberOfStreams(t *testing.T) {
 			t.Errorf("a client may subscribe to more than %d names, or not to that many", maxClientNames)
 		}
 		if !usage.admit(other, usageCounts{subscribedNames: 3}) {
-			t.Error("another client may not subscribe")
+			t.Error("another client was not admitted")
 		}
 		usage.release(greedy, usageCounts{openStreams: 1})
 		if !usage.admit(greedy, usageCounts{openStreams: 1}) {
@@ -285,7 +285,7 @@ func TestASocketIsRecreated(t *testing.T) {
 	}
 }
 
-// TestUnresponsiveClientCostsOneMessage, and delays neither changes nor other clients.
+// TestUnresponsiveClientCostsOneMessage: it delays neither changes nor other clients.
 func TestUnresponsiveClientCostsOneMessage(t *testing.T) { atEachAddress(t, testUnresponsive) }
 
 func testUnresponsive(t *testing.T, address string) {
@@ -308,7 +308,7 @@ func testUnresponsive(t *testing.T, address string) {
 		took := time.Now()
 		s.addService("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i%200))
 		for k := range 20 {
-			s.addService(fmt.Sprint("wide-", k), "", []uint16{80}, fmt.Sprintf("%d@node-2/b", 251+i%2))
+			s.addService(fmt.Sprint("large-", k), "", []uint16{80}, fmt.Sprintf("%d@node-2/b", 251+i%2))
 		}
 		if i%50 > 0 {
 			continue
@@ -358,7 +358,7 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// TestARejectionIsLoggedOnce, with the client's node ID, on one line.
+// TestARejectionIsLoggedOnce: on one line, with the client's node ID.
 func TestARejectionIsLoggedOnce(t *testing.T) {
 	s := startServer(t, socketOf(t), allowAll)
 	conn := s.socket(t)

@@ -68,7 +68,7 @@ func (s *Server) Status(addresses []string) *status.XDS {
 	return page
 }
 
-// reject counts and logs (once) a rejection, and returns the error for the client.
+// reject counts a rejection, logs it once for each client and reason, and returns the error for the client.
 func (s *Server) reject(reason RejectReason, client netip.Addr, details string) error {
 	from := "the socket"
 	if client.IsValid() {

@@ -67,7 +67,7 @@ func (s *stream) handleRequest(r request) requestResult {
 	}
 	k, ok := kindOf(r.typeURL)
 	if !ok {
-		return requestResult{} // secrets, routes and the like
+		return requestResult{} // a type that is not served, such as secrets or routes
 	}
 	sub := &s.subscriptions[k]
 	if sub.nonce != 0 && r.nonce != strconv.FormatUint(sub.nonce, 10) {

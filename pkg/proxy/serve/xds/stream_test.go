@@ -36,7 +36,7 @@ func TestAClientIsUpdatedStepByStep(t *testing.T) {
 	town.addService("web", "zone *", []uint16{80}, "2@node-2/b 3@node-3/a")
 	c.expect(assignments, web, "3 (a, 1) | 2 (b, 1)")
 	town.addService("cart", "", []uint16{81, 82}, "")
-	c.expectNothing() // there is no request
+	c.expectNothing() // the client has not subscribed to it
 
 	c.subscribe(assignments, web, cart)
 	c.expect(assignments, cart, "") // only the one that the client does not have
@@ -169,7 +169,7 @@ func TestChangesAreCombinedInOneResponse(t *testing.T) {
 	c.expectNothing()
 }
 
-// TestAnUnresponsiveClientIsSentNothingMore of the same kind.
+// TestAnUnresponsiveClientIsSentNothingMore: the limit concerns responses of the same kind.
 func TestAnUnresponsiveClientIsSentNothingMore(t *testing.T) {
 	town := newSyncedCluster()
 	c := town.client(t)
@@ -194,7 +194,7 @@ func TestPortsAreIndependent(t *testing.T) {
 	c.expectNothing()
 }
 
-// TestManyAssignmentsAreSentInParts, none of which exceeds what clients accept, and each exactly once.
+// TestManyAssignmentsAreSentInParts: no response exceeds what clients accept, and each assignment is sent exactly once.
 func TestManyAssignmentsAreSentInParts(t *testing.T) {
 	town := newTestCluster()
 	var names []string

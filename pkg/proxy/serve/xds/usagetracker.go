@@ -8,8 +8,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of concurrent usage. A node has 110 pods, each with a stream for each Service that it dials: about 2,200 with
-// twenty. Each subscribes to one name of each kind. It takes 64 clients at their limits to leave nothing for others.
+// Limits of concurrent usage. A node has 110 pods, each with a stream for each Service that it dials: about 2,200
+// streams with twenty Services each. Each stream subscribes to one name of each kind. It takes 64 clients at their
+// limits to leave nothing for others.
 const (
 	maxStreams     = 4096
 	maxPerClient   = 64
@@ -109,7 +110,7 @@ func (t *usageTracker) usageOf(client netip.Addr) *usage {
 	return t.clients[client]
 }
 
-// admit adds to the usage of a client, and reports false if that would exceed a limit.
+// admit adds to the usage of a client unless that would exceed a limit, and reports whether it did.
 func (t *usageTracker) admit(client netip.Addr, more usageCounts) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

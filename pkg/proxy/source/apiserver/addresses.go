@@ -17,8 +17,8 @@ const AddressesResource = "endpointslices/addresses"
 // one after the other.
 const minAddressesInterval = time.Second
 
-// watchAddresses watches the addresses of the proxies on all nodes, by their own slices, until the context ends.
-// Nothing waits for them, and no decision about a Service depends on them.
+// watchAddresses watches the addresses of the proxies on all nodes, in the EndpointSlices over their pods, until the
+// context ends. Nothing waits for these addresses, and no decision about a Service depends on them.
 func (w *Watcher) watchAddresses(ctx context.Context) {
 	w.newStream(w.newRequest(convert.ProxyAddresses, AddressesResource)).start(ctx)
 	for {
@@ -36,7 +36,7 @@ func (w *Watcher) watchAddresses(ctx context.Context) {
 	}
 }
 
-// proxyAddresses returns the nodes of all slices. A node has an address of each family that has slices.
+// proxyAddresses returns the nodes in all slices, each with one address of each family in which a slice lists it.
 func (w *Watcher) proxyAddresses() map[string]*model.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()

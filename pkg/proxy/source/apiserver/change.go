@@ -41,7 +41,7 @@ func (w *Watcher) applyChange(apply func(*state)) (signals []notify.Signal) {
 	return signals
 }
 
-// maxTimerDelay bounds the delay of the timer: when the clock is set, the end of an evacuation changes.
+// maxTimerDelay bounds the delay of the timer: the end of an evacuation is a date, and the clock may be set.
 const maxTimerDelay = time.Minute
 
 // resetTimer sets the timer to the next deadline. The caller holds mu.

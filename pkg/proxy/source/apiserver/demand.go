@@ -128,7 +128,7 @@ func readDemandState(ctx context.Context, leases rest.Interface, namespace strin
 type demandGate struct {
 	lease        model.DemandState // according to the publisher's Lease
 	availability availability      // of the objects
-	delivered    model.DemandState // the result of both; delivered, or about to be
+	delivered    model.DemandState // the result of both that was delivered last, or is about to be
 }
 
 // availability is the state of the list of all objects of a kind.

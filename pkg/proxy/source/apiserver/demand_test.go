@@ -42,7 +42,7 @@ type measuring struct {
 	renewed    time.Time
 	isAlive    bool  // the Lease is renewed every 20 s
 	leaseErr   error // the error of reads of the Lease; errAway: no response
-	responses  int   // how many reads fail; zero means all
+	responses  int   // how many more reads fail with leaseErr; zero means all
 	listErr    error // the error of lists of ServiceDemands
 	objects    []servicedemand.ServiceDemand
 	events     chan watch.Event
@@ -132,7 +132,7 @@ func measuredService(version int, isMeasured bool) corev1.Service {
 	return service
 }
 
-// demandOf is the measured demand of a Service.
+// demandOf returns the measured demand of a Service.
 func demandOf(name string, rate int64) servicedemand.ServiceDemand {
 	return servicedemand.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: fmt.Sprint(rate)},

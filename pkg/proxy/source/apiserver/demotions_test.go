@@ -88,7 +88,8 @@ func (c *fakeNodeAPI) label(event watch.EventType, name, version string) {
 	}}}
 }
 
-// The watch by the label reports both the same way. The demotion of a deleted Node must stay for two minutes.
+// The watch by label reports a removed label and a deleted Node the same way. The demotion of a deleted Node must stay
+// for two minutes.
 func TestDeletedNodeAndRemovedLabelAreDistinguished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()
@@ -103,7 +104,7 @@ func TestDeletedNodeAndRemovedLabelAreDistinguished(t *testing.T) {
 			for _, update := range r.delivered()[seen:] {
 				words, seen = append(words, strings.Fields(updateText(update))...), seen+1
 			}
-			words = slices.DeleteFunc(words, func(word string) bool { return !strings.Contains(word, "avoid/") })
+			words = slices.DeleteFunc(words, func(word string) bool { return !strings.Contains(word, "demotion/") })
 			if slices.Sort(words); strings.Join(words, " ") != want {
 				t.Errorf("%s: delivered %q, want %q", what, words, want)
 			}
@@ -112,20 +113,20 @@ func TestDeletedNodeAndRemovedLabelAreDistinguished(t *testing.T) {
 			c.exists[node] = true
 			c.label(watch.Added, node, "5")
 		}
-		expect("four get the label", time.Millisecond, "avoid/n1 avoid/n2 avoid/n3 avoid/n4")
+		expect("four get the label", time.Millisecond, "demotion/n1 demotion/n2 demotion/n3 demotion/n4")
 		c.label(watch.Deleted, "n1", "7")
-		expect("a node loses its label", time.Millisecond, "-avoid/n1")
+		expect("a node loses its label", time.Millisecond, "-demotion/n1")
 		if got := c.lists[0]; got.ResourceVersion != "7" || got.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
 			t.Errorf("list options %+v, want a result not older than the watch event", got)
 		}
 		c.exists["n2"] = false
 		c.label(watch.Deleted, "n2", "8")
 		expect("a node is deleted", 100*time.Second, "")
-		expect("two minutes after the deletion", 21*time.Second, "-avoid/n2")
+		expect("two minutes after the deletion", 21*time.Second, "-demotion/n2")
 		c.isAway = true
 		c.label(watch.Deleted, "n3", "9")
 		expect("the API server does not respond", time.Second, "")
-		expect("no response within checkTimeout", 3*time.Second, "-avoid/n3")
+		expect("no response within checkTimeout", 3*time.Second, "-demotion/n3")
 		r.end(t)
 	})
 }
@@ -184,12 +185,12 @@ func TestEvacuationExpiresWithoutAnEvent(t *testing.T) {
 		}}}
 		time.Sleep(time.Until(end) - time.Millisecond)
 		synctest.Wait()
-		if got := updateText(r.delivered()[r.count()-1]); got != "avoid/n1" {
+		if got := updateText(r.delivered()[r.count()-1]); got != "demotion/n1" {
 			t.Errorf("last update before the end: %q", got)
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		if got := updateText(r.delivered()[r.count()-1]); got != "-avoid/n1" {
+		if got := updateText(r.delivered()[r.count()-1]); got != "-demotion/n1" {
 			t.Errorf("last update at the end: %q", got)
 		}
 		r.end(t)

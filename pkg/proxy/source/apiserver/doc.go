@@ -3,7 +3,7 @@
 // An object goes through these steps:
 //
 //	request   the objects of a kind                      package convert describes the kinds; resources.go
-//	watch     with a Reflector, whose store this is      stream.go, which also handles optional resources
+//	watch     with a Reflector and its store             stream.go, which also handles optional resources
 //	strip     to the value that is used                  package convert converts; intern.go
 //	process   one after the other, and expired timers    change.go
 //	decide    deliver, reject or block                   state.go, state_services.go (pure)
@@ -11,7 +11,7 @@
 //	          whether measured demand counts             demand.go
 //	          the state of the nodes                     package nodes (pure)
 //	batch     the changes into one update                state_update.go (pure)
-//	deliver   it                                         watcher.go; load.go: once
+//	deliver   the update                                 watcher.go; load.go: once
 //
 // To change what is kept of an object, see transform in stream.go. A resource that is watched only while a Service
 // needs it is an onDemandWatch (on_demand.go) that newWatcher lists. interruption.go defines when a watch counts
@@ -19,10 +19,10 @@
 //
 // # Services of other proxies
 //
-// They are listed and watched, too, but nothing of them is kept, not even a name. This is the only way to distinguish a
-// Service that gets another proxy's name from one that is deleted. The former stays active for a few seconds, until the
-// other proxy serves it. The latter is removed at once, even during such a handoff. EndpointSlices are watched
-// regardless of the proxy that serves their Service, and so are the endpoints of a Service in a handoff.
+// These are listed and watched, too, but nothing of them is kept, not even a name. This is the only way to distinguish
+// a Service that is assigned to another proxy from one that is deleted. The former stays active for a few seconds,
+// until the other proxy serves it. The latter is removed at once, even during such a handoff. EndpointSlices are
+// watched regardless of the proxy that serves their Service, and so are the endpoints of a Service in a handoff.
 //
 // # Nodes
 //
@@ -45,10 +45,10 @@
 // # Measured demand of Services
 //
 // ServiceDemands and their publisher's Lease are read only while one of our Services has a load bound that is planned
-// with measured demand (demand.go). Before that, and from some time after the last such Service, there are no requests.
-// Without a Lease only the Lease is requested. A Service waits until both were read once, for ten seconds at most, so
-// that a starting proxy plans at once as its neighbours do. While the API server is unavailable, the last known state
-// stays active without limit.
+// with measured demand (demand.go). Before that, and some time after the last such Service is gone, there are no
+// requests. Without a Lease only the Lease is requested. A Service waits until both were read once, for ten seconds at
+// most, so that a starting proxy plans at once as its neighbours do. While the API server is unavailable, the last
+// known state stays active without limit.
 //
 // # What nodes cost
 //
@@ -61,7 +61,7 @@
 //	metadata of the others, while a Service does       45 MB           6.6 MB    0.55 kB each time, 3.8 kB before
 //	full nodes, for comparison                        156 MB          18.2 MB    1.5 kB each time, 13 kB before
 //
-// To measure a third of the hour again: go test ./e2e/apiserver -run Heartbeats -v
+// To repeat the measurement over a third of an hour: go test ./e2e/apiserver -run Heartbeats -v
 //
 // # What the cache costs
 //

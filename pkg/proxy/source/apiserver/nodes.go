@@ -62,9 +62,9 @@ func (w *Watcher) checkNodesLoop(ctx context.Context) {
 	}
 }
 
-// checkNodesExist lists some nodes by their hostname labels to find out whether they exist: the API server serves such
-// a list from its cache, at a version not older than that of the lost label. Without a response within checkTimeout the
-// nodes count as existing.
+// checkNodesExist lists nodes by their hostname labels to find out whether they exist: the API server serves such a
+// list from its cache, at a version not older than that of the lost label. Without a response within nodes.checkTimeout
+// the nodes count as existing.
 func (w *Watcher) checkNodesExist(ctx context.Context, names []string, hostnames map[string]string) {
 	exist := map[string]bool{}
 	var values []string

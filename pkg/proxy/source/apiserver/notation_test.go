@@ -56,7 +56,7 @@ func (w *testState) measured(name string, port uint16) {
 	})
 }
 
-// demandObject is the measured demand of a Service; its rate distinguishes versions.
+// demandObject returns the measured demand of a Service; its rate distinguishes versions.
 func demandObject(name string, rate uint64) *object {
 	return &object{name: nameOf(name), value: &model.Demand{Zones: map[string]uint32{"zone-a": 1_000_000}, ConnectionsPerMinute: rate}}
 }
@@ -129,10 +129,10 @@ func updateText(update convert.Update) string {
 	}
 	for key, demotion := range update.Change.Demotions {
 		if demotion == nil {
-			words = append(words, "-avoid/"+key.Node)
+			words = append(words, "-demotion/"+key.Node)
 			continue
 		}
-		words = append(words, "avoid/"+key.Node)
+		words = append(words, "demotion/"+key.Node)
 	}
 	for name, demand := range update.Change.Demands {
 		if demand == nil {

@@ -137,7 +137,8 @@ func (d *onDemandWatch) switchSource(ctx context.Context, active activeWatch) ac
 	return activeWatch{chosen, cancel}
 }
 
-// dropIfUnneeded drops the state and ends the stream. Objects that the Reflector delivers later are ignored.
+// dropIfUnneeded drops the state and stops the watch, unless the resource is needed again. It reports whether it did.
+// Objects that the Reflector delivers later are ignored.
 func (d *onDemandWatch) dropIfUnneeded(stop context.CancelFunc) (isDropped bool) {
 	d.watcher.change(func(s *state) {
 		if isDropped = d.drop(s); isDropped {

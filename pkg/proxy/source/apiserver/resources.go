@@ -70,7 +70,8 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	return all, nil
 }
 
-// addToScheme returns a function that registers the types of all watched kinds of a group: ours has several packages.
+// addToScheme returns a function that registers the types of all watched kinds of a group: those of our own group are
+// in several packages.
 func addToScheme(group schema.GroupVersion) func(*runtime.Scheme) error {
 	return func(scheme *runtime.Scheme) error {
 		for _, kind := range watchedKinds() {
@@ -119,8 +120,8 @@ func newClient(
 }
 
 // listWatch lists and watches the objects of a resource that match a selector. API servers before Kubernetes 1.31
-// cannot select Services by such a field and return an error. Then listWatch requests all Services: convert skips the
-// others.
+// cannot select Services by spec.clusterIP and return an error. Then listWatch requests all Services, and package
+// convert skips those that do not match.
 func listWatch(client rest.Interface, resource string, selector convert.Selector) *cache.ListWatch {
 	var isFieldUnknown atomic.Bool
 	selected := cache.NewFilteredListWatchFromClient(client, resource, selector.Namespace, func(options *metav1.ListOptions) {

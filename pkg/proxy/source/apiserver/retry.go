@@ -23,8 +23,8 @@ var noResponseBackoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2
 // Reflectors would retry, too. But the pause between their attempts grows to a minute, and they wait for its end even
 // if the API server has long been back (client-go v0.37, tools/cache/reflector.go). Their option Backoff shortens it
 // for every failure: an API server that responds with errors would get five times as many requests. A request that is
-// retried here is a single request to a Reflector, so its pauses stay at their initial length. Nor does it list again
-// when a connection breaks, as it does after every failure but a refused connection.
+// retried here is a single request to a Reflector, so its pauses stay at their initial length. Nor does the Reflector
+// list again when a connection breaks, as it does after every failure that it sees, except a refused connection.
 //
 // The request stays unchanged, with the version from which a watch continues. If the API server no longer has that
 // version, it returns 410, and the Reflector lists again.

@@ -205,10 +205,10 @@ func within(t *testing.T, atMost time.Duration, holds func() bool) {
 	}
 }
 
-// flakyServer is an API server that has Services, is unavailable at times, and then has no earlier versions.
+// flakyServer is an API server with Services that is unavailable at times, and may lose earlier versions.
 type flakyServer struct {
-	expired error // the response to a watch from such a version; nil: it still has them
-	asEvent bool  // as the first event
+	expired error // the response to a watch from an earlier version; nil if the server still has those
+	asEvent bool  // expired is sent as the first event of the watch
 
 	mu       sync.Mutex
 	isAway   bool

@@ -83,7 +83,7 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 	return a
 }
 
-// stopped is a watch that calls then when its client stops it.
+// stopped is a watch that calls a function when its client stops it.
 type stopped struct {
 	watch.Interface
 	then func()
@@ -445,7 +445,7 @@ func TestAMissingResourceIsEmptyAndRequestedAgain(t *testing.T) {
 		if got := running.logged("watch interrupted"); got != 0 {
 			t.Errorf("%d interruptions were logged, want none: a missing resource is not one", got)
 		}
-		// Another API server, which does not have it.
+		// Another API server responds, which does not have the resource.
 		isThere.Store(false)
 		close(watching)
 		time.Sleep(time.Minute)

@@ -25,7 +25,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// values are a valid value of a setting, and some invalid ones; or another value if none can be invalid.
+// values are the tested values of a setting: a valid one, and invalid ones. If no value can be invalid, isNeverWrong is
+// set, and bad has other values.
 type values struct {
 	good         string
 	bad          []string
@@ -70,7 +71,7 @@ func (s *deliveredState) take(update convert.Update) {
 // processVersions processes versions of one object in sequence.
 type processVersions func(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) deliveredState
 
-// viaAPIServer processes them as the streams of a Watcher do.
+// viaAPIServer processes versions as the streams of a Watcher do.
 func viaAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now deliveredState) {
 	t.Helper()
 	w := newWatcher(listWatches{}, Options{View: view, Log: slog.New(slog.DiscardHandler)})
@@ -98,7 +99,7 @@ func viaAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions 
 	return now
 }
 
-// viaFolder reads them from a file.
+// viaFolder reads versions from a file.
 func viaFolder(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now deliveredState) {
 	t.Helper()
 	dir, read := t.TempDir(), manifests.Folder{View: view}
@@ -271,6 +272,6 @@ func wantAbsent(t *testing.T, bad, key string, wrong, absent deliveredState) {
 		delete(node.Labels, key) // code that reads the label handles invalid values
 	}
 	if diff := cmp.Diff(absent.Change, wrong.Change, equate); diff != "" {
-		t.Errorf("%q does not count as absent (-absent +wrong):\n%s", bad, diff)
+		t.Errorf("%q does not count as absent (-want +got):\n%s", bad, diff)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// newTestStateWithNodes is a state in which the other nodes are known.
+// newTestStateWithNodes returns a state in which the other nodes are known.
 func newTestStateWithNodes() *testState {
 	w := newTestState()
 	w.list()
@@ -100,7 +100,7 @@ func TestUnavailableDemandDoesNotBlock(t *testing.T) {
 	}
 }
 
-// A Service must also wait for both together.
+// A Service may wait for the nodes and for measured demand together.
 func TestDemandWaitHasTheSameTimeout(t *testing.T) {
 	waited := 0
 	pass := func(duration time.Duration) func(*testState) {
@@ -164,11 +164,11 @@ func TestWhichServicesNeedMeasuredDemand(t *testing.T) {
 			Name: nameOf("web"), Ports: []model.ServicePort{{Port: 80}}, Topology: test.topology, IsHeadless: test.isHeadless,
 		})
 		if w.nodes.NeedsMeasured() != test.want {
-			t.Errorf("%s: %v", name, w.nodes.NeedsMeasured())
+			t.Errorf("%s: measured demand is needed: %v", name, w.nodes.NeedsMeasured())
 		}
 		w.deleteService("web")
 		if w.nodes.NeedsMeasured() {
-			t.Errorf("%s: needed after it was deleted", name)
+			t.Errorf("%s: measured demand is needed after the Service was deleted", name)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// topologySlice describes nodes by their racks.
+// topologySlice returns a TopologySlice that describes nodes by their racks.
 func topologySlice(name string, keys []policy.Key, racks map[string]string) *object {
 	described := &model.TopologySlice{Keys: keys, Nodes: map[string]*model.Node{}}
 	for node, value := range racks {
@@ -170,13 +170,13 @@ func TestServiceIsBlockedUntilItsLabelIsPublished(t *testing.T) {
 	s.wait(1)
 	step("after the timeout", "[]")
 
-	s.put(convert.Services, serviceOf("vain", "example.com/nobody"))
+	s.put(convert.Services, serviceOf("waiting", "example.com/nobody"))
 	s.wait(nodes.LabelTimeout - 1)
 	step("a label that is not published", "[]")
 	s.wait(1)
-	step("the wait timed out", "[vain]")
-	s.put(convert.Services, serviceOf("vain-too", "example.com/nobody"))
-	step("it is not waited for again", "[vain-too]")
+	step("the wait timed out", "[waiting]")
+	s.put(convert.Services, serviceOf("waiting-2", "example.com/nobody"))
+	step("it is not waited for again", "[waiting-2]")
 }
 
 // Until all lists are complete, the known state must stay.

@@ -26,7 +26,7 @@ var listBackoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitt
 const listBackoffReset = 2 * time.Minute
 
 // missingResourceRetry is the pause before a missing resource is listed again, because the API server may have been
-// upgraded. Jitter makes it up to twice as long. A watch lasts as long.
+// upgraded. Jitter makes it up to twice as long. A successful watch is renewed as often.
 const missingResourceRetry = 5 * time.Minute
 
 // object is the stripped form of an object that the API server sent.

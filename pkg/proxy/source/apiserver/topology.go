@@ -43,9 +43,9 @@ const (
 // requestTimeout bounds the time of a single list request.
 const requestTimeout = 5 * time.Second
 
-// source is a source of other nodes' labels.
+// source is a source of other nodes' labels, or of measured demand.
 type source struct {
-	// resource identifies the source, also in logs and metrics: one of model.TopologyResources.
+	// resource identifies the source, also in logs and metrics: one of model.TopologyResources, or ServiceDemands.
 	resource string
 	requests []resourceRequest
 	// hasZonesOnly reports whether the source has no labels other than zones.

@@ -28,7 +28,7 @@ type proxySlices struct {
 	slices  *cache.ListWatch
 	service model.ObjectName
 
-	// labelsNeededAt is the last time at which a Service needed other labels; zero if none has.
+	// labelsNeededAt is the last time at which a Service needed labels other than zones; zero if none has.
 	labelsNeededAt time.Time
 	// checked is when coverNodes was determined, and nodes is the number of Nodes at that time; zero if it was not
 	// determined yet.

@@ -73,7 +73,7 @@ func TestProxiesCoverNodes(t *testing.T) {
 	} {
 		at := &fakeCluster{nodes: test.nodes, proxies: test.proxies, isAway: test.isAway}
 		if got := at.watcher().proxiesCoverNodes(t.Context(), false); got != test.want {
-			t.Errorf("%+v: %v", test, got)
+			t.Errorf("%+v: the proxies cover the nodes: %v", test, got)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
 	check := func(what string, now *source, wantNeeded, wantOutgrown bool) {
 		t.Helper()
 		if needed, outgrown := d.reevaluate(now); needed != wantNeeded || outgrown != wantOutgrown {
-			t.Errorf("%s: needed %v, outgrown %v", what, needed, outgrown)
+			t.Errorf("%s: needed %v, insufficient %v", what, needed, outgrown)
 		}
 	}
 	w := &testState{s}

@@ -41,8 +41,8 @@ type Options struct {
 	// OnDemandRenewed is called with the time, by our own clock, at which the publisher of ServiceDemands last renewed its
 	// Lease; zero while none are published, or no Service needs them. It may be nil, and must return at once.
 	OnDemandRenewed func(at time.Time)
-	// OnProxyAddresses is called with the name, zone and addresses of each node when the slices of Proxies change these.
-	// If it is nil, those addresses are not watched.
+	// OnProxyAddresses is called with the name, zone and addresses of each node when these change in the slices of
+	// Proxies. If it is nil, those addresses are not watched.
 	OnProxyAddresses func(nodes map[string]*model.Node)
 }
 
@@ -65,7 +65,7 @@ type Watcher struct {
 	timer   *time.Timer
 	timerAt time.Time
 	// updateReady is set when there may be an update to deliver, nodesToCheck when the existence of nodes must be checked,
-	// and moved when the addresses of proxies may have changed.
+	// and addressesChanged when the addresses of proxies may have changed.
 	updateReady, nodesToCheck, addressesChanged notify.Signal
 	onDemand                                    []*onDemandWatch
 }

@@ -27,7 +27,7 @@ func parseAddress(text string) (addr netip.Addr, ok bool) {
 	return addr.Unmap(), ok
 }
 
-// broadcast is used by DHCP clients, among others.
+// broadcast is the address to which DHCP clients send, among others.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // readUnicast reads an address of one machine, as a ClusterIP, an external IP and an endpoint's address must be.

@@ -19,7 +19,7 @@ func readEndpoints(
 	path *field.Path, family model.Family, entries []discoveryv1.Endpoint,
 	nameOf func(*discoveryv1.Endpoint) *string, skipped *skippedParts,
 ) (endpoints []model.SliceEndpoint, hostnames []string) {
-	endpoints = slices.Grow([]model.SliceEndpoint(nil), len(entries)) // exactly, as for ports
+	endpoints = slices.Grow([]model.SliceEndpoint(nil), len(entries)) // exact capacity, as for ports
 	hasNames := nameOf != nil && slices.ContainsFunc(entries, func(entry discoveryv1.Endpoint) bool { return nameOf(&entry) != nil })
 	for i := range entries {
 		entryPath := func() *field.Path { return path.Index(i) }
@@ -64,7 +64,7 @@ func countMultiAddress(entries []discoveryv1.Endpoint) (count uint16) {
 }
 
 // readEndpoint reads the fields that decide whether traffic may go to an endpoint. A node or zone with an invalid name
-// counts as unknown, and a hint with such a name is ignored: the endpoint itself serves.
+// counts as unknown, and a hint with such a name is ignored: the endpoint itself is still used.
 func readEndpoint(entryPath func() *field.Path, entry *discoveryv1.Endpoint, skipped *skippedParts) model.Endpoint {
 	endpoint := model.Endpoint{
 		Node:        readName(entryPath, "nodeName", entry.NodeName, subdomain, skipped),
@@ -119,8 +119,8 @@ func readName(entryPath func() *field.Path, child string, name *string, rule nam
 }
 
 // isSimpleName reports whether a name is certainly valid, both as a node's name and as a label's value: it consists of
-// small letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is no
-// longer than a label's value may be.
+// lower-case letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is
+// no longer than a label's value may be.
 func isSimpleName(name string) bool {
 	inside := false // the previous byte is a letter or digit
 	for i := range len(name) {

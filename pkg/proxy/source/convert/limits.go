@@ -9,7 +9,7 @@ import (
 )
 
 // Limits of a single Service on every node. All Services wait for the largest change of one of them, so no user may
-// write a Service that takes long. The excess is skipped and reported.
+// write a Service that takes long to process. The excess is skipped and reported.
 const (
 	// maxFrontends bounds the ports times the addresses: ClusterIPs, node ports, load balancers' and external IPs. It is
 	// four times the number of a Service with 1,000 ports and two families.

@@ -45,7 +45,7 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	}, nil
 }
 
-// nodeInView returns the Node, for the view's own node with the view's address instead of the object's.
+// nodeInView converts a Node. View.NodeAddress replaces the address of its family if the Node is this node.
 func nodeInView(node *corev1.Node, view View) (*model.Node, field.ErrorList) {
 	converted, errs := Node(node)
 	if converted != nil && converted.Name == view.Node && view.NodeAddress.IsValid() {

@@ -19,8 +19,8 @@ type Objects struct {
 	DemandsForbidden bool
 	// DemandState is whether Demands count. Unknown means that the publisher's Lease was not read, and that they count.
 	DemandState model.DemandState
-	// FolderInventory counts everything in a folder, including invalid objects and other kinds; nil if there is nothing
-	// else.
+	// FolderInventory counts everything in a folder, including invalid objects and other kinds; nil if the objects are not
+	// from a folder.
 	FolderInventory Inventory
 }
 

@@ -17,7 +17,7 @@ func ValidationFindings(kind *Kind, name model.ObjectName, uid string, errs fiel
 	return problems
 }
 
-// findingsGetter is a value that reports the parts of its object that have no effect.
+// findingsGetter is implemented by values that report the parts of their object that have no effect.
 type findingsGetter interface{ GetFindings() []model.Finding }
 
 // IgnoredFindings returns findings for the parts of a valid object that have no effect: labels and annotations that

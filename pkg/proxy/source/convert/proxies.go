@@ -14,7 +14,7 @@ import (
 
 // ProxySlices are the EndpointSlices of the headless Service over the proxies' own pods. A proxy runs on each node, so
 // they list the nodes and their zones without a publisher. Together with NodesWithDemand and ControlPlaneNodes they
-// replace OtherNodes, and become part of a change as such.
+// replace OtherNodes; package nodes puts the nodes that they list into a change.
 var ProxySlices = &Kind{
 	Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,
 	Select: func(view View) Selector {

@@ -14,7 +14,7 @@ import (
 // ClusterIP (ExternalName, not allocated yet, headless unless View.WithHeadless is set), or one of another proxy.
 //
 // It rejects values that the API server would reject in the fields that the proxy reads. An invalid address that is
-// only one of several ways to reach the Service is skipped with a finding: the other ways must not suffer from it.
+// only one of several ways to reach the Service is skipped with a finding, and the other ways are still served.
 func Service(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
 	if view.WithHeadless && isHeadlessService(service) {
 		return headlessService(service, view)

@@ -108,8 +108,8 @@ func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, 
 }
 
 // appendServed adds an address, other than the ClusterIPs, on which a Service is served, once. An invalid address is
-// skipped and reported. One of a family without a ClusterIP is skipped silently, as in kube-proxy: for a single-stack
-// Service in a dual-stack cluster, load balancers usually have addresses of both families.
+// skipped and reported. An address of a family without a ClusterIP is skipped silently, as in kube-proxy: for a
+// single-stack Service in a dual-stack cluster, load balancers usually have addresses of both families.
 func appendServed(addrs []netip.Addr, path *field.Path, text string, clusterIPs []netip.Addr, skipped *skippedParts) []netip.Addr {
 	addr, rejected := readUnicast(path, text)
 	skipped.add(rejected)

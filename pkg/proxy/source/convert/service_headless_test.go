@@ -39,7 +39,7 @@ func TestHeadlessServiceNeedsTopologyKeys(t *testing.T) {
 		"without DNS":       {View{}, func(*corev1.Service) {}, false, ""},
 		"without keys":      {dns, func(s *corev1.Service) { s.Annotations = nil }, false, ""},
 		"with invalid keys": {dns, func(s *corev1.Service) { s.Annotations[policy.TopologyKeysAnnotation] = "*, a/b" }, false, ""},
-		"by trafficDistribution": {dns, func(s *corev1.Service) {
+		"with only trafficDistribution": {dns, func(s *corev1.Service) {
 			s.Annotations, s.Spec.TrafficDistribution = nil, new("PreferSameZone")
 		}, false, ""},
 		"of another proxy": {dns, func(s *corev1.Service) {
@@ -65,8 +65,9 @@ func TestHeadlessServiceNeedsTopologyKeys(t *testing.T) {
 	}
 }
 
-// Slices of other Services that the EndpointSlice controller writes have no names, because there are many. Slices that
-// it did not write have names even without the label of headless Services, which CoreDNS ignores.
+// Hostnames are not read from slices of other Services that the EndpointSlice controller writes, because there are
+// many. They are read from slices that it did not write, even without the label of headless Services, which CoreDNS
+// ignores.
 func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 	named := func(labels map[string]string) *discoveryv1.EndpointSlice {
 		slice := webSlice()

@@ -57,7 +57,7 @@ type protocolAndPort struct {
 	port     uint16
 }
 
-// portsSeen are the ports that precede a position in a Service's list.
+// portsSeen are the names and frontends of the ports that were read so far.
 type portsSeen struct {
 	names     map[string]bool
 	numbers   map[protocolAndPort]bool

@@ -14,7 +14,7 @@ import (
 // neither overlap nor adjoin, so that each address is in the tables once. Validation allows white space around a range.
 //
 // If a family's ranges cover all its addresses, no range is returned, and the family is open to all clients. kube-proxy
-// does so for a single /0; the two halves of the Internet mean the same.
+// does so for a single /0; two ranges of length /1 mean the same.
 //
 // An invalid range makes the whole Service invalid, as in the API server: a list without it would reject clients, and
 // an empty one would admit all clients. The author wanted neither. For the same reason ranges are not ignored on a

@@ -81,7 +81,7 @@ func TestServiceDefaults(t *testing.T) {
 			func(s *corev1.Service) { s.Annotations = map[string]string{policy.TopologyKeysAnnotation: "*"} },
 			func(s *model.Service) { s.Topology = policy.Topology{Keys: []policy.Key{policy.AnyNode}} },
 		},
-		"an empty label of another kind has no effect": {
+		"the headless label has no effect on a Service": {
 			func(s *corev1.Service) { s.Labels = map[string]string{corev1.IsHeadlessService: ""} },
 			func(*model.Service) {},
 		},
@@ -155,7 +155,7 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 			}
 			view := View{ServiceProxyName: test.proxyName}
 			if isOthers := Services.ForOtherProxy(given, view); isOthers == test.want {
-				t.Errorf("ForOtherProxy() = %v, want served: %v", isOthers, test.want)
+				t.Errorf("ForOtherProxy() = %v for a Service that this proxy serves: %v", isOthers, test.want)
 			}
 			given.Spec.ClusterIP, given.Spec.ClusterIPs = corev1.ClusterIPNone, nil
 			if Services.ForOtherProxy(given, view) {

@@ -59,7 +59,7 @@ var (
 	// serviceName is the label with the name of a slice's Service. Names of Services are DNS labels.
 	serviceName = Setting{Key: discoveryv1.LabelServiceName, validate: func(path *field.Path, value string) field.ErrorList {
 		if value == "" {
-			return nil // a slice of no Service
+			return nil // the slice belongs to no Service
 		}
 		return invalid(path, value, validation.IsDNS1123Label(value))
 	}}
@@ -143,8 +143,8 @@ func ignoredSliceSettings(object Object, view View) field.ErrorList {
 	return settingErrors(sliceSettings, object)
 }
 
-// ignoredServiceSettings returns the errors of the topology keys of a headless Service. The cluster's DNS serves it
-// without them.
+// ignoredServiceSettings returns the errors of the topology keys of a headless Service. Without valid keys only the
+// cluster's DNS serves the Service.
 func ignoredServiceSettings(object Object, view View) field.ErrorList {
 	service := object.(*corev1.Service)
 	if !view.WithHeadless || !isHeadlessService(service) || !policy.IsHandledBy(service.Labels, view.ServiceProxyName) {

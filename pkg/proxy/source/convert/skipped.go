@@ -18,14 +18,15 @@ type skippedParts struct {
 	omitted int             // the number of the others
 }
 
-// add records the errors for which one part is skipped. Without errors it is not skipped.
+// add records the errors for which one part is skipped. Without errors the part is not skipped.
 func (p *skippedParts) add(errs field.ErrorList) {
 	kept := min(len(errs), maxSkipped-len(p.errs))
 	p.errs = append(p.errs, errs[:kept]...)
 	p.omitted += len(errs) - kept
 }
 
-// findings returns one for each part with its field, its value and the reason; beyond maxSkipped only their number.
+// findings returns a finding for each skipped part, with its field, value and reason. Beyond maxSkipped, one finding
+// has only their number.
 func (p *skippedParts) findings(kind string, name model.ObjectName) []model.Finding {
 	var list []model.Finding
 	add := func(field, reason string) {

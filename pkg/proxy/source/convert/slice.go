@@ -26,7 +26,7 @@ const (
 // A slice that does not state its family is rejected. A single invalid port or endpoint is skipped, with a finding: the
 // API server accepts such parts, kube-proxy ignores some of them, and rejecting the slice because of one would keep
 // sending connections to endpoints that were removed long ago. But a slice whose ports or endpoints are all invalid is
-// rejected, too. It would take all connections from a Service that worked until its author made a mistake.
+// rejected, too. Accepted without them, it would take all endpoints from a Service that worked before the mistake.
 func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.EndpointSlice, field.ErrorList) {
 	service, isServed := servedService(slice, view)
 	if !isServed {
@@ -112,8 +112,8 @@ func namesOf(slice *discoveryv1.EndpointSlice, view View) func(*discoveryv1.Endp
 		return nil
 	}
 	return func(endpoint *discoveryv1.Endpoint) *string {
-		// CoreDNS uses a pod's name unchanged. One with a dot, or of more than 63 characters, would be several names, or
-		// none.
+		// CoreDNS uses a pod's name unchanged. One with a dot, or of more than 63 characters, would be several labels, or no
+		// valid one.
 		pod, isUnnamed := endpoint.TargetRef, endpoint.Hostname == nil || *endpoint.Hostname == ""
 		if isUnnamed && view.WithPodNames && pod != nil && len(validation.IsDNS1123Label(pod.Name)) == 0 {
 			return &pod.Name
@@ -138,7 +138,7 @@ func readAddressType(path *field.Path, typ discoveryv1.AddressType) (model.Famil
 // readSlicePorts reads the ports that the proxy can use. As in kube-proxy, ports without a name or a number are
 // ignored, and so is number 0.
 func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, skipped *skippedParts) []model.SlicePort {
-	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // exactly: slices are many, and stay in memory
+	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // exact capacity: slices are many, and stay in memory
 	names := make(map[string]bool, len(entries))
 	for i := range entries {
 		port, rejected := readSlicePort(path.Index(i), &entries[i])

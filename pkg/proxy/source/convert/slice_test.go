@@ -46,7 +46,7 @@ func TestEndpointSliceDefaults(t *testing.T) {
 
 func TestEndpointSliceThatIsNotServedIsNil(t *testing.T) {
 	for name, change := range map[string]func(*discoveryv1.EndpointSlice){
-		"a headless Service's":               func(s *discoveryv1.EndpointSlice) { s.Labels[corev1.IsHeadlessService] = "" },
+		"a slice of a headless Service":      func(s *discoveryv1.EndpointSlice) { s.Labels[corev1.IsHeadlessService] = "" },
 		"a slice without a Service":          func(s *discoveryv1.EndpointSlice) { s.Labels = nil },
 		"a slice with an empty service name": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "" },
 	} {

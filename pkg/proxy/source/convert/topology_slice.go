@@ -10,8 +10,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// TopologySlices describe all nodes, if they are published: they replace OtherNodes, and become part of a change as
-// such. Wrong content selects a farther endpoint, but never one that is not ready or not the Service's.
+// TopologySlices describe all nodes, if they are published: they replace OtherNodes, and package nodes puts the nodes
+// that they list into a change. Wrong content selects a farther endpoint, but never one that is not ready or not the
+// Service's.
 var TopologySlices = &Kind{
 	Name: topologyslice.Kind, Group: topologyslice.Group, Resource: topologyslice.Resource, AddToScheme: topologyslice.AddToScheme,
 	IsClusterScoped: true,

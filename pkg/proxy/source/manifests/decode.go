@@ -61,7 +61,7 @@ func (d *decoder) read(text []byte, object func(*manifest.Part)) {
 func (d *decoder) addFault(part *manifest.Part) {
 	wasComplete := d.out.isComplete
 	d.addUnreadable(part, part.Fault)
-	if part.Fault.IsForeign { // in a list, whose other items count
+	if part.Fault.IsForeign { // an unknown field of a list, whose items are read nevertheless
 		d.out.problems[len(d.out.problems)-1].Code, d.out.isComplete = model.ValueIgnored, wasComplete
 	}
 }

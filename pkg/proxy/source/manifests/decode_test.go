@@ -244,16 +244,16 @@ func TestDecodeSurvivesHostileFiles(t *testing.T) {
 	}
 	nested := `{"apiVersion":"v1","kind":"List","items":[`
 	for name, test := range map[string]struct{ file, text, want string }{
-		"aliases that multiply":     {"a.yaml", bomb, `a.yaml: line 1: document contains excessive aliasing`},
-		"brackets without end":      {"a.yaml", "a: " + strings.Repeat("[", 100_000), `a.yaml: line 1: exceeded max depth of 10000`},
-		"JSON brackets without end": {"a.json", strings.Repeat("[", 100_000), `a.json: line 1: invalid character '[' exceeded max depth`},
-		"lists nested without end": {"a.json", strings.Repeat(nested, 1000) + strings.Repeat("]}", 1000),
+		"aliases of aliases":   {"a.yaml", bomb, `a.yaml: line 1: document contains excessive aliasing`},
+		"nested brackets":      {"a.yaml", "a: " + strings.Repeat("[", 100_000), `a.yaml: line 1: exceeded max depth of 10000`},
+		"nested JSON brackets": {"a.json", strings.Repeat("[", 100_000), `a.json: line 1: invalid character '[' exceeded max depth`},
+		"nested lists": {"a.json", strings.Repeat(nested, 1000) + strings.Repeat("]}", 1000),
 			`a.json: items[0]` + strings.Repeat(".items[0]", 7) + `: lists are nested more than 8 deep (document at line 1)`},
-		"fields without end set twice": {"a.yaml", "apiVersion: v1\nkind: List\nitems: [" +
+		"many fields set twice": {"a.yaml", "apiVersion: v1\nkind: List\nitems: [" +
 			strings.Repeat("{a: 1, a: 2},", 2000) + "]", `a.yaml: line 1: more than 1000 fields are set twice`},
-		"UTF-16":                      {"a.yaml", "\xff\xfek\x00", `a.yaml: the file is UTF-16; save it as UTF-8`},
-		"an anchor that holds itself": {"a.yaml", "a: &a [*a]\n", `a.yaml: line 1: anchor 'a' value contains itself`},
-		"bytes that are not text":     {"a.yaml", "a: \x00\x01\n", `a.yaml: line 1: control characters are not allowed`},
+		"UTF-16":                  {"a.yaml", "\xff\xfek\x00", `a.yaml: the file is UTF-16; save it as UTF-8`},
+		"an anchor of itself":     {"a.yaml", "a: &a [*a]\n", `a.yaml: line 1: anchor 'a' value contains itself`},
+		"bytes that are not text": {"a.yaml", "a: \x00\x01\n", `a.yaml: line 1: control characters are not allowed`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(test.file, []byte(test.text), convert.View{})

@@ -22,7 +22,7 @@ func TestAFolderProvidesMeasuredDemand(t *testing.T) {
 		does, text string
 		state      *model.DemandState
 		changed    int
-		web        uint32 // the demand of zone-a on it; 0: no update
+		web        uint32 // the demand of zone-a; 0 if no update is expected
 		problems   int
 	}{
 		{"no ServiceDemand", none, &unpublished, 0, 0, 0},

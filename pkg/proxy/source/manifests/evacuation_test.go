@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// The evacuation lasts until the label is removed. An invalid value counts as absent. If the Node is deleted, too, it
-// stays demoted for a while.
+// The evacuation lasts until the label is removed. An invalid value counts as absent. A Node that is deleted together
+// with its label stays demoted for a while.
 func TestEvacuateLabel(t *testing.T) {
 	f := newTestFolder(t)
 	node := func(value string) string {

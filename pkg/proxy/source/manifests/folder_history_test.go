@@ -63,7 +63,7 @@ func TestFolderMatchesAFreshLoadAfterRandomChanges(t *testing.T) {
 		fresh := &testFolder{t: t, dir: f.dir, state: make(map[string]string)}
 		fresh.load()
 		if diff := cmp.Diff(fresh.state, f.state); diff != "" {
-			t.Fatalf("seed %d: state (-fresh +followed):\n%s", seed, diff)
+			t.Fatalf("seed %d: state (-fresh +updated):\n%s", seed, diff)
 		}
 		if len(f.problems)+len(fresh.problems) > 0 {
 			t.Fatalf("seed %d: problems %q and %q, want none", seed, f.problems, fresh.problems)
@@ -74,7 +74,8 @@ func TestFolderMatchesAFreshLoadAfterRandomChanges(t *testing.T) {
 	}
 }
 
-// The old file counts sooner than the new one, because that one lacks another object and was written later.
+// Two Services swap their files. The file that db leaves becomes active before the one that it enters, which was
+// written later.
 func TestObjectThatMovesToAnUnstableFileStays(t *testing.T) {
 	f := newTestFolder(t)
 	f.folder.isWatched = true

@@ -72,7 +72,7 @@ var linkSetups = map[string]struct {
 	},
 }
 
-// linkTo creates links, each listed before its target, and returns the folder.
+// linkTo returns a function that creates links, each listed before its target, and returns the folder.
 func linkTo(folder string, links ...string) func(*testing.T, string) string {
 	return func(t *testing.T, root string) string {
 		for at := 0; at < len(links); at += 2 {
@@ -134,7 +134,7 @@ func TestWatchNoticesChangedLinks(t *testing.T) {
 	}
 }
 
-// An object that moves from one file to another would otherwise be in neither.
+// An object that moves from one file to another could otherwise be missed in both.
 func TestLinkChangeDuringAReadCausesAnotherRead(t *testing.T) {
 	const switches = 250
 	r := &releases{t: t, root: t.TempDir(), link: "current"}

@@ -23,6 +23,6 @@ type contents struct {
 	inventory convert.Inventory
 	// problems are the problems of whole documents.
 	problems []model.Finding
-	// isComplete reports whether every document and object was recognized, so that claims has all objects of the file.
+	// isComplete reports whether every document and object was recognized, so that objects has all objects of the file.
 	isComplete bool
 }

@@ -21,7 +21,7 @@ func (f *Folder) Rejections() []convert.Rejection {
 		}
 		rejections = append(rejections, rejection)
 	}
-	if len(f.problems) > 0 { // otherwise nothing is lost
+	if len(f.problems) > 0 { // otherwise every active object has a valid version
 		valid := f.validObjects()
 		for key, current := range f.applied {
 			if current.value != nil && !valid[locatedObject{current.file, key}] {

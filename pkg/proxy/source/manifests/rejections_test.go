@@ -21,7 +21,7 @@ func TestStartFromRejectionsMatchesTheRunningProxy(t *testing.T) {
 		"it moves, and is rejected":   func(f *testFolder) { f.write("c.yaml", service(0)); f.write("b.yaml", node) },
 		"it is duplicated":            func(f *testFolder) { f.write("a.yaml", service(81)) },
 		"it never was valid":          func(f *testFolder) { f.write("c.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: N}\n") },
-		"it is fixed, elsewhere":      func(f *testFolder) { f.write("a.yaml", service(70000)); f.remove("a.yaml") },
+		"a duplicate comes and goes":  func(f *testFolder) { f.write("a.yaml", service(70000)); f.remove("a.yaml") },
 	} {
 		running := newTestFolder(t)
 		running.write("b.yaml", service(80)+node)

@@ -59,7 +59,7 @@ func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[co
 	return after, convert.SortProblems(problems)
 }
 
-// isComplete reports whether the claims are all objects in the file.
+// isComplete reports whether the read versions cover all objects in the file.
 func (f *file) isComplete() bool { return f.failure == nil && f.contents.isComplete }
 
 // incoming returns the objects in files that are not stable yet.
@@ -76,7 +76,7 @@ func incoming(files map[string]*file) map[convert.ObjectKey]bool {
 	return keys
 }
 
-// collect groups the claims of all files by object, in the order of the files, and collects their problems.
+// collect groups the versions in all files by object, in the order of the files, and collects their problems.
 func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []model.Finding) {
 	versions := make(map[convert.ObjectKey][]locatedVersion)
 	var problems []model.Finding
@@ -95,8 +95,9 @@ func collect(files map[string]*file) (map[convert.ObjectKey][]locatedVersion, []
 	return versions, problems
 }
 
-// resolveDuplicates returns the entry that becomes active, and the claim that it comes from: nil if it is the last
-// known good version. The entry has no file if no version is active.
+// resolveDuplicates returns the entry that becomes active, and the version that it comes from: nil if it is the last
+// known good one. The entry has no file if no version is active. had reports whether there is an incumbent, and kept
+// whether it stays active anyway.
 func resolveDuplicates(candidates []locatedVersion, incumbent entry, had, kept bool) (entry, *objectVersion) {
 	var sameFile []locatedVersion
 	for _, c := range candidates {
@@ -112,14 +113,14 @@ func resolveDuplicates(candidates []locatedVersion, incumbent entry, had, kept b
 	}
 	chosen := choose(candidates, nil)
 	if chosen.objectVersion == nil && had {
-		// An object that was moved to another file and broken on the way is still claimed, so it was not deleted.
+		// The object was moved to another file and is invalid there, so it was not deleted.
 		return entry{file: candidates[0].file, value: incumbent.value}, nil
 	}
 	return entry{file: chosen.file}, chosen.objectVersion
 }
 
-// choose returns the valid claim that equals the active version, for a file that claims an object twice; otherwise the
-// first valid one.
+// choose returns the first valid version. If there are several, one that equals the active version takes precedence:
+// then the order in a file that defines an object twice does not matter.
 func choose(candidates []locatedVersion, current any) locatedVersion {
 	var first locatedVersion
 	for _, c := range candidates {
@@ -136,8 +137,8 @@ func choose(candidates []locatedVersion, current any) locatedVersion {
 	return first
 }
 
-// duplicates returns a problem for each valid claim of an object for which another claim is active. An invalid claim
-// has problems of its own.
+// duplicates returns a problem for each valid version of an object that is not the active one. An invalid version has
+// problems of its own.
 func duplicates(key convert.ObjectKey, candidates []locatedVersion, chosen *objectVersion, file string) []model.Finding {
 	var problems []model.Finding
 	for _, c := range candidates {

@@ -53,8 +53,8 @@ func forms() map[string]string {
 
 const coarseStep = 13 // bytes between two truncations where not each is tested
 
-// The file is unchanged, or has another object at its beginning. Each truncation is tested for the forms in which the
-// rest may be valid, and for JSON.
+// The text that is written is the current one, or one whose first object differs. Each truncation is tested for the
+// forms in which a truncated text may be valid, and for JSON.
 func TestTruncatedFileRemovesNothing(t *testing.T) {
 	for name, before := range forms() {
 		each := coarseStep
@@ -67,8 +67,8 @@ func TestTruncatedFileRemovesNothing(t *testing.T) {
 	}
 }
 
-// cutEverywhere writes a file with one text, then with the beginnings of another, the longer ones later, and then
-// whole.
+// cutEverywhere writes a file with one text, then with ever longer beginnings of another one, and then with that one as
+// a whole.
 func cutEverywhere(t *testing.T, name, before, after string, each int) {
 	f := newTestFolder(t)
 	f.folder.isWatched = true
@@ -132,7 +132,7 @@ func TestAnUnchangedFileCounts(t *testing.T) {
 	}
 }
 
-// 100 Services became 32, because the objects after an unreadable position were forgotten.
+// Objects after an unreadable position must stay, although the file is truncated for long.
 func TestLastingTruncationKeepsUnreadableObjects(t *testing.T) {
 	asYAML, _ := twentyObjects()
 	f := newTestFolder(t)

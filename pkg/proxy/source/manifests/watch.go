@@ -47,8 +47,8 @@ type watch struct {
 	watched map[string]inode
 	// isMissing reports whether the folder is currently missing, and with it everything that could be watched.
 	isMissing bool
-	// recheck requests another check after linkCheckInterval even without an event. until is the time of the next check at
-	// the latest; zero means none.
+	// recheck requests another check after linkCheckInterval even without an event. deadline is the time of the next check
+	// at the latest; zero means none.
 	recheck  bool
 	deadline time.Time
 }

@@ -53,7 +53,7 @@ func (f *folderRunner) next() {
 		f.count++
 		f.apply(update)
 	case <-time.After(wait.Timeout):
-		f.t.Fatalf("no update came; state %v, problems %q", f.state, f.problems)
+		f.t.Fatalf("no update arrived; state %v, problems %q", f.state, f.problems)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestWatchMergesABurstIntoFewUpdates(t *testing.T) {
 	}
 	f.until(func() bool { return len(f.state) == files })
 	if f.count > 50 {
-		t.Errorf("%d files came in %d updates; want a few", files, f.count)
+		t.Errorf("%d files caused %d updates, want at most 50", files, f.count)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestWatchIgnoresChangesThatChangeNothing(t *testing.T) {
 	f.write("b.yaml", serviceYAML("db", "10.96.0.2"))
 	f.until(func() bool { return f.state["Service default/db"] != "" })
 	if f.count != 2 {
-		t.Errorf("%d updates came, want the first and that of the new Service", f.count)
+		t.Errorf("%d updates arrived, want the first and that of the new Service", f.count)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestRunFailsWhenTheFolderIsMissingAtTheStart(t *testing.T) {
 	manifests := NewManifests(filepath.Join(t.TempDir(), "missing"), convert.View{}, slog.New(slog.DiscardHandler))
 	err := manifests.Run(t.Context(), func(convert.Update) { t.Error("an update was delivered") })
 	if err == nil || !strings.Contains(err.Error(), "no such file or directory") {
-		t.Errorf("Run() = %v, want that there is no such folder", err)
+		t.Errorf("Run() = %v, want an error for the missing folder", err)
 	}
 }
 

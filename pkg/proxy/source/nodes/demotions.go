@@ -16,7 +16,7 @@ type demotionTracker struct {
 	demotions map[model.DemotionKey]*model.Demotion
 	labels    map[model.DemotionKey]map[string]string
 	// checks are the nodes that need an existence check, each with its hostname label, until TakePendingChecks returns
-	// them. While the result is pending, a lift timer is scheduled.
+	// them. While the result is pending, a trackingExpiry timer is scheduled.
 	checks map[string]string
 
 	timers  *deadline.Queue[timer]                // the Store's
@@ -77,7 +77,7 @@ func (t *demotionTracker) setDemotion(key model.DemotionKey, demotion *model.Dem
 	t.changed[key] = demotion
 }
 
-// nextExpiry returns when the next of the demotions that labels of a Node cause ends.
+// nextExpiry returns the earliest end of those demotions of a node that its labels cause.
 func (t *demotionTracker) nextExpiry(node string) (at time.Time, ok bool) {
 	for reason := range model.DemotionReason(model.NumDemotionReasons) {
 		key := model.DemotionKey{Node: node, Reason: reason}
@@ -107,7 +107,7 @@ func (t *demotionTracker) TakePendingChecks() map[string]string {
 	return pending
 }
 
-// HasPendingChecks reports whether there are any.
+// HasPendingChecks reports whether TakePendingChecks would return any node.
 func (t *demotionTracker) HasPendingChecks() bool { return len(t.checks) > 0 }
 
 // ResolveChecks processes the results of existence checks. The demotions of a deleted Node stay for

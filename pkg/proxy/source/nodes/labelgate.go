@@ -20,7 +20,7 @@ type labelGate struct {
 	uses     map[policy.Key]int
 	measured map[model.ObjectName]bool
 	blocked  map[model.ObjectName]bool
-	// released are those that stopped waiting.
+	// released are the Services that stopped waiting since the last TakeUnblocked.
 	released []model.ObjectName
 	// timedOut are labels in use that were not published while Services waited for them. No Service waits for them again.
 	timedOut          map[policy.Key]bool
@@ -111,7 +111,7 @@ func (g *labelGate) mustWait(service model.ObjectName) bool {
 	return slices.ContainsFunc(keys, g.isUnpublished)
 }
 
-// isUnpublished reports whether a label may yet be published.
+// isUnpublished reports whether a label is not published yet, and Services still wait for it.
 func (g *labelGate) isUnpublished(key policy.Key) bool {
 	return !g.isPublishedKey(key) && !g.timedOut[key]
 }
@@ -204,8 +204,8 @@ func (g *labelGate) onKeyTimeout(key policy.Key) {
 	}
 }
 
-// timeOutUnknownKeys ends the waiting for all labels in use: a label that was in use when the slices were listed, but
-// is not in them, will not be published.
+// timeOutUnknownKeys ends the waiting for the labels in use that no complete list of slices contains: the publisher
+// would have published them by then.
 func (g *labelGate) timeOutUnknownKeys() {
 	for key := range g.uses {
 		if !g.isPublishedKey(key) {

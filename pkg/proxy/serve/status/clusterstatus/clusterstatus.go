@@ -1,8 +1,8 @@
 // Package clusterstatus queries the status of the proxies on all nodes through the API server.
 //
-// It uses the proxy subresource of pods, and the address that serves /livez. That address is reachable for the node's
-// neighbours anyway, while metrics are usually served on loopback. exec would need a larger permission: to run any
-// command in the pod, with its privileges.
+// It uses the proxy subresource of pods, and the address that serves /livez. That address is reachable from other nodes
+// anyway, while metrics are usually served on loopback. exec would need a larger permission: to run any command in the
+// pod, with its privileges.
 package clusterstatus
 
 import (
@@ -52,7 +52,7 @@ type Node struct {
 	Interruptions  []status.Interruption `json:"interruptions"`
 }
 
-// maxConcurrent is the number of concurrent requests.
+// maxConcurrent is the maximum number of concurrent requests.
 const maxConcurrent = 32
 
 // Limits on the time and size of a response, and on what is kept of it: the pod or its node may be compromised. A
@@ -117,7 +117,7 @@ type checker struct {
 
 func newChecker(config *rest.Config, options Options) (*checker, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // maxConcurrent limits it
+	config.QPS = -1 // no limit, because maxConcurrent limits the requests
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err

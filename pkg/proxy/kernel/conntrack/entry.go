@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Entry is one connection in the table. What the kernel did not report is zero.
+// Entry is one connection in the table. Fields that the kernel did not report are zero.
 type Entry struct {
 	Protocol model.Protocol
 	// Original is the direction of the first packet, from the client to the address that it dialled. Reply is the
@@ -53,7 +53,7 @@ const (
 	replyOnly
 )
 
-// Status are the bits of an entry (enum ip_conntrack_status).
+// Status is the status bits of an entry (enum ip_conntrack_status).
 type Status uint32
 
 // The bits that matter here.
@@ -101,7 +101,7 @@ func (e *Entry) HasLabel(bit uint8) bool {
 	return bit < 128 && binary.NativeEndian.Uint64(e.Labels[word:])&(1<<(bit%64)) != 0
 }
 
-// String describes an entry as conntrack(8) lists it.
+// String describes an entry, for errors and logs.
 func (e *Entry) String() string {
 	return fmt.Sprintf("%s from %s to %s, replies from %s", e.Protocol, e.OrigSrc().Addr(), e.OrigDst(), e.ReplySrc())
 }

@@ -96,24 +96,24 @@ func TestServicesAreOrderedByUnrepliedConnections(t *testing.T) {
 		order = append(order, service.Service)
 	}
 	if got := strings.Join(order, " "); got != "shop/c shop/b shop/a" || report.OtherPrograms != 3 || !report.CountsBytes {
-		t.Errorf("%s: %+v", got, report)
+		t.Errorf("order %q of %+v; want shop/c shop/b shop/a, 3 connections of other programs, and bytes", got, report)
 	}
 	c, a := report.Services[0], report.Services[2]
 	if c.Endpoints[0].Unreplied != 1 || c.Endpoints[0].Tier != string(policy.Hostname) || c.Endpoints[0].Removed {
-		t.Errorf("%+v", c.Endpoints)
+		t.Errorf("endpoints of shop/c: %+v, want an unreplied connection to the first", c.Endpoints)
 	}
 	if removed := c.Endpoints[1]; !removed.Removed || removed.Node != "" || removed.Locality != "unknown" {
-		t.Errorf("%+v", removed)
+		t.Errorf("the second endpoint of shop/c: %+v, want a removed one of unknown locality", removed)
 	}
 	if a.Established != 2 || a.Ending != 1 || a.ByLocality["same_node"] != 2 || a.Sent != 4500 { // includes the closed connection
-		t.Errorf("%+v", a)
+		t.Errorf("shop/a: %+v, want 2 established, 1 ending, 2 on the same node, and 4500 bytes sent", a)
 	}
 }
 
 func TestOnlyMatchingConnectionsAreListed(t *testing.T) {
 	report := read(func(name model.ObjectName) bool { return name.Name == "b" })
 	if len(report.Services) != 1 || report.Services[0].Service != "shop/b" {
-		t.Errorf("%+v", report)
+		t.Errorf("got %+v, want only shop/b", report)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 )
 
-// maxEntries limits the unreplied connections that a scan reads: a flood does not need to be read completely.
-// maxRechecked limits those to one node that it reads again.
+// maxEntries limits the unreplied connections that a scan reads: more would not change its result. maxRechecked limits
+// those to one node that it reads again.
 const maxEntries, maxRechecked = 8192, 4
 
 // Scan is the result of one scan.

@@ -18,8 +18,8 @@ import (
 // Entry is one connection in the table. Fields that the kernel did not report are zero.
 type Entry struct {
 	Protocol model.Protocol
-	// Original is the direction of the first packet, from the client to the address that it dialled. Reply is the
-	// direction of the replies: its source is the endpoint, or the dialled address if that was not translated.
+	// Original is the direction of the first packet, from the client to the address that it connected to. Reply is the
+	// direction of the replies: its source is the endpoint, or the original destination if that was not translated.
 	Original, Reply Tuple
 	// Sent and Received are the traffic in each direction. IsCounted is set if the kernel counts it, because
 	// nf_conntrack_acct was on when the entry was created.

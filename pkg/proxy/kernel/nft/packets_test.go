@@ -42,7 +42,7 @@ func serve(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	})
 }
 
-// connect dials the service from the endpoint's own address.
+// connect opens a connection to the service from the endpoint's own address, and closes it.
 func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	t.Helper()
 	addrs := addressesOf(family)
@@ -50,7 +50,7 @@ func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 		dialer := net.Dialer{Timeout: wait.Timeout, LocalAddr: &net.TCPAddr{IP: addrs.endpoint.AsSlice()}}
 		connection, err := dialer.Dial("tcp", net.JoinHostPort(addrs.service.String(), "80"))
 		if err != nil {
-			t.Fatalf("dial the service: %v", err)
+			t.Fatalf("connect to the service: %v", err)
 		}
 		_ = connection.Close()
 	})

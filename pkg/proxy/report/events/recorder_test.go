@@ -455,7 +455,7 @@ func TestForeignTextsAreTruncatedBeforeTheyAreStored(t *testing.T) {
 		}
 		for _, key := range reportedKeys(r) {
 			if len(key.topic) > maxNote {
-				t.Errorf("a topic of %d bytes is stored, want at most %d", len(key.topic), maxNote)
+				t.Errorf("a topic of %d bytes is stored, want at most maxNote", len(key.topic))
 			}
 		}
 	})

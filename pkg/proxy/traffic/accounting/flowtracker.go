@@ -32,7 +32,7 @@ const (
 type flowTracker struct {
 	seed  maphash.Seed
 	flows map[key]trackedFlow
-	// isFirst is true until the first complete dump.
+	// awaitsFirstDump is true until the first complete dump.
 	isFirst bool
 	// dumping is true during a dump. Some of its flows may have ended since the kernel read them; ended contains those of
 	// them that the dump could start to track.

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// state has Services shop/a, shop/b and shop/c at 10.96.0.1 to 3, each with an endpoint 10.0.1.N on this node and one
-// 10.0.2.N in another zone.
+// testCluster returns a cluster with Services shop/a, shop/b and shop/c at 10.96.0.1 to 3, each with an endpoint
+// 10.0.1.N on this node and one 10.0.2.N in another zone.
 func state() *model.Cluster {
 	cluster := model.NewCluster("node-1")
 	zone := func(name string) map[string]string { return map[string]string{string(policy.Zone): name} }
@@ -53,7 +53,7 @@ func entry(dialled, endpoint string, status conntrack.Status, state uint8) *conn
 	return e
 }
 
-// othersEntry returns an entry that another program translated.
+// foreignEntry returns an entry that another program translated.
 func othersEntry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
 	client := netip.MustParseAddrPort("10.0.1.99:1000")
 	return &conntrack.Entry{

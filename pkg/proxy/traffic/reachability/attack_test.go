@@ -71,8 +71,8 @@ func TestAnHourOfFlapping(t *testing.T) {
 	t.Log(changes, "ejections")
 }
 
-// tenant opens connections from new clients to endpoints of its own that never reply. Its EndpointSlices name all
-// nodes, and one that does not exist.
+// addTenantLoad adds connections of a tenant, from a new client, to endpoints of the tenant's own that never reply. The
+// tenant's EndpointSlices name all nodes, and one that does not exist.
 func (w *world) tenant(every time.Duration, from int) {
 	for i, node := range w.nodes {
 		l := w.dial(node, fmt.Sprintf("10.9.%d.%d", from>>8&255, from&255), 1)

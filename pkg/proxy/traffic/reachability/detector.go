@@ -443,7 +443,7 @@ func (d *Detector) nextStep(now time.Time) time.Time {
 	return now.Add(max(next.Sub(now), 10*time.Millisecond))
 }
 
-// Replies reports whether a node has ever replied.
+// HasReplied reports whether a node has ever replied.
 func (d *Detector) Replies(name string) bool {
 	n := d.nodes[name]
 	return n != nil && n.best() != NoReply

@@ -33,7 +33,7 @@ func entry(client, dialled, endpoint string) conntrack.Entry {
 	return e
 }
 
-// othersEntry returns a connection that the rules of another program sent to an endpoint.
+// foreignEntry returns a connection that the rules of another program sent to an endpoint.
 func othersEntry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, Status: conntrack.DestinationNAT,

@@ -97,7 +97,8 @@ func TestPacketsReachTheEndpointAndAreStored(t *testing.T) {
 			}
 			connect(t, namespace, family) // through the affinity map
 
-			// Every kernel deletes an entry that may have expired in between, if it is added first. DESTROYSETELEM needs 6.3.
+			// The element may have expired in between. If it is added first, every kernel can delete it; DESTROYSETELEM would
+			// need Linux 6.3.
 			var o operations
 			o.elements(ruleset.Add, family, affinity, affinityElement(family)).elements(ruleset.Delete, family, affinity, affinityElement(family))
 			commit(t, c, o.Batch)

@@ -445,7 +445,7 @@ func TestTheTrackerIsBounded(t *testing.T) {
 	dump()
 	state := l.State()
 	if state.Tracked != maxTracked {
-		t.Errorf("%+v", state)
+		t.Errorf("got %+v, want maxTracked flows tracked", state)
 	}
 	if got := sum(l).Connections; got != maxTracked {
 		t.Errorf("%d connections are counted, want only the tracked ones", got)

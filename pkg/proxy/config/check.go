@@ -69,7 +69,7 @@ func (c *checker) listenAddress(field, value string) string {
 	return value
 }
 
-// distinctAddresses rejects the same address for two servers early, where the message can name both.
+// checkDistinctAddresses rejects the same address for two servers early, where the message can name both.
 func (c *checker) distinctAddresses(from *Configuration) {
 	address := from.MetricsBindAddress
 	if address == from.HealthzBindAddress && !strings.HasSuffix(address, ":0") {

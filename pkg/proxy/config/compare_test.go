@@ -65,7 +65,7 @@ func TestCompare(t *testing.T) {
 				case !isSame:
 					got = append(got, fmt.Sprintf("%d %s %s %s", v.Line, v.Subject, v.Value, v.Outcome))
 				case v.Value == "" || v.Line == 0 || v.Effect != "":
-					t.Errorf("a setting with the same effect: %+v", v)
+					t.Errorf("got %+v; a setting with the same effect must have a value and a line, and no effect", v)
 				}
 				if (v.Effect == "") != (v.Outcome == Same) {
 					t.Errorf("%+v: only a setting with another effect must have a reason", v)

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// configTypes is the type of kube-proxy's document.
+// kubeProxyType is the type of kube-proxy's document.
 var configTypes = manifest.Type{APIVersion: APIVersion, Kind: kind}
 
 // otherGroups maps the API groups whose documents kubeadm keeps in one file with kube-proxy's to the program that reads
@@ -68,7 +68,7 @@ func (d *documents) missingError() error {
 	return fmt.Errorf("the file is empty; it must have a document of kind %s", kind)
 }
 
-// readerOf returns the other program that reads a document; empty if there is none.
+// programOf returns the other program that reads a document; empty if there is none.
 func readerOf(document *manifest.Part) string {
 	group, _, _ := strings.Cut(document.Type.APIVersion, "/")
 	return otherGroups[group]

@@ -26,7 +26,7 @@ func Default() *Configuration {
 	return c
 }
 
-// setDefaults sets the fields that are not set. Unlike in kube-proxy, an unset oomScoreAdj stays unset: the pod's
+// setDefaults sets the unset fields. Unlike in kube-proxy, an unset oomScoreAdj stays unset: the pod's
 // priority class has set it already, and lowering it needs a capability that nothing else here needs. nodePortAddresses
 // defaults to primary: kube-proxy leaves them empty in this mode, which means the same.
 func setDefaults(c *Configuration) {

@@ -12,6 +12,6 @@
 // one with another effect in differences.go. unknown.go decides which unknown fields are errors. gates.go has the
 // feature gates that change kube-proxy, and feature_gates.txt all gates of Kubernetes. warnings.go has warnings about
 // settings, and compare.go what `run --check` reports about a file. Settings of our own are flags of `proxy run` in
-// cmd/proxy; own.go and cmd/proxy/flags_vicinity.go derive their fields. print.go writes /configz, which `status`,
+// cmd/proxy; vicinity.go and cmd/proxy/flags_vicinity.go derive their fields. print.go writes /configz, which `status`,
 // `flows` and `explain` read.
 package config

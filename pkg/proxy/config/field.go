@@ -21,8 +21,8 @@ type Configuration = v1alpha1.KubeProxyConfiguration
 // documents, such as conntrack.maxPerCore; any other is a bug, and panics.
 func Get(c *Configuration, path string) string { return textOf(field(c, path)) }
 
-// Set sets a field from a text, such as the value of a flag. Lists are comma-separated. So are feature gates, as
-// A=true; gates that the text does not name keep their value.
+// Set parses text, such as the value of a flag, and sets a field to the result. Lists are comma-separated. So are
+// feature gates, as A=true; gates that the text does not name keep their value.
 func Set(c *Configuration, path, text string) error {
 	value := field(c, path)
 	if value.Kind() == reflect.Pointer {
@@ -67,7 +67,7 @@ func setPlain(value reflect.Value, text string) error {
 	case reflect.Map:
 		return setGates(value.Addr().Interface().(*map[string]bool), text)
 	default:
-		panic(fmt.Sprintf("a %s cannot be set by a text", value.Type()))
+		panic(fmt.Sprintf("cannot set a %s from text", value.Type()))
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func field(c *Configuration, path string) reflect.Value {
 	return reflect.ValueOf(c).Elem().FieldByIndex(allFields[i].index)
 }
 
-// paths returns every field that holds a value; if sections is set, also the sections.
+// fieldPaths returns the path of every field that holds a value; if withSections is set, also those of the sections.
 func paths(sections bool) (all []string) {
 	for _, info := range allFields {
 		if sections || !info.isSection {
@@ -172,7 +172,8 @@ func paths(sections bool) (all []string) {
 	return all
 }
 
-// isSection reports whether a type has fields of its own, and is not one that the file has as one value.
+// isSection reports whether a type is written in the file as a section with fields. Durations and quantities are structs
+// that are written as one value.
 func isSection(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[metav1.Duration](), reflect.TypeFor[logsapi.TimeOrMetaDuration](), reflect.TypeFor[resource.QuantityValue]():

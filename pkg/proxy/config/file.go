@@ -19,8 +19,8 @@ const kind = "KubeProxyConfiguration"
 type File struct {
 	// Path is the path of the file.
 	Path string
-	// Configuration is the content of the file, without defaults. The settings that have a meaning here
-	// are in the section nftables, regardless of its mode.
+	// Configuration is the content of the file, without defaults. The settings that have a meaning here are in the section
+	// nftables, regardless of the file's mode.
 	Configuration *Configuration
 	// IgnoredSettings has a line for each setting that has no meaning here, and for each document of another program: its
 	// field or kind, and why.
@@ -33,7 +33,7 @@ type File struct {
 }
 
 // Read reads a file strictly, and checks all settings that have a meaning here. An error names the file and every
-// invalid field. own are the settings that our own document may have.
+// invalid field. vicinity describes the settings that our own document may have.
 func Read(path string, own VicinityConfig) (*File, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {

@@ -251,7 +251,7 @@ func TestAnInvalidFileIsRejectedWithEveryMistake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := parse([]byte(test.text))
 			if err == nil {
-				t.Fatal("it is accepted")
+				t.Fatal("the file is accepted, want an error")
 			}
 			if diff := cmp.Diff(test.want, strings.ReplaceAll(err.Error(), "\n", "|")); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)

@@ -15,16 +15,16 @@ import (
 
 // The classes of kube-proxy's settings.
 const (
-	obeyed  = "obeyed"
+	obeyed  = "applied"
 	ignored = "logged as without meaning"
 )
 
-// result is the class of a setting, and what it can forbid or limit in kube-proxy. A setting that forbids something is
-// obeyed, or held is the reason why this proxy never does what it forbids.
+// expectation is the class of a setting, and what it can forbid or limit in kube-proxy. A setting that forbids something
+// is applied, or neverBecause is the reason why this proxy never does what it forbids.
 type result struct{ class, forbids, held string }
 
-// results has every field of kube-proxy's file, and every flag without a field, except flags such as --cleanup, with
-// which it does not run as a proxy. The fields are those of kube-proxy 1.37; 1.30 to 1.36 have no others. A new one
+// expectations has every field of kube-proxy's file, and every flag without a field, except flags such as --cleanup,
+// with which it does not run as a proxy. The fields are those of kube-proxy 1.37; 1.30 to 1.36 have no others. A new one
 // needs a line here.
 var results = map[string]result{
 	"bindAddress":                         {obeyed, "other addresses of the node as primary", ""},
@@ -119,7 +119,7 @@ func TestNothingThatForbidsIsIgnored(t *testing.T) {
 		case rejected[name] != (is.held == "0 is refused"):
 			t.Errorf("%s: a value is rejected: %v; in the table: %q", name, rejected[name], is.held)
 		case class == obeyed && is.held != "":
-			t.Errorf("%s is obeyed, and needs no reason", name)
+			t.Errorf("%s is applied, but the table has a reason why it is not", name)
 		}
 	}
 	for name := range results {
@@ -129,8 +129,8 @@ func TestNothingThatForbidsIsIgnored(t *testing.T) {
 	}
 }
 
-// gateResult is where kube-proxy's code reads a gate, by minor versions, and which value of it forbids something:
-// "true", "false", or none.
+// gateResult has the minor versions of kube-proxy whose code reads a gate, which value of it forbids something ("true",
+// "false", or none), and what it forbids.
 type gateResult struct{ setting, forbids, what string }
 
 // gateResults are about the gates that are read in cmd/kube-proxy and pkg/proxy of kubernetes 1.30.14, 1.31.14,

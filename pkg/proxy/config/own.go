@@ -55,7 +55,7 @@ func (c *VicinityConfig) decode(document *manifest.Part) (map[string]string, err
 	return values, c.Check(values)
 }
 
-// text returns the value of a field in the format of its flag.
+// valueText returns the value of a field in the format of its flag.
 func (c *VicinityConfig) text(name string, value any) (string, error) {
 	isBool, known := c.Fields[name]
 	if !known {
@@ -80,7 +80,7 @@ func (c *VicinityConfig) text(name string, value any) (string, error) {
 	return text, nil
 }
 
-// typed returns the document with values of the right types, from texts in the format of flags.
+// document returns the document with values of the right types. The given values are in the format of flags.
 func (c *VicinityConfig) typed(values map[string]string) map[string]any {
 	document := map[string]any{"apiVersion": OwnAPIVersion, "kind": OwnKind}
 	for name, text := range values {

@@ -103,6 +103,6 @@ func TestInvalidObjectsAreComparedWithTheProxys(t *testing.T) {
 	got := InvalidObjects([]model.Finding{web, file, ignored}, rejections)
 	if len(got) != 2 || got[0].Object != "Service shop/web" || !got[0].ReportedByProxy || got[0].HasLastKnownGood ||
 		got[1].Object != "a.yaml" || got[1].ReportedByProxy {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want the Service as reported, and the file as unreported", got)
 	}
 }

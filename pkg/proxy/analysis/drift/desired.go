@@ -17,8 +17,8 @@ type DesiredState struct {
 	Services, DNSServices int
 }
 
-// AffinityNumbers are the numbers of session affinity in each family's table. A new proxy keeps them, so the desired tables
-// depend on them.
+// AffinityNumbers are the numbers of session affinity in each family's table. A new proxy keeps them, so the desired
+// tables depend on them.
 type AffinityNumbers map[model.Family]ruleset.Objects
 
 // Desired returns the desired tables of a node for a state of the cluster, which change describes completely. It does

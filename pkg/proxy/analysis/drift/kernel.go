@@ -87,8 +87,8 @@ func Run(ctx context.Context, options Options) (Kernel, error) {
 	return kernel, nil
 }
 
-// readOnce compares once, and sets the counts. The kernel and the Services are read concurrently: a comparison takes as
-// long as the slower of the two.
+// compareOnce compares once, and sets the counts. The kernel and the Services are read concurrently: a comparison takes
+// as long as the slower of the two.
 func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Reader) ([]ruleset.Difference, error) {
 	var change model.Change
 	tables := map[model.Family]*nft.Table{}
@@ -126,7 +126,8 @@ func (k *Kernel) readOnce(ctx context.Context, options Options, reader *nft.Read
 	return found, nil
 }
 
-// affinityNumbers returns the numbers in some tables, among all contents of their sets.
+// affinityNumbers returns the affinity numbers in the tables. The result has the contents of all sets, which include
+// them.
 func affinityNumbers(tables map[model.Family]*nft.Table) AffinityNumbers {
 	numbers := AffinityNumbers{}
 	for family, table := range tables {

@@ -43,8 +43,8 @@ func (n *Node) Compare() (allActive bool) {
 type InvalidObject struct {
 	Object  string `json:"object"` // "Service shop/web"; the name of a file
 	Problem string `json:"problem"`
-	// ReportedByProxy reports whether the proxy rejects it, too. HasLastKnownGood reports whether its last known good version
-	// is active there; for a file, that of an object that was in the file.
+	// ReportedByProxy reports whether the proxy rejects it, too. HasLastKnownGood reports whether its last known good
+	// version is active there; for a file, that of an object that was in the file.
 	ReportedByProxy  bool `json:"reported"`
 	HasLastKnownGood bool `json:"applied"`
 }

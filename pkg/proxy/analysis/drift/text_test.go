@@ -46,7 +46,7 @@ func TestUnreachableSinceIsTheTimeOfTheDecision(t *testing.T) {
 	const want = "node node-z has not replied to node-a since 2026-03-01 12:00:05 UTC: its endpoints are tried last"
 	sentences := summary.UnreachableSentences()
 	if len(sentences) != 1 || sentences[0] != want || !strings.Contains(text.String(), "unreachable     "+want) {
-		t.Errorf("explain says %q; status says\n%s", sentences, text.String())
+		t.Errorf("got sentences %q, want only the one above, also in the text:\n%s", sentences, text.String())
 	}
 	for key, demotion := range summary.DemotionChange().Demotions {
 		if key.Node != "node-z" || !demotion.Since.Equal(since) {

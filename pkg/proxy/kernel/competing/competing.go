@@ -8,10 +8,10 @@
 //
 // Not recognized are:
 //
-//   - IPVS, with which kube-proxy and kube-router balance. It always runs after our chains: it works at the hooks
-//     local in, and local out after -100 (ip_vs_core.c).
+//   - IPVS, which kube-proxy and kube-router can use. It always runs after our chains: at the hook LOCAL_IN, and at
+//     LOCAL_OUT after priority -100 (ip_vs_core.c).
 //   - Programs that translate in eBPF or Open vSwitch, such as Cilium, Calico's eBPF and OVN-Kubernetes.
-//   - The legacy iptables. The kernel reports its chains only together with all of their rules.
+//   - Legacy iptables. The kernel reports its chains only together with all of their rules.
 package competing
 
 import (
@@ -67,7 +67,7 @@ type Chain struct {
 	// Translates is set for a base chain of type nat at prerouting, with this priority.
 	Translates bool
 	Priority   int32
-	// Uses counts its rules, and the rules that lead to it.
+	// Uses counts its rules, and the rules that jump to it.
 	Uses uint32
 }
 

@@ -17,10 +17,10 @@ const (
 
 const ownHandle = 5 // the handle of our table
 
-// natChain is a base chain that leads to something.
+// natChain is a NAT base chain that is in use.
 var natChain = Chain{Translates: true, Priority: ruleset.PriorityDNAT, Uses: 1}
 
-// tablesWith returns a family in which the kernel has tables of one program.
+// tablesWith returns the state of a family in which the kernel has the table of one program.
 func tablesWith(handle uint64, program int, observed Observed) Tables {
 	tables := Tables{OwnHandle: handle, Observed: make([]Observed, len(Programs))}
 	tables.Observed[program] = observed
@@ -66,16 +66,16 @@ func TestFind(t *testing.T) {
 			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, nftables, Observed{older, chainAtPriority(-101), natChain})},
 			want:   []Conflict{{Proxy: "kube-proxy-nftables", Tables: []string{"ip kube-proxy"}, Precedes: true}},
 		},
-		"after our chain": {
+		"a base chain after ours": {
 			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, nftables, Observed{newer, chainAtPriority(-99), natChain})},
 		},
 		"the table nat without kube-proxy's chain": {
 			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, iptables, Observed{newer, natChain, Chain{}})},
 		},
-		"its chain, flushed": {
+		"kube-proxy's chain, flushed": {
 			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, iptables, Observed{newer, natChain, Chain{Uses: 0}})},
 		},
-		"its chain without a base chain": {
+		"kube-proxy's chain without a base chain": {
 			tables: map[model.Family]Tables{model.IPv4: tablesWith(ownHandle, iptables, Observed{newer, Chain{}, Chain{Uses: 2}})},
 		},
 		"a table with an empty base chain": {
@@ -91,7 +91,7 @@ func TestFind(t *testing.T) {
 				got[i].Message, got[i].Remedy = "", ""
 			}
 			if diff := cmp.Diff(append([]Conflict{}, test.want...), got); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
+				t.Errorf("conflicts (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -17,21 +17,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Table is a connection table: the kernel's (Conn), the kernel's with shared dumps (DumpScheduler), or one of a test.
+// Table is a connection table: the kernel's (Conn), the kernel's with shared dumps (DumpScheduler), or a fake in tests.
 type Table interface {
 	// Dump passes the entries that match a filter to each, until each returns false. Entries that are added or removed
 	// during the dump may be among them or not. The entry is valid only until each returns. The error is ErrTruncated if
 	// each returned false, and ErrInterrupted if other entries may be missing. took is how long reading the table took,
 	// without any wait before.
 	Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error)
-	// Get reads an entry again. isThere is false if the entry was removed, even if another one has replaced it.
+	// Get reads an entry again. It reports false if the entry was removed, even if another one has replaced it.
 	Get(entry *Entry) (now Entry, isThere bool, err error)
 	// Delete deletes an entry, but never another one that has replaced it. It reports whether the entry still existed. The
 	// entry may have changed since it was read.
 	Delete(entry *Entry) (deleted bool, err error)
-	// DeleteUnreplied deletes those of some translated entries of TCP and SCTP that are still unreplied, and returns them.
-	// The kernel itself tests that as it deletes each. If the kernel cannot, the error is ErrNoConditionalDelete, and
-	// nothing was deleted.
+	// DeleteUnreplied deletes those of the given translated TCP and SCTP entries that are still unreplied, and returns
+	// them. The kernel itself checks the status as it deletes each. If the kernel cannot, the error is
+	// ErrNoConditionalDelete, and nothing was deleted.
 	DeleteUnreplied(entries []*Entry) (deleted []*Entry, err error)
 }
 
@@ -175,8 +175,8 @@ func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
 // through the table for each takes longer than copying the entries with other reply sources too.
 const MaxFilteredReplySrcs = 4
 
-// Dump implements Table. Entries of protocols other than TCP, UDP and SCTP are skipped. Each part of a dump has a
-// socket to itself: closing it is the only way to stop the kernel.
+// Dump implements Table. Entries of protocols other than TCP, UDP and SCTP are skipped. The request for each subfilter
+// has a socket to itself: closing it is the only way to stop the kernel.
 func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
 	began, isTruncated := time.Now(), false
 	filter.Status &= filter.Mask // the kernel would require the other bits, too
@@ -216,7 +216,7 @@ func (f *Filter) subfilters() (subfilters []subfilter) {
 	return []subfilter{{family: f.Family}}
 }
 
-// dump reads a part of the table.
+// dump reads the entries that one subfilter covers.
 func (c *Conn) dump(ctx context.Context, filter *Filter, sub subfilter, each func(*Entry) bool) error {
 	attributes, err := filter.request(sub.replySrc)
 	if err != nil {

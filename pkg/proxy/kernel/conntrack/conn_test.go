@@ -27,7 +27,7 @@ var unreplied = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntra
 func TestAllEntriesAreRead(t *testing.T) {
 	k := newKernel(t)
 	want := map[netip.AddrPort]connections.Connection{}
-	number := 58 // as a label: those in the middle are in two words
+	number := 58 // also the label; the labels are on both sides of bit 64, where the second word begins
 	for _, family := range model.Families {
 		for _, protocol := range model.Protocols {
 			for _, c := range []connections.Connection{
@@ -52,10 +52,10 @@ func TestAllEntriesAreRead(t *testing.T) {
 			t.Errorf("%s: read %+v, want the state %d, an ID and zone 0", &e, e, c.State)
 		}
 		if !e.HasLabel(c.Label) && c.Label != 0 || e.HasLabel(c.Label+1) {
-			t.Errorf("%s: the labels are %x, want %d", &e, e.Labels, c.Label)
+			t.Errorf("%s: labels %x, want only label %d", &e, e.Labels, c.Label)
 		}
 		if e.Status&conntrack.DestinationNAT == 0 || (e.Status&conntrack.SeenReply != 0) != c.IsReplied {
-			t.Errorf("%s: the status is %x, replied: %t", &e, e.Status, c.IsReplied)
+			t.Errorf("%s: status %x, want a translated entry with replied: %t", &e, e.Status, c.IsReplied)
 		}
 	}
 }
@@ -81,14 +81,14 @@ func TestTheKernelAndTheFilterAgree(t *testing.T) {
 		filter conntrack.Filter
 		want   int
 	}{
-		"all":                     {conntrack.Filter{}, 26},
-		"a family":                {conntrack.Filter{Family: conntrack.OnlyIPv6}, 12},
-		"a protocol":              {conntrack.Filter{Protocol: model.UDP}, 8},
-		"a protocol of a family":  {conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.SCTP}, 6},
-		"unreplied":               {unreplied, 13},
-		"translated":              {conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}, 25},
-		"replies from an address": {conntrack.Filter{ReplySrcs: []netip.Addr{one}}, 12},
-		"replies from two":        {conntrack.Filter{ReplySrcs: []netip.Addr{one, two}}, 13},
+		"all":                        {conntrack.Filter{}, 26},
+		"a family":                   {conntrack.Filter{Family: conntrack.OnlyIPv6}, 12},
+		"a protocol":                 {conntrack.Filter{Protocol: model.UDP}, 8},
+		"a protocol of a family":     {conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.SCTP}, 6},
+		"unreplied":                  {unreplied, 13},
+		"translated":                 {conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}, 25},
+		"replies from an address":    {conntrack.Filter{ReplySrcs: []netip.Addr{one}}, 12},
+		"replies from either of two": {conntrack.Filter{ReplySrcs: []netip.Addr{one, two}}, 13},
 		"everything combined": {conntrack.Filter{
 			Family: conntrack.OnlyIPv4, Protocol: model.UDP, ReplySrcs: []netip.Addr{one},
 			Status: conntrack.DestinationNAT | conntrack.SeenReply, Mask: conntrack.DestinationNAT | conntrack.SeenReply,
@@ -111,7 +111,7 @@ func TestADumpIsTruncated(t *testing.T) {
 		t.Errorf("%d entries were read, %v; want 100 and ErrTruncated", read, err)
 	}
 	if got := len(k.list(unreplied)); got != 3000 {
-		t.Errorf("the next list has %d entries, want all 3000", got)
+		t.Errorf("the next dump has %d entries, want all 3000", got)
 	}
 }
 
@@ -241,12 +241,12 @@ func TestEverySocketIsClosed(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := c.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return true }); err == nil {
-				t.Error("a closed connection lists entries")
+				t.Error("Dump on a closed connection returned no error")
 			}
 		})
 	}
 	if after := openFiles(t); after != before {
-		t.Errorf("%d files are open, there were %d before", after, before)
+		t.Errorf("%d open files, %d before", after, before)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestDestroyEventsAreDelivered(t *testing.T) {
 	}
 }
 
-// Events that do not fit into the buffer are lost and reported as lost, and the table is empty.
+// The kernel drops events that do not fit into the buffer, reports them as lost, and keeps no entry for them.
 func TestASlowReaderKeepsNoEntry(t *testing.T) {
 	k := newKernel(t)
 	events, err := k.conn.Subscribe(4096)

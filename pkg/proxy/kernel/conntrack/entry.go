@@ -15,11 +15,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Entry is one connection in the table. What the kernel did not report is zero.
+// Entry is one connection in the table. Fields that the kernel did not report are zero.
 type Entry struct {
 	Protocol model.Protocol
-	// Original is the direction of the first packet, from the client to the address that it dialled. Reply is the
-	// direction of the replies: its source is the endpoint, or the dialled address if that was not translated.
+	// Original is the direction of the first packet, from the client to the address that it connected to. Reply is the
+	// direction of the replies: its source is the endpoint, or the original destination if that was not translated.
 	Original, Reply Tuple
 	// Sent and Received are the traffic in each direction. IsCounted is set if the kernel counts it, because
 	// nf_conntrack_acct was on when the entry was created.
@@ -53,7 +53,7 @@ const (
 	replyOnly
 )
 
-// Status are the bits of an entry (enum ip_conntrack_status).
+// Status is the status bits of an entry (enum ip_conntrack_status).
 type Status uint32
 
 // The bits that matter here.
@@ -101,7 +101,7 @@ func (e *Entry) HasLabel(bit uint8) bool {
 	return bit < 128 && binary.NativeEndian.Uint64(e.Labels[word:])&(1<<(bit%64)) != 0
 }
 
-// String describes an entry as conntrack(8) lists it.
+// String describes an entry, for errors and logs.
 func (e *Entry) String() string {
 	return fmt.Sprintf("%s from %s to %s, replies from %s", e.Protocol, e.OrigSrc().Addr(), e.OrigDst(), e.ReplySrc())
 }

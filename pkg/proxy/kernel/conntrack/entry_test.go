@@ -58,7 +58,7 @@ func TestAnEntryIsReadFromItsMessage(t *testing.T) {
 	key, err := e.key()
 	wantKey := append(bytes.Clone(udpMessage[4+0x34:4+2*0x34]), unhex("0600120000070000 08000c001234abcd")...)
 	if !bytes.Equal(key, wantKey) || err != nil {
-		t.Errorf("its key is %x, %v; want %x", key, err, wantKey)
+		t.Errorf("key %x, %v; want %x", key, err, wantKey)
 	}
 	if want := "UDP from 10.244.1.9 to 10.96.0.10:53, replies from 10.244.1.1:8053"; e.String() != want {
 		t.Errorf("String() = %q, want %q", &e, want)
@@ -68,7 +68,7 @@ func TestAnEntryIsReadFromItsMessage(t *testing.T) {
 func TestReadingAnEntryAllocatesNothing(t *testing.T) {
 	var e Entry
 	if n := testing.AllocsPerRun(100, func() { _ = e.parse(udpMessage) }); n != 0 {
-		t.Errorf("it allocates %v times", n)
+		t.Errorf("%v allocations per entry, want none", n)
 	}
 }
 
@@ -107,10 +107,10 @@ func TestMissingPrerequisitesAreExplained(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no privilege": {unix.EPERM, "run as root"},
-		"no module":    {unix.EINVAL, "load the module nf_conntrack_netlink"},
-		"no netlink":   {unix.EPROTONOSUPPORT, "load the module nf_conntrack_netlink"},
-		"anything":     {unix.ENOMEM, "connect to conntrack: cannot allocate memory"},
+		"no privilege":  {unix.EPERM, "run as root"},
+		"no module":     {unix.EINVAL, "load the module nf_conntrack_netlink"},
+		"no netlink":    {unix.EPROTONOSUPPORT, "load the module nf_conntrack_netlink"},
+		"another error": {unix.ENOMEM, "connect to conntrack: cannot allocate memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := explainSetupError(c.err); !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) {

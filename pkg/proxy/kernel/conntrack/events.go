@@ -17,9 +17,9 @@ import (
 // groupDestroy is NFNLGRP_CONNTRACK_DESTROY.
 const groupDestroy = 3
 
-// EventBuffer holds the destroy events of 26,000 connections that arrive while none is read. The kernel scans for
-// expired entries only periodically, so events arrive by the thousand. It doubles the requested size, and an event
-// takes 1,280 bytes of the buffer: 32 MiB at most. net.core.rmem_max does not limit it.
+// EventBuffer is the size of the receive buffer to request, in bytes. It has room for the destroy events of 26,000
+// connections. The kernel scans for expired entries only periodically, so events arrive by the thousand. The kernel
+// doubles the requested size, to 32 MiB, and an event takes 1,280 bytes. net.core.rmem_max does not limit it.
 const EventBuffer = 16 << 20
 
 // DestroyEvents receives the kernel's events of entries that end. There may be none for entries that were created
@@ -65,7 +65,7 @@ func (d *DestroyEvents) Close() error {
 	return d.socket.Close()
 }
 
-// socketMemory is what SO_MEMINFO returns (enum of linux/sock_diag.h), of which only the last value is used.
+// socketMemory is the result of SO_MEMINFO (enum of linux/sock_diag.h). Only the last value is used.
 type socketMemory struct {
 	_     [8]uint32
 	drops uint32 // SK_MEMINFO_DROPS
@@ -90,7 +90,7 @@ func (d *DestroyEvents) Lost() (uint64, error) {
 	return uint64(statistics.drops), nil
 }
 
-// Receive waits until entries ended, and passes them to each. The entry is valid only until each returns. The error is
+// Receive waits for entries that end, and passes them to each. The entry is valid only until each returns. The error is
 // ErrOverrun if events were lost before, and Receive may be called again; any other error is final.
 func (d *DestroyEvents) Receive(ctx context.Context, each func(*Entry)) error {
 	if err := ctx.Err(); err != nil {

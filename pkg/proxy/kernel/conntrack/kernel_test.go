@@ -55,7 +55,7 @@ func connection(protocol model.Protocol, family model.Family, number int) connec
 		c.State = conntrack.TCPSynSent
 	case model.SCTP:
 		c.State = conntrack.SCTPCookieWait
-	case model.UDP: // it has no state
+	case model.UDP: // conntrack has no state for UDP
 	}
 	return c
 }

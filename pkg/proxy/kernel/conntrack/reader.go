@@ -50,8 +50,8 @@ func (r *reader) receive() ([]byte, error) {
 	return r.buffer[:n], nil
 }
 
-// read waits for a datagram and passes the payload of every message to each, until each returns false. It reports
-// whether there are no more messages to read, for that or another reason.
+// read waits for a datagram and passes the payload of every message to each. It reports whether reading is over: each
+// returned false or an error, the kernel sent its last message, or receiving failed.
 func (r *reader) read(each func(message []byte) (more bool, err error)) (isOver bool, err error) {
 	datagram, err := r.receive()
 	if err != nil {
@@ -83,7 +83,7 @@ func eachMessage(datagram []byte, each func(message []byte) (more bool, err erro
 	return false, nil
 }
 
-// errorOf returns the error in the last message.
+// errorOf returns the error in the message that ends a reply; nil if that reports success.
 func errorOf(body []byte) error {
 	if len(body) < 4 {
 		return nil

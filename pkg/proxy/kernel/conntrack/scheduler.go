@@ -35,7 +35,7 @@ type DumpScheduler struct {
 	cpuTime func() time.Duration // the CPU time of this thread
 	// token is held by the user that dumps, or waits for the cooldown, on behalf of all waiting users.
 	token chan struct{}
-	next  time.Time // when to dump again; guarded by token
+	next  time.Time // earliest start of the next dump; guarded by token
 
 	mutex   sync.Mutex
 	waiting []*waiter
@@ -47,7 +47,7 @@ type DumpStats struct {
 	Truncated int // queries that ended early
 }
 
-// NewDumpScheduler returns a scheduler for a table. It calls looked after each dump, unless looked is nil.
+// NewDumpScheduler returns a scheduler for a table. It calls onDump after each dump, unless onDump is nil.
 func NewDumpScheduler(table Table, onDump func(DumpStats)) *DumpScheduler {
 	s := &DumpScheduler{Table: table, onDump: onDump, cpuTime: threadCPUTime, token: make(chan struct{}, 1)}
 	s.token <- struct{}{}
@@ -82,7 +82,7 @@ type Result struct {
 	Err  error
 }
 
-// Query runs several queries in one dump, and returns a result for each. It calls questions once, when that dump
+// Query runs several queries in one dump, and returns a result for each. It calls queries once, when that dump
 // starts, because queries may depend on what changes during the wait. If ctx ends before that, the error is that of
 // ctx, and nothing was queried.
 func (s *DumpScheduler) Query(ctx context.Context, queries func() []Query) ([]Result, error) {
@@ -106,7 +106,7 @@ func (s *DumpScheduler) Query(ctx context.Context, queries func() []Query) ([]Re
 	if s.cancel(u) {
 		return nil, ctx.Err()
 	}
-	return <-u.results, nil // a dump has started, and uses each
+	return <-u.results, nil // a dump has started, and may still call Each
 }
 
 // waitCooldown waits until the next dump is due. The caller holds the token.
@@ -194,11 +194,11 @@ func (s *DumpScheduler) dump(ctx context.Context) {
 type request struct {
 	Query
 	ctx     context.Context
-	stopErr error // why it gets no more entries; nil if it does
+	stopErr error // why it gets no more entries; nil while it still gets some
 	result  Result
 }
 
-// group is the requests that one dump serves.
+// group is the requests of a dump that one query to the kernel serves.
 type group struct {
 	filter   Filter
 	requests []*request

@@ -20,7 +20,7 @@ import (
 
 // fakeTable is a table whose dumps take time.
 type fakeTable struct {
-	Table    // no test deletes
+	Table    // nil: the tests only dump
 	entries  []Entry
 	dumpTime time.Duration
 	// cpuWait is the part of that time in which the reader waits for the CPU.
@@ -40,7 +40,7 @@ func (f *fakeTable) Dump(_ context.Context, filter Filter, each func(*Entry) boo
 	return f.dumpTime, f.err
 }
 
-// newScheduler returns a scheduler whose CPU time is that of the table.
+// newScheduler returns a scheduler whose CPU time is computed from the dumps of the table.
 func newScheduler(table *fakeTable, onDump func(DumpStats)) *DumpScheduler {
 	dumps := NewDumpScheduler(table, onDump)
 	dumps.cpuTime = func() time.Duration { return time.Duration(len(table.dumps)) * (table.dumpTime - table.cpuWait) }
@@ -69,11 +69,11 @@ var (
 	fromOneAddr = Filter{Status: DestinationNAT, Mask: DestinationNAT, ReplySrcs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 )
 
-// Other users arrive while one dumps. One further dump then serves all that its filters cover.
+// Users that arrive during a dump share the next one. It queries the kernel once for each filter that no other covers.
 func TestWaitersShareADump(t *testing.T) {
 	for name, test := range map[string]struct {
 		wanted []Filter
-		dumps  []Filter // of the dump that they share
+		dumps  []Filter // the kernel queries of the dump that they share
 		counts []int
 	}{
 		"the same":                      {[]Filter{udp, udp, udp}, []Filter{udp}, []int{4, 4, 4}},
@@ -123,11 +123,11 @@ func TestDumpsCoolDown(t *testing.T) {
 		takes, waits time.Duration
 		looks        int // in 100 s
 	}{
-		"an empty table":         {time.Millisecond, 0, 2000},
-		"a table of most nodes":  {20 * time.Millisecond, 0, 100},
-		"a large table":          {110 * time.Millisecond, 0, 48},
-		"a table without bounds": {3 * time.Second, 0, 21},
-		"a busy machine":         {104 * time.Millisecond, 100 * time.Millisecond, 333},
+		"an empty table":        {time.Millisecond, 0, 2000},
+		"a table of most nodes": {20 * time.Millisecond, 0, 100},
+		"a large table":         {110 * time.Millisecond, 0, 48},
+		"a huge table":          {3 * time.Second, 0, 21},
+		"a busy machine":        {104 * time.Millisecond, 100 * time.Millisecond, 333},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestSeveralQueriesAreOneDump(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff([]int{4, 3}, counts); diff != "" || dumped != 1 || len(table.dumps) != 2 {
-			t.Errorf("%d dumps, %d of the kernel, entries (-want +got):\n%s", dumped, len(table.dumps), diff)
+			t.Errorf("%d shared dumps, want 1; %d kernel queries, want 2; entries (-want +got):\n%s", dumped, len(table.dumps), diff)
 		}
 	})
 }
@@ -241,7 +241,8 @@ func TestOneDumpServesAllWaiters(t *testing.T) {
 			t.Errorf("dumps (-want +got):\n%s", diff)
 		}
 		if _, err := dumps.Query(t.Context(), func() []Query { return nil }); err != nil || len(table.dumps) != 2 || dumped != 2 {
-			t.Errorf("%v, %d dumps of the kernel, %d dumps; want none without queries", err, len(table.dumps), dumped)
+			t.Errorf("after a call without queries: %v, %d kernel queries, %d shared dumps; want 2 and 2, as before",
+				err, len(table.dumps), dumped)
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// ErrNoConditionalDelete means that the kernel cannot test the status of entries as it deletes them: it is older than about Linux
-// 6.12.
+// ErrNoConditionalDelete means that the kernel cannot test the status of entries as it deletes them: it is older than
+// about Linux 6.12.
 var ErrNoConditionalDelete = errors.New("this kernel cannot test the status of conntrack entries as it deletes them")
 
 // How entries are deleted only while they are unreplied: the kernel has no single request for that, but two requests
@@ -26,8 +26,8 @@ var ErrNoConditionalDelete = errors.New("this kernel cannot test the status of c
 //   - An entry can be given a status, but not one without SeenReply if it has SeenReply: that fails with EBUSY
 //     (ctnetlink_change_status). So each entry is given Assured, which the kernel itself gives only to connections that
 //     have had a reply. A later reply still reaches the connection, which continues normally.
-//   - All entries of a protocol and family with a certain status can be deleted (ctnetlink_flush_conntrack): those that
-//     are translated and assured, and still unreplied. Only the entries that were just assured are like that.
+//   - All entries of a protocol and family with a given status can be deleted (ctnetlink_flush_conntrack). The status
+//     given is translated, assured and still unreplied, which only the entries that were just assured have.
 //
 // The second request walks the whole table, so there is one for all entries of a protocol and family. It needs no
 // addresses, whose comparison the kernel inverts for IPv6 (see Filter). It has the start of a tuple, without addresses:
@@ -41,7 +41,8 @@ const (
 // confirmed is the bit of all entries that are in the table.
 const confirmed Status = 1 << 3
 
-// conditionalDelete is whether the kernel can test the status of entries as it deletes them. It is probed once.
+// conditionalDeleteSupport records whether the kernel can test the status of entries as it deletes them. It is probed
+// once.
 type conditionalDelete struct {
 	sync.Mutex
 	isProbed, isSupported bool
@@ -88,15 +89,15 @@ type familyProtocol struct {
 	protocol model.Protocol
 }
 
-// supportsConditionalDelete determines once whether the kernel tests the status of entries as it deletes them: it requests the deletion
-// of entries with an impossible status.
+// supportsConditionalDelete determines once whether the kernel tests the status of entries as it deletes them: it
+// requests the deletion of entries with an impossible status.
 func (c *Conn) supportsConditionalDelete() (bool, error) {
 	c.conditionalDelete.Lock()
 	defer c.conditionalDelete.Unlock()
 	if c.conditionalDelete.isProbed {
 		return c.conditionalDelete.isSupported, nil
 	}
-	err := c.flush(familyProtocol{OnlyIPv4, model.TCP}, SeenReply, Assured) // a bit of the status that the mask lacks
+	err := c.flush(familyProtocol{OnlyIPv4, model.TCP}, SeenReply, Assured) // no entry matches a bit that the mask lacks
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
 		return false, fmt.Errorf("probe whether the kernel tests the status of deleted entries: %w", err)
 	}
@@ -121,7 +122,7 @@ func (c *Conn) markAssured(e *Entry) (bool, error) {
 	return err == nil, err
 }
 
-// flush deletes the entries of a kind that have a certain status.
+// flush deletes the entries of a family and protocol that have a given status.
 func (c *Conn) flush(key familyProtocol, status, mask Status) error {
 	filter := Filter{Protocol: key.protocol, Status: status, Mask: mask}
 	encoded, err := filter.request(netip.Addr{})

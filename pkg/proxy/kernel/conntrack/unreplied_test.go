@@ -16,7 +16,7 @@ import (
 func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 	k := newKernel(t)
 
-	want := map[connections.Connection]bool{} // that remain
+	want := map[connections.Connection]bool{} // the connections that should remain
 	for _, family := range model.Families {
 		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 			for n := range 30 {
@@ -35,7 +35,7 @@ func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 			t.Fatalf("%s: %t, %v", e, deleted, err)
 		}
 		if e.OrigSrc().Port()%3 == 1 {
-			k.table.Insert(errorOf(c)) // the kernel reuses memory and IDs, or not
+			k.table.Insert(errorOf(c)) // the kernel may reuse the memory, and with it the ID
 			want[errorOf(c)] = true
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Addrs returns the first delivery of Watch.
+// Addrs returns the addresses of all interfaces, as Watch first delivers them.
 func Addrs(ctx context.Context, log *slog.Logger) (addrs []netip.Addr, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

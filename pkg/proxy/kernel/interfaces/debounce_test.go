@@ -37,7 +37,7 @@ func TestABurstEnds(t *testing.T) {
 				}()
 				debounce(t.Context(), changed)
 				if got := time.Since(began); got != test.want {
-					t.Errorf("it ended after %v, want %v", got, test.want)
+					t.Errorf("debounce returned after %v, want %v", got, test.want)
 				}
 				<-sent // a bubble ends with its goroutines
 			})
@@ -52,7 +52,7 @@ func TestABurstEndsWithItsContext(t *testing.T) {
 		began := time.Now()
 		debounce(ctx, make(chan struct{}))
 		if got := time.Since(began); got != 0 {
-			t.Errorf("it ended after %v, want at once", got)
+			t.Errorf("debounce returned after %v, want at once", got)
 		}
 	})
 }

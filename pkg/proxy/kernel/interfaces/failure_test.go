@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flaky subscribes as the test allows and reports each subscription.
+// flakySubscriber subscribes unless the test has queued a failure, and passes each subscription to the test.
 type flaky struct {
 	failures      chan error
 	subscriptions chan *subscription

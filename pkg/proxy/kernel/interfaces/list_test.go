@@ -99,7 +99,7 @@ func TestAListWithoutAddressesIsEmptyAndNotNil(t *testing.T) {
 		return err
 	})
 	if got := n.list(); got == nil || len(got) > 0 {
-		t.Errorf("got %#v, want an empty list: nil would mean that nothing is known", got)
+		t.Errorf("got %#v, want an empty list that is not nil", got)
 	}
 }
 

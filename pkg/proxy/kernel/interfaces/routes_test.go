@@ -18,7 +18,7 @@ import (
 
 // routeProgram records the UDP destinations that `fib daddr type local` matches.
 const routeProgram = `
-table inet judge {
+table inet recorder {
 	set ipv4 { type ipv4_addr; flags dynamic; size 1000; }
 	set ipv6 { type ipv6_addr; flags dynamic; size 1000; }
 	chain output {
@@ -49,7 +49,7 @@ func (n network) localByTables(addrs []netip.Addr) []netip.Addr {
 	if sent == 0 {
 		n.t.Fatal("no packet was sent")
 	}
-	listed := strings.Fields(strings.NewReplacer(",", " ", "{", " ", "}", " ").Replace(n.NFT("list", "table", "inet", "judge")))
+	listed := strings.Fields(strings.NewReplacer(",", " ", "{", " ", "}", " ").Replace(n.NFT("list", "table", "inet", "recorder")))
 	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return !slices.Contains(listed, addr.String()) })
 }
 
@@ -130,7 +130,7 @@ func TestIsOnNode(t *testing.T) {
 		"::1": true, "2001:db8:1::7": true, "2001:db8:1::8": false, "2001:db8:2::7": false,
 	} {
 		if got, err := routes.IsOnNode(netip.MustParseAddr(text)); got != want || err != nil {
-			t.Errorf("%s is on the node: %t, %v; want %t", text, got, err, want)
+			t.Errorf("IsOnNode(%s) = %t, %v; want %t", text, got, err, want)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestClosedRoutesCloseEverything(t *testing.T) {
 		})
 	}
 	if after := openFiles(t); after != before {
-		t.Errorf("%d files are open, there were %d before", after, before)
+		t.Errorf("%d open files, %d before", after, before)
 	}
 }
 

@@ -64,7 +64,7 @@ func openHandle() (*netlink.Handle, error) {
 	return handle, nil
 }
 
-// recvLoop starts to read the notifications.
+// startReading starts a goroutine that reads the notifications.
 func (s *subscription) recvLoop() { s.reading.Go(s.read) }
 
 // read signals that there were notifications, until the socket is closed or fails.

@@ -157,7 +157,7 @@ func TestABurstIsDeliveredAtOnce(t *testing.T) {
 	added := make(chan []netip.Addr, 1)
 	w := n.run(&monitor{deliver: func(addrs []netip.Addr) {
 		if len(addrs) == len(loopback()) {
-			added <- n.addMany() // while the watch waits for its deliver
+			added <- n.addMany() // while the watch waits for deliver to return
 		}
 	}})
 	w.next(loopback())
@@ -216,7 +216,7 @@ func TestChangesAfterTheirNotificationAreFound(t *testing.T) {
 		},
 	})
 	w.next(loopback())
-	for range 2 { // the second one causes no notification
+	for range 2 { // at the start, and once more after relistInterval
 		wait.Receive(t, "the addresses are listed twice", lists)
 	}
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")

@@ -29,8 +29,8 @@ func clientStatements() []ruleset.Statement {
 // A statement reads key and value from registers, and an IPv6 key takes five small ones.
 // When nft 1.0.6 itself loads the same text, it puts the value into the second large register. For IPv4 that is after
 // the key; for IPv6 it overlaps the end of the key, and a part of the address is lost. So other tests do not compare
-// registers with those that nft chooses (see bare), not even for IPv4, where ours differ too. This test checks them
-// instead.
+// registers with those that nft chooses (see comparableExpressions), not even for IPv4, where ours differ too. This
+// test checks them instead.
 func TestAffinityKeyAndValueRegistersDoNotOverlap(t *testing.T) {
 	for _, family := range model.Families {
 		for _, statement := range clientStatements() {
@@ -86,7 +86,8 @@ func TestKernelRegistersOfAffinityDoNotOverlap(t *testing.T) {
 	}
 }
 
-// smallRegister returns the number of a register of four bytes; the kernel reports every fourth by the number of a large one.
+// smallRegister returns the number of a register of four bytes; the kernel reports every fourth by the number of a
+// large one.
 func smallRegister(t *testing.T, text string) uint32 {
 	t.Helper()
 	number, err := strconv.ParseUint(text, 10, 32)

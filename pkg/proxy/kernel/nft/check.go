@@ -54,7 +54,7 @@ func checkRelease(release string) error {
 	return nil
 }
 
-// familiesOf returns the families in which the kernel has tables. IPv4 was tested before.
+// familiesOf returns the families in which the kernel has tables. openWriter has tested IPv4.
 func familiesOf(writer *socket) ([]model.Family, error) {
 	err := probeTable(writer, model.IPv6, 0)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Cleanup deletes our tables, including those that count, and nothing else, and returns the families that had one. A
+// Cleanup deletes our tables, including the demand tables, and nothing else. It returns the families that had one. A
 // table that belongs to a living process stays, and the error names the owner.
 func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
 	c, err := Dial(Options{})

@@ -102,7 +102,7 @@ func TestInvalidNamesAreSanitizedInComments(t *testing.T) {
 		"no port name":   {portID("shop", "web", ""), "shop/web"},
 		"the longest":    {portID(namespace, service, "fifteen-letters"), namespace + "/" + service[:44] + "...:fifteen-letters"},
 		"controls":       {portID("shop", "w\x1b[2J\n\r\x00\x9b", "\u009b31m\x7f"), "shop/w??2J????:?31m?"},
-		"nft's own":      {portID("shop", `w" : fe00:2 }; flush ruleset #`, `a\`), "shop/w??:?fe00:2????flush?ruleset??:a?"},
+		"nft's syntax":   {portID("shop", `w" : fe00:2 }; flush ruleset #`, `a\`), "shop/w??:?fe00:2????flush?ruleset??:a?"},
 		"another script": {portID("läden", "ウェブ", "ポ"), "l?den/???:?"},
 		"far too long":   {portID(strings.Repeat("n", 300), "web", strings.Repeat("p", 300)), "...:" + strings.Repeat("p", 123)},
 	} {

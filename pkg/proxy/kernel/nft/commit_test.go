@@ -42,15 +42,15 @@ func TestBatchesOfEverySizeAreComplete(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
-	// An element has 44 bytes, a message takes 64000. The nftables library (not used here) loses batches of 212 924 to 212
-	// 988 bytes, just below the default size of a socket's buffer: 4838 and 4839 elements.
+	// An element has 44 bytes, a message takes 64,000. The nftables library (not used here) loses batches of 212,924 to
+	// 212,988 bytes, just below the default size of a socket's buffer: 4838 and 4839 elements.
 	for _, number := range []int{0, 1, 2, 1450, 1451, 1452, 1453, 1454, 1455, 4836, 4837, 4838, 4839, 4840, 4841} {
 		var o operations
 		o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
 			slots(ruleset.Add, number)
 		commit(t, c, o.Batch)
 		if got := len(elementsOf(t, c, model.IPv4, ruleset.Endpoints)); got != number {
-			t.Errorf("of a batch with %d elements %d are in the kernel", number, got)
+			t.Errorf("after a batch with %d elements the kernel has %d", number, got)
 		}
 	}
 }

@@ -28,14 +28,14 @@ func TestBytesAreCountedWithoutASettingOrARule(t *testing.T) {
 		}
 	})
 	if before := setting(); before != "0" {
-		t.Fatalf("the setting is %s before", before)
+		t.Fatalf("the setting is %s before, want 0", before)
 	}
 	var err error
 	namespace.Do(func() { err = CountBytes() })
 	if after := setting(); err != nil || after != "1" {
-		t.Errorf("the setting is %s afterwards: %v", after, err)
+		t.Errorf("the setting is %s afterwards, %v; want 1", after, err)
 	}
 	if listed := namespace.NFT("list", "ruleset"); strings.TrimSpace(listed) != "" {
-		t.Errorf("there are rules:\n%s", listed)
+		t.Errorf("rules remain:\n%s", listed)
 	}
 }

@@ -28,7 +28,7 @@ func (e *encoder) counterOp(op ruleset.Op, name string) error {
 	return nil
 }
 
-// counter starts a message about a counter.
+// beginCounter starts a message about a counter.
 func (m *messages) counter(kind, flags uint16, family model.Family, name string) {
 	m.table(kind, flags, number(family))
 	m.text(unix.NFTA_OBJ_TABLE, m.targetTable())

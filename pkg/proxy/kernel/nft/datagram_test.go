@@ -24,7 +24,7 @@ var verdicts = ruleset.Set{Name: "verdicts", Key: []ruleset.Type{ruleset.TypeAdd
 type datagram struct {
 	output, postrouting []ruleset.Rule
 	jumped              []ruleset.Rule // of the chain that the map verdicts leads to
-	allowed             netip.Prefix   // the source range of the address that the packet is for, if it is valid
+	allowed             netip.Prefix   // the only sources that may reach the destination, if it is valid
 	want                error
 }
 

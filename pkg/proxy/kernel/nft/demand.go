@@ -16,14 +16,14 @@ import (
 // ErrNoTable means that a table does not exist.
 var ErrNoTable = errors.New("table does not exist")
 
-// HasDemandTable reports whether a family has the table that counts demand, by one of ruleset.DemandTableNames.
+// HasDemandTable reports whether a family has a demand table of the given name, one of ruleset.DemandTableNames.
 func (r *Reader) HasDemandTable(ctx context.Context, family model.Family, name string) (bool, error) {
 	state, err := r.queryTable(ctx, family, name)
 	return state.exists, err
 }
 
 // DemandCounts calls each with every frontend that is counted in a family, and with its number of new connections since
-// its element was added. A frontend may be passed twice, or be missing, if elements change meanwhile.
+// its element was added. If elements change during the dump, a frontend may be passed twice or be missing.
 func (r *Reader) DemandCounts(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error {
 	for _, set := range []ruleset.Set{ruleset.DemandSet, ruleset.DemandNodePortSet} {
 		_, err := retry(func() (struct{}, error) { return struct{}{}, r.demandElements(ctx, family, set, each) })

@@ -94,7 +94,7 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 			o.do(ruleset.Add, family, ruleset.ChainObject{Chain: labelling}).do(ruleset.Add, family, ruleset.RulesObject{Chain: labelling})
 			commit(t, c, o.Batch)
 			if has, err := c.HasDemandTable(t.Context(), family, ruleset.DemandTableName); has || err != nil {
-				t.Errorf("the table exists: %v, error %v", has, err)
+				t.Errorf("HasDemandTable = %v, %v; want false before the table is added", has, err)
 			}
 			err := c.DemandCounts(t.Context(), family, func(model.Frontend, uint64) {})
 			if !errors.Is(err, ErrNoTable) {
@@ -108,7 +108,7 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 			}
 			dialled := model.Frontend{Addr: addressesOf(family).service, Protocol: model.TCP, Port: 80}
 			if got := counts(t, c, family)[dialled]; got != 3 {
-				t.Errorf("%d of 3 connections are counted", got)
+				t.Errorf("%d connections are counted, want 3", got)
 			}
 
 			more := maps.Clone(want)
@@ -125,7 +125,7 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 			former := ruleset.DemandTableNames[1]
 			namespace.NFT("add", "table", ruleset.Keyword(family), former)
 			if has, err := c.HasDemandTable(t.Context(), family, former); !has || err != nil {
-				t.Errorf("the table of an earlier version exists: %v, error %v", has, err)
+				t.Errorf("HasDemandTable = %v, %v; want true for the table of an earlier version", has, err)
 			}
 			var deleted []model.Family
 			if err := c.Close(); err != nil {
@@ -133,7 +133,7 @@ func TestConnectionsAreCountedAndChangesKeepTheCounts(t *testing.T) {
 			}
 			namespace.Do(func() { deleted, err = Cleanup(t.Context()) })
 			if err != nil || len(deleted) != 1 || namespace.NFT("list", "ruleset") != "" {
-				t.Errorf("cleanup deleted %v, error %v; left is\n%s", deleted, err, namespace.NFT("list", "ruleset"))
+				t.Errorf("cleanup deleted %v, error %v; what remains:\n%s", deleted, err, namespace.NFT("list", "ruleset"))
 			}
 		})
 	}

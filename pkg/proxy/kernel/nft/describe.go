@@ -31,7 +31,7 @@ func describe(op ruleset.Op) string {
 	return fmt.Sprintf("%s %T in table %s", verb, op.Object, table)
 }
 
-// describePart returns what one message of an operation does: which rule or, if it is known, which element.
+// describeMessage returns what one message of an operation does: to which rule or, if known, to which element.
 func describePart(op ruleset.Op, position int, element *ruleset.Element) string {
 	text := describe(op)
 	switch object := op.Object.(type) {

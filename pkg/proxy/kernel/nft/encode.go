@@ -36,8 +36,8 @@ type encoder struct {
 	elements int
 }
 
-// weightSize is how many bytes a batch has for each unit of its weight: 22 with ClusterIPs alone, 24 in a mix, a few
-// more if names are long.
+// weightSize is the number of bytes to allocate for each unit of a batch's weight. Batches need 22 with ClusterIPs
+// alone, 24 in a mix, a few more if names are long.
 const weightSize = 26
 
 // encode converts a batch into messages: one frame, and in it the operations in their order, with as many elements in a
@@ -89,7 +89,7 @@ func (e *encoder) operation(op ruleset.Op) error {
 	return errNoSuchOperation
 }
 
-// operationOf returns the number of the operation to which a message belongs, and the message's position in it.
+// operationOf returns the index of the operation to which a message belongs, and the message's position in it.
 func (e *Encoded) operationOf(sequence uint32) (number, position int, ok bool) {
 	// The subtractions keep the order when the numbers wrap around.
 	offset := sequence - e.first

@@ -17,7 +17,7 @@ import (
 // attribute, whose length has 16 bits; the largest element, with two chain names of 255 bytes, still fits.
 const maxElementsMessage = 64000
 
-// The verdicts of the kernel (NF_DROP, NF_ACCEPT, NFT_JUMP and NFT_GOTO).
+// The kernel's NF_DROP and NF_ACCEPT.
 const (
 	verdictDrop   = 0
 	verdictAccept = 1

@@ -26,8 +26,8 @@ func (e *encoder) tableOp(op ruleset.Op) error {
 	return nil
 }
 
-// objectByName appends a message about an object in our table that has only the object's name. The attribute for the table is
-// the first one of every such message.
+// objectByName appends a message that names an object in our table, and has nothing else. The attribute for the table
+// is the first one of every such message.
 func (m *messages) objectByName(kind uint16, family byte, object uint16, name string) {
 	m.table(kind, 0, family)
 	m.text(unix.NFTA_CHAIN_TABLE, m.targetTable())

@@ -73,10 +73,10 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 			commit(t, c, endpoints(ruleset.Add, have).Batch)
 			err := c.Commit(t.Context(), test.batch.Batch)
 			if !errors.Is(err, test.errno) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want %v in %q", err, test.errno, test.want)
+				t.Errorf("got %v, want %v and a text with %q", err, test.errno, test.want)
 			}
 			if _, ok := errors.AsType[*ruleset.RejectedError](err); !ok {
-				t.Errorf("%T is not a RejectedError", err)
+				t.Errorf("got a %T, want a RejectedError", err)
 			}
 		})
 	}

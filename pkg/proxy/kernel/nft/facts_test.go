@@ -107,7 +107,8 @@ const (
 	toRouter uint32 = 2
 )
 
-// withRecorder records the source of packets that meet the condition, and their destination as a number.
+// recorderChain returns a chain that records the source of packets that meet the condition, and their destination as a
+// number.
 func (n network) withRecorder(recorded ruleset.Set, fact fact) ruleset.Chain {
 	var rules []ruleset.Rule
 	for number, to := range map[uint32]netip.Addr{toServer: n.serverAddr, toRouter: n.routerAddr} {

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// number returns the kernel's number of a family (NFPROTO_*).
+// nfproto returns the kernel's number of a family (NFPROTO_*).
 func number(family model.Family) byte {
 	if family == model.IPv4 {
 		return unix.NFPROTO_IPV4
@@ -24,5 +24,5 @@ func addrSize(family model.Family) int {
 	return 16
 }
 
-// tableText returns nft's name of our table: ip vicinity.
+// tableText returns nft's name of our table, such as "ip vicinity".
 func tableText(family model.Family) string { return ruleset.Keyword(family) + " " + ruleset.TableName }

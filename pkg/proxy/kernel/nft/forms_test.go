@@ -44,7 +44,7 @@ func TestEveryFormOfAStatementIsListedAsIntended(t *testing.T) {
 	}
 }
 
-// inChains adds a table with every set, empty, and a chain for each form in addition to the one that verdicts lead to.
+// formsBatch adds a table with every set, empty, a chain for each form, and the chain "target" that verdicts lead to.
 func inChains(family model.Family, forms []form) ruleset.Batch {
 	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), affinity)...)}
 	o.do(ruleset.Add, family, ruleset.CounterObject{Name: "counted"})

@@ -40,7 +40,8 @@ func listedJSON(t *testing.T, namespace *netns.Namespace) []map[string]map[strin
 	return listing.NFTables
 }
 
-// updatesIn counts the statements that update or delete an element of a map, and checks that all others are objects.
+// countMapUpdates counts the statements that update or delete an element of a map, and checks that all others are
+// objects.
 func updatesIn(t *testing.T, objects []map[string]map[string]any) int {
 	t.Helper()
 	updates := 0

@@ -45,7 +45,7 @@ func TestEverythingIsListedByNFTAsIntended(t *testing.T) {
 				t.Errorf("nft's listing (-want +got):\n%s", diff)
 			}
 			if got := updatesIn(t, listedJSON(t, namespace)); got != 2 {
-				t.Errorf("nft -j lists %d rules that change a map, want the two that are there", got)
+				t.Errorf("nft -j lists %d rules that change a map, want 2", got)
 			}
 		})
 	}

@@ -41,7 +41,7 @@ func (m *messages) begin(kind, flags uint16, family byte, resource uint16) {
 	m.sequence++
 }
 
-// table starts a message of nf_tables.
+// beginNFT starts a message of nf_tables.
 func (m *messages) table(kind, flags uint16, family byte) {
 	m.begin(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags, family, 0)
 }

@@ -24,7 +24,7 @@ const (
 	serverSide = "server-side"
 )
 
-// network is a client, a router and a server in a row, each with the address that the others dial.
+// network is a client, a router and a server in a row, each with the address that the others connect to.
 type network struct {
 	client, router, server             *netns.Namespace
 	clientAddr, routerAddr, serverAddr netip.Addr
@@ -131,7 +131,7 @@ func connectFrom(t *testing.T, namespace *netns.Namespace, from, to netip.Addr) 
 		dialer := net.Dialer{Timeout: wait.Timeout, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 		connection, err := dialer.Dial("tcp", netip.AddrPortFrom(to, port).String())
 		if err != nil {
-			t.Fatalf("dial %s from %s: %v", to, from, err)
+			t.Fatalf("connect to %s from %s: %v", to, from, err)
 		}
 		_ = connection.Close()
 	})

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// numerals are the words for which nft -n lists numbers: of protocols, of the kind of an address (RTN_LOCAL of
-// linux/rtnetlink.h) and of conntrack's states (IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h, and
-// NFT_CT_STATE).
+// numerals replaces words by the numbers that nft -n lists for them: protocols, the kind of an address (RTN_LOCAL of
+// linux/rtnetlink.h) and conntrack's states (IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h, and NFT_CT_STATE).
 var numerals = strings.NewReplacer("tcp", "6", "udp", "17", "sctp", "132", "local", "2", "dnat", "0x20", "new", "0x8")
 
 // numberWords finds such words if they stand for numbers: after a field that a rule compares, and as a field of an

@@ -182,9 +182,9 @@ func TestWhichProgramComesFirst(t *testing.T) {
 		first string   // the program that translates
 		known bool
 	}{
-		"ours is newer":                    {[]string{theirs, ours}, ours, false},
-		"theirs is newer":                  {[]string{ours, theirs}, theirs, true},
-		"theirs is recreated in its table": {[]string{theirs, ours, theirs}, theirs, false},
+		"Vicinity's table is newer":                          {[]string{theirs, ours}, ours, false},
+		"kube-proxy's table is newer":                        {[]string{ours, theirs}, theirs, true},
+		"kube-proxy's chain is recreated in its older table": {[]string{theirs, ours, theirs}, theirs, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNetwork(t, model.IPv4)
@@ -217,7 +217,7 @@ add rule ip TABLE nat-prerouting counter dnat to `+n.serverAddr.String()+"\n", "
 // Services.
 func BenchmarkOtherProxies(b *testing.B) {
 	for _, services := range []int{0, 10_000} {
-		b.Run(fmt.Sprintf("beside %d Services", services), func(b *testing.B) {
+		b.Run(fmt.Sprintf("with %d Services", services), func(b *testing.B) {
 			namespace := netns.New(b)
 			if services > 0 {
 				var text strings.Builder
@@ -247,7 +247,7 @@ func BenchmarkOtherProxies(b *testing.B) {
 			if want := min(services, len(competing.Programs)); len(findings) != want {
 				b.Errorf("%d other proxies are found, want %d", len(findings), want)
 			}
-			b.ReportMetric(float64(reader.sequence)/float64(b.N), "questions/op")
+			b.ReportMetric(float64(reader.sequence)/float64(b.N), "queries/op")
 		})
 	}
 }

@@ -49,7 +49,8 @@ func (s *socket) outcome(ctx context.Context, first, last uint32) ([]failure, er
 	}
 }
 
-// nextReply does not wait after a failure: a batch that fails as a whole is not acknowledged.
+// nextReply returns the next datagram. It does not wait after a failure: a batch that fails as a whole is not
+// acknowledged.
 func (s *socket) nextReply(ctx context.Context, failed bool) ([]byte, error) {
 	if failed {
 		return s.poll()

@@ -92,7 +92,7 @@ func TestAnOwnedTableOutlivesItsOwnerAndIsAdopted(t *testing.T) {
 		t.Error("another process could delete the adopted table")
 	}
 	if got := elementsOf(t, second, model.IPv4, ruleset.ClusterIPs); len(got) != 1 {
-		t.Errorf("the adopted table has the ClusterIPs %v, want the one that was there", got)
+		t.Errorf("the adopted table has the ClusterIPs %v, want the one from before", got)
 	}
 }
 

@@ -42,7 +42,7 @@ func serve(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	})
 }
 
-// connect dials the service from the endpoint's own address.
+// connect opens a connection to the service from the endpoint's own address, and closes it.
 func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	t.Helper()
 	addrs := addressesOf(family)
@@ -50,7 +50,7 @@ func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 		dialer := net.Dialer{Timeout: wait.Timeout, LocalAddr: &net.TCPAddr{IP: addrs.endpoint.AsSlice()}}
 		connection, err := dialer.Dial("tcp", net.JoinHostPort(addrs.service.String(), "80"))
 		if err != nil {
-			t.Fatalf("dial the service: %v", err)
+			t.Fatalf("connect to the service: %v", err)
 		}
 		_ = connection.Close()
 	})
@@ -97,7 +97,8 @@ func TestPacketsReachTheEndpointAndAreStored(t *testing.T) {
 			}
 			connect(t, namespace, family) // through the affinity map
 
-			// Every kernel deletes an entry that may have expired in between, if it is added first. DESTROYSETELEM needs 6.3.
+			// The element may have expired in between. If it is added first, every kernel can delete it; DESTROYSETELEM would
+			// need Linux 6.3.
 			var o operations
 			o.elements(ruleset.Add, family, affinity, affinityElement(family)).elements(ruleset.Delete, family, affinity, affinityElement(family))
 			commit(t, c, o.Batch)

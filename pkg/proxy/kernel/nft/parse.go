@@ -26,7 +26,7 @@ func (m message) family() (family byte, attributes []byte) {
 	return m.body[0], m.body[nfgenSize:]
 }
 
-// nftables returns the message's kind within nf_tables.
+// nftKind returns the message's kind within nf_tables; false if it is a message of another subsystem.
 func (m message) nftables() (kind uint16, ok bool) {
 	return m.kind & 0xff, m.kind>>8 == unix.NFNL_SUBSYS_NFTABLES
 }
@@ -60,7 +60,7 @@ func parseMessages(b []byte) iter.Seq2[message, error] {
 	}
 }
 
-// attributes iterates over netlink attributes. A malformed rest is ignored: the kernel does not send one.
+// attributes iterates over netlink attributes. A malformed remainder is ignored: the kernel does not send one.
 func attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= attributeSize {
@@ -96,7 +96,7 @@ func numberOf(b []byte, attrType uint16) (number uint32, ok bool) {
 	return binary.BigEndian.Uint32(value), true
 }
 
-// uint64Of returns the number of 64 bits in the first attribute of a kind, zero if there is none.
+// uint64Of returns the 64-bit number in the first attribute of a kind, zero if there is none.
 func uint64Of(b []byte, attrType uint16) uint64 {
 	value := attribute(b, attrType)
 	if len(value) != 8 {

@@ -179,8 +179,8 @@ func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Obje
 // names lists the objects of a kind in our table of a family. It requests only those; the kernel filters sets, and
 // dumps the chains of all tables.
 //
-// Any transaction interrupts a dump, even one on another table. If a large ruleset is busy no dump ends uninterrupted:
-// then the results of all attempts are merged. Our own tables do not change meanwhile, so they are nearly always
+// Any transaction interrupts a dump, even one on another table. If a large ruleset keeps changing, every attempt may be
+// interrupted: then the results of all are merged. Our own tables do not change meanwhile, so they are nearly always
 // complete; a missing object stays in the kernel, and the next full sync finds it.
 func (r *Reader) names(ctx context.Context, family model.Family, kind, table, name uint16) ([]string, error) {
 	var seen []string

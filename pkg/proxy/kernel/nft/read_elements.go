@@ -36,8 +36,8 @@ func retry[T any](read func() (T, error)) (value T, err error) {
 	return value, err
 }
 
-// Elements returns the elements of a set, in no order. It is meant for small sets: the kernel's time for a dump grows
-// with the square of the number.
+// Elements returns the elements of a set, in no particular order. It is meant for small sets: the kernel's time for a
+// dump grows with the square of their number.
 //
 // Elements that packets add or that expire while the set is being read may or may not be among them.
 func (r *Reader) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {

@@ -135,14 +135,14 @@ func equalExpr(desired, actual []byte) bool {
 			index = slices.IndexFunc(rest, func(other one) bool { return other.kind == kind })
 		}
 		switch {
-		case index < 0 && isZero(value): // the number of a set in a transaction, but there is no transaction
+		case index < 0 && isZero(value): // the ID of a set, which the kernel keeps only during a transaction
 			continue
 		case index < 0, index == len(rest):
 			return false
 		}
 		other := rest[index].value
 		isEqual := bytes.Equal(value, other) || isSameRegister(value, other) || isNested(value) && isNested(other) && equalExpr(value, other)
-		if !isEqual && !bytes.Equal(append(bytes.Clone(value), 0), other) { // a text, which the kernel ends with a zero
+		if !isEqual && !bytes.Equal(append(bytes.Clone(value), 0), other) { // a string, which the kernel ends with a zero
 			return false
 		}
 		if isList {

@@ -53,7 +53,7 @@ func checkSameRuleset(t *testing.T, loaded, written *netns.Namespace, families .
 	}
 	for _, family := range families {
 		if diff := cmp.Diff(setsInKernel(t, loaded, family), setsInKernel(t, written, family)); diff != "" {
-			t.Errorf("our sets are not declared as nft declares them (-nft +ours):\n%s", diff)
+			t.Errorf("our declarations of sets differ from nft's own (-nft +ours):\n%s", diff)
 		}
 	}
 }
@@ -83,10 +83,10 @@ func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family)
 	return sets
 }
 
-// comparableExpressions returns the expressions and elements in nft's output for debugging, without the listing that follows them and
-// without what may differ between equals: which register of several holds a value, the numbers of rules, that nft
-// repeats a single address and port as the end of a range, that it begins a set of ranges with an end that has no
-// start, that it marks a range as having no end, and the order in a hash table.
+// comparableExpressions returns the expressions and elements in nft's output for debugging, without the listing that
+// follows them. It omits what may differ between equivalent rulesets: which register holds a value, the numbers of
+// rules, that nft repeats a single address and port as the end of a range, that it begins a set of ranges with an end
+// that has no start, that it marks a range as having no end, and the order in a hash table.
 func comparableExpressions(listing string) []string {
 	var lines []string
 	for line := range strings.Lines(listing) {

@@ -18,7 +18,7 @@ type shape struct {
 	cluster, local               int // endpoints, of all nodes and of this one
 	internalLocal, externalLocal bool
 	affinity                     time.Duration
-	prefixes                     []netip.Prefix // clients that may dial the load balancer's address
+	prefixes                     []netip.Prefix // clients that may connect to the load balancer's address
 }
 
 // everyShape returns the policies, each with and without endpoints and session affinity: all kinds of lb and sticky

@@ -88,7 +88,7 @@ func priorityOf(family model.Family, s ruleset.SetPriority) ([]expr.Any, error) 
 	return append(found, setPriority), err
 }
 
-// find returns the lookup of a key in a set or map.
+// lookupKey returns the expressions that look up a key in a set or map.
 func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.Any, error) {
 	loads, _, err := load(family, key, firstRegister)
 	lookup.SourceRegister = firstRegister
@@ -110,9 +110,9 @@ func compileDNAT(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
 // dynsetDelete is NFT_DYNSET_OP_DELETE (Linux 5.4).
 const dynsetDelete = 2
 
-// changeAffinity adds or deletes an element of an affinity map from the packet path. Its key is the number of the port,
-// which is the masked priority, and the client; its value is the whole priority. The kernel requires a value of a map's
-// element even to delete it.
+// changeAffinity adds or deletes an element of an affinity map from the packet path. The element's key is the number of
+// the Service port, which is the masked priority, and the client's address; its value is the whole priority. The kernel
+// requires the value of a map's element even to delete it.
 func changeAffinity(family model.Family, clients ruleset.Set, mask uint32, operation uint32, timeout time.Duration) ([]expr.Any, error) {
 	key, next, err := load(family, []ruleset.Field{ruleset.Priority, ruleset.SourceAddr}, firstRegister)
 	if err != nil {
@@ -185,7 +185,7 @@ func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
 	return append(expressions, &expr.Cmp{Op: equalUnless(s.Not), Register: firstRegister, Data: prefix[:size]}), nil
 }
 
-// loadAt loads the first bytes of a field. Only fields of the packet itself can be loaded in part.
+// loadFirst loads the first bytes of a field. Only fields of the packet itself can be loaded in part.
 func loadAt(family model.Family, field ruleset.Field, size int) ([]expr.Any, error) {
 	loads, _, err := load(family, []ruleset.Field{field}, firstRegister)
 	if err != nil {

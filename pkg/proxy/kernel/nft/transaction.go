@@ -36,8 +36,8 @@ func (t *transaction) read(b []byte, changed func(ExternalChange)) {
 	}
 }
 
-// addTable records the table of a changed object. In a table, chain, set, counter, rule or list of elements alike the
-// first attribute is the table's name.
+// addTable records the table of a changed object. The first attribute is the table's name, whether the message is about
+// a table, a chain, a set, a counter, a rule or a list of elements.
 func (t *transaction) addTable(m message) {
 	kernelFamily, body := m.family()
 	if textOf(body, unix.NFTA_TABLE_NAME) != ruleset.TableName {

@@ -20,7 +20,7 @@ import (
 const (
 	// watchBuffer is the size of the kernel's buffer for changes by other processes that are not read yet.
 	watchBuffer = 4 << 20
-	// minUnobserved is the size from which a batch is sent without a subscription. While any process is subscribed, the
+	// minUnobserved is the number of elements above which a batch is sent without a subscription. While one exists, the
 	// kernel builds a notification for each element, even those that a filter drops: 255 ms instead of 62 for a hundred
 	// thousand.
 	minUnobserved = 1000

@@ -47,8 +47,8 @@ func (w watched) next() ExternalChange {
 	return wait.Receive(w.t, "a reported change", w.changes)
 }
 
-// nothing checks that no change is reported. To be sure that every notification was read, it makes a change as another
-// process and expects only that one.
+// expectNothing checks that no change is reported. To be sure that every notification was read, it makes a change as
+// another process and expects only that one.
 func (w watched) nothing(namespace *netns.Namespace) {
 	w.t.Helper()
 	namespace.NFT("add", "chain", "ip", "vicinity", fmt.Sprintf("marker-%d", time.Now().UnixNano()))
@@ -140,7 +140,7 @@ func TestAffinityElementsAreNotReported(t *testing.T) {
 }
 
 func TestAnExternalChangeDuringALargeBatchIsNotLost(t *testing.T) {
-	errRejected := errors.New("refused")
+	errRejected := errors.New("rejected")
 	for name, outcome := range map[string]error{"that is applied": nil, "that is rejected": errRejected} {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)

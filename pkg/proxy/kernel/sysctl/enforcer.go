@@ -65,7 +65,8 @@ func (e *Enforcer) Reconcile(now time.Time) []State {
 	return changed
 }
 
-// reconcile reports whether the state should be logged.
+// reconcile compares the setting with the kernel's, writes it if it differs, and reports whether the state should be
+// logged.
 func (e *enforced) reconcile(root string, now time.Time) (report bool) {
 	previous := e.Result.Outcome
 	e.Result = e.Setting.apply(root)

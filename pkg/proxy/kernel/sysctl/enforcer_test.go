@@ -76,7 +76,7 @@ func TestAChangedSettingIsWrittenAgain(t *testing.T) {
 		h.expect("changed again", 10*time.Second, Written, false)
 	}
 	if text, err := os.ReadFile(path(h.root, setting)); string(text) != "1" {
-		t.Errorf("the kernel has %q (%v)", text, err)
+		t.Errorf("the kernel has %q (%v), want 1", text, err)
 	}
 	h.change("0")
 	h.expect("an hour later", time.Hour, Written, true)
@@ -108,7 +108,7 @@ func TestCheckOnlySettingIsReportedAndNeverWritten(t *testing.T) {
 		t.Errorf("unmet since %s, want zero", got)
 	}
 	if text, err := os.ReadFile(path(h.root, setting)); string(text) != "1" {
-		t.Errorf("the kernel has %q (%v)", text, err)
+		t.Errorf("the kernel has %q (%v), want 1", text, err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // the file.
 const Root = "/proc/sys"
 
-// Outcome is the outcome for a DesiredValue.
+// Outcome is the outcome of checking or writing a DesiredValue.
 type Outcome string
 
 // The outcomes.

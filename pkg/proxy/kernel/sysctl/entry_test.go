@@ -69,7 +69,7 @@ func TestCheckingChangesNothing(t *testing.T) {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if after, err := os.ReadFile(path(root, setting)); string(after) != "99\n" {
-		t.Errorf("the setting is %q afterwards (%v)", after, err)
+		t.Errorf("the setting is %q afterwards (%v), want it unchanged", after, err)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestASettingThatIsNotANumberStays(t *testing.T) {
 		t.Errorf("got %+v, want an error that names the setting", got[0])
 	}
 	if after, err := os.ReadFile(path(root, setting)); string(after) != "4096 87380 6291456\n" {
-		t.Errorf("the setting is %q afterwards (%v)", after, err)
+		t.Errorf("the setting is %q afterwards (%v), want it unchanged", after, err)
 	}
 }
 

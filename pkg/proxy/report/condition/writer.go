@@ -33,7 +33,7 @@ type Writer struct {
 	node  string
 	nodes corev1client.NodeInterface
 	log   *slog.Logger
-	// Failing is called after each attempt, with whether it failed; it may be nil.
+	// OnAttempt is called after each attempt, with whether it failed; it may be nil.
 	Failing func(bool)
 
 	state   atomic.Pointer[State] // the desired condition; nil until Set is called

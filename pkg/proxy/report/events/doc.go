@@ -17,9 +17,9 @@
 // others.
 //
 // client-go's tools/record does not have these properties (tried with v0.36.3 and a SpamKeyFunc for each namespace):
-// its single queue precedes its limits, so a flood in one namespace displaces the events of others; events beyond queue
-// or limits are neither counted nor logged; and an event is dropped after 12 attempts, which take two minutes and delay
-// all others.
+// its single queue precedes its limits, so many events in one namespace displace those of others; events beyond queue or
+// limits are neither counted nor logged; and an event is dropped after 12 attempts, which take two minutes and delay all
+// others.
 //
 // Where to make a change: texts.go has the texts of findings, whose codes are in pkg/model/finding.go, and of all other
 // Events. recorder.go and queue.go limit how often they are created.

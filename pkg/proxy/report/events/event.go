@@ -27,6 +27,7 @@ type dedupKey struct {
 	reason, topic string
 }
 
+// key returns the Event's dedupKey.
 func (e Event) dedupKey() dedupKey { return dedupKey{e.Regarding, e.Reason, cmp.Or(e.Topic, e.Note)} }
 
 // Reference identifies the object of an Event.

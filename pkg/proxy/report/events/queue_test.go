@@ -55,24 +55,24 @@ func TestAFullQueueDropsTheNewestOfTheLargestNamespace(t *testing.T) {
 		}
 	}
 	for i := range maxWaiting - 3 {
-		push(fmt.Sprintf("crowd/%d", i), "")
+		push(fmt.Sprintf("large/%d", i), "")
 	}
 	for i := range 3 {
 		push(fmt.Sprintf("shop/%d", i), "")
 	}
-	push("crowd/more", "crowd/more")
-	push("shop/3", "crowd/96")
-	push("/node", "crowd/95")
+	push("large/more", "large/more")
+	push("shop/3", "large/96")
+	push("/node", "large/95")
 	if len(q.entries) != maxWaiting {
 		t.Errorf("%d entries, want %d", len(q.entries), maxWaiting)
 	}
-	want := []string{"crowd/0", "shop/0", "/node", "crowd/1", "shop/1", "crowd/2", "shop/2", "crowd/3", "shop/3", "crowd/4"}
+	want := []string{"large/0", "shop/0", "/node", "large/1", "shop/1", "large/2", "shop/2", "large/3", "shop/3", "large/4"}
 	got := q.popAll()
 	if diff := cmp.Diff(want, got[:len(want)]); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
-	if len(got) != maxWaiting || got[maxWaiting-1] != "crowd/94" {
-		t.Errorf("got %d entries, the last was %s; want %d and crowd/94", len(got), got[len(got)-1], maxWaiting)
+	if len(got) != maxWaiting || got[maxWaiting-1] != "large/94" {
+		t.Errorf("got %d entries, the last was %s; want %d and large/94", len(got), got[len(got)-1], maxWaiting)
 	}
 }
 

@@ -37,7 +37,7 @@ type state struct {
 	reject func(ctx context.Context) error
 }
 
-// try is one request, and its time.
+// request is one request, and its time.
 type try struct {
 	name string
 	at   time.Time
@@ -224,7 +224,7 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 			isCreated = isCreated || event.Reason == "Starting"
 		}
 		if !isCreated {
-			t.Error("the flood in one namespace delayed the Event about the node")
+			t.Error("many reports in one namespace delayed the Event about the node")
 		}
 		advance(time.Minute)
 		if got := len(api.requests()); got < burst+6 || got > burst+7 {
@@ -232,7 +232,7 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		}
 		advance(time.Hour)
 		if len(api.events()) != maxWaiting || len(reportedKeys(r)) > maxWaiting {
-			t.Errorf("%d were created and %d remembered, want %d", len(api.events()), len(reportedKeys(r)), maxWaiting)
+			t.Errorf("%d were created and %d recorded as reported, want %d", len(api.events()), len(reportedKeys(r)), maxWaiting)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "event queue is full") {
 			t.Errorf("%d lines of log, want one: %s", lines, log)
@@ -377,7 +377,7 @@ func TestEventsReportedDuringAnOutageAreCreatedLater(t *testing.T) {
 		end()
 		advance(2*time.Minute + sentences*interval)
 		if len(api.events()) != sentences || r.Dropped() != 0 || len(reportedKeys(r)) != sentences {
-			t.Errorf("%d created, %d dropped, %d remembered, want %d, none, %d",
+			t.Errorf("%d created, %d dropped, %d recorded as reported, want %d, none, %d",
 				len(api.events()), r.Dropped(), len(reportedKeys(r)), sentences, sentences)
 		}
 	})
@@ -455,7 +455,7 @@ func TestForeignTextsAreTruncatedBeforeTheyAreStored(t *testing.T) {
 		}
 		for _, key := range reportedKeys(r) {
 			if len(key.topic) > maxNote {
-				t.Errorf("%d bytes are remembered", len(key.topic))
+				t.Errorf("a topic of %d bytes is stored, want at most maxNote", len(key.topic))
 			}
 		}
 	})

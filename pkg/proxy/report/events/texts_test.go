@@ -20,7 +20,7 @@ func rejected(object Reference, reason string) Event {
 	return Findings(object, "node-1", []model.Finding{{Code: model.Invalid, Reason: reason}})[0]
 }
 
-// found returns the only Event about findings.
+// onlyEvent returns the only Event about findings.
 func found(t *testing.T, object Reference, findings ...model.Finding) Event {
 	t.Helper()
 	all := Findings(object, "node-1", findings)

@@ -42,7 +42,7 @@ func (r *Recorder) Set(g Gauge, value int, labels ...string) {
 	g.collector(r).WithLabelValues(labels...).Set(float64(value))
 }
 
-// SetBool sets a gauge to 1 if isSo is true, and to 0 otherwise.
+// SetBool sets a gauge to 1 if isSet is true, and to 0 otherwise.
 func (r *Recorder) SetBool(g Gauge, isSet bool, labels ...string) {
 	value := 0
 	if isSet {

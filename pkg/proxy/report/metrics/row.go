@@ -107,8 +107,8 @@ func seriesOf(values ...string) series {
 	return s
 }
 
-// funcCollector calls a function at every scrape. Without a function the count is zero, or, if there are labels, there is no
-// series.
+// funcCollector calls a function at every scrape. Without a function the value is zero or, if there are labels, there
+// is no series.
 type funcCollector struct {
 	desc    *prometheus.Desc
 	labels  int

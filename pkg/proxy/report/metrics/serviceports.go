@@ -28,7 +28,7 @@ type PortCounts struct {
 // the counts of the Services that it decides. It is a handler of the proxy's decisions.
 type PortCounter struct {
 	onChange func(PortCounts)
-	// last is the last report; changed is set if the counts may differ from it.
+	// lastReport is the last report; changed is set if the counts may differ from it.
 	last    *PortCounts
 	changed bool
 

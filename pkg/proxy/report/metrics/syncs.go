@@ -59,8 +59,8 @@ func (r *Recorder) CleanupFailed() {
 	}
 }
 
-// EndpointChangeProgrammed records how long a change of an EndpointSlice took from its cause to the kernel. The two times are from
-// the clocks of two machines: a negative difference counts as zero.
+// EndpointChangeProgrammed records how long a change of an EndpointSlice took from its cause to the kernel. The two
+// times are from the clocks of two machines: a negative difference counts as zero.
 func (r *Recorder) EndpointChangeProgrammed(family string, took time.Duration) {
 	r.Observe(programmingDuration, max(0, took), family)
 }

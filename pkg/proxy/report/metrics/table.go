@@ -31,7 +31,7 @@ const (
 	resultLabel    = "result"         // dns.Outcome or localhost.Outcome; DumpComplete, DumpTruncated; XDSSent, XDSNACKed
 	stageLabel     = "stage"          // stageDetected or stageRepaired
 	stateLabel     = "state"          // FlowUnreplied, FlowClosed; StateReachable, StateUnreachable, StateWithoutBaseline
-	localityLabel  = "locality"       // an accounting.Locality: where an endpoint is, seen from this node
+	localityLabel  = "locality"       // a serviceindex.Locality: where an endpoint is, seen from this node
 	tierLabel      = "tier"           // the first topology key that an endpoint matches, "*", hint, none or other
 	directionLabel = "direction"      // DirectionSent or DirectionReceived, by the client
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no response
@@ -450,8 +450,8 @@ var (
 // lagNote explains why the metrics of --traffic-accounting lag.
 const lagNote = "They count when their conntrack entry ends, up to two minutes after the last packet; long ones each minute."
 
-// programmingBuckets are kube-proxy's, which the scale tests of Kubernetes read: half a second around the first
-// second, each second of the first minute, five seconds up to two minutes, half a minute up to five.
+// programmingBuckets are kube-proxy's, which the scale tests of Kubernetes read: 0.25 s and 0.5 s, then steps of 1 s up
+// to a minute, of 5 s up to two minutes, and of 30 s up to five minutes.
 func programmingBuckets() []float64 {
 	buckets := []float64{0.25, 0.5}
 	for bound := 1.0; bound < 60; bound++ {

@@ -31,8 +31,9 @@ type Collector struct {
 	reported map[model.ObjectName]bool
 }
 
-// NewCollector returns a handler. After each sync it reports, by name, which of the decided Services have findings, at
-// most MaxServices of them, and which no longer do. If there are more, they are selected fairly by namespace.
+// NewCollector returns a handler. After each sync it reports, sorted by name, which of the decided Services have
+// findings, at most MaxServices of them, and which no longer do. If there are more, they are selected fairly by
+// namespace.
 func NewCollector(report func([]ServiceFindings)) *Collector {
 	return &Collector{report: report, changed: map[model.ObjectName][]model.Finding{}, reported: map[model.ObjectName]bool{}}
 }

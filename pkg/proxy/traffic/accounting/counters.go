@@ -83,7 +83,7 @@ func (b buckets) bucket(key bucketKey) *Count {
 	return count
 }
 
-// zones are this node's zone and the zone of an endpoint.
+// zonePair is this node's zone and the zone of an endpoint.
 type zones struct{ source, endpoint string }
 
 // NewCounters returns Counters with zero counts.
@@ -132,7 +132,7 @@ func (c *Counters) zoneTraffic(location serviceindex.Location) *Traffic {
 }
 
 // OnDestroy counts the not yet counted traffic of a connection whose entry was destroyed. origin is the result of
-// serviceindex.Index.OfEnded.
+// serviceindex.Index.AttributeEnded.
 func (c *Counters) OnDestroy(e *conntrack.Entry, origin *serviceindex.Attribution, now time.Time) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -149,7 +149,7 @@ func (c *Counters) BeginDump() {
 }
 
 // OnEntry counts the not yet counted traffic of an entry of the current dump. origin is the result of
-// serviceindex.Index.Attribute, and atEnd that of OfEnded.
+// serviceindex.Index.Attribute, and atEnd that of AttributeEnded.
 func (c *Counters) OnEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attribution, now time.Time) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -158,8 +158,8 @@ func (c *Counters) OnEntry(e *conntrack.Entry, origin, atEnd *serviceindex.Attri
 	}
 }
 
-// EndDump ends a dump. isWhole reports whether it had all entries. Services that were deleted long ago lose their
-// series.
+// EndDump ends a dump. isComplete reports whether it had all entries. Services that were deleted at least
+// seriesRetention ago lose their series.
 func (c *Counters) EndDump(isComplete bool, exists func(model.ObjectName) bool, now time.Time) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

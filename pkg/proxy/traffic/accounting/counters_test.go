@@ -143,13 +143,13 @@ func TestConnectionsAreCounted(t *testing.T) {
 		"UDP flows, one for each entry": {
 			[]step{dumpWithout, withProtocol(model.UDP, onDestroy(10, 20)), withID(2, withProtocol(model.UDP, onDestroy(1, 2)))}, connectionCount(2, 11, 22),
 		},
-		"a dial that was refused": {
+		"a connection attempt that was refused": {
 			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, withReplyPackets(1, onDestroy(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
 		},
-		"a dial that was refused, without packet counters": {
+		"a connection attempt that was refused, without packet counters": {
 			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, withoutCounters(onDestroy(0, 0)))}, Count{Refused: 1},
 		},
-		"a dial that its client reset": {
+		"a connection attempt that its client reset": {
 			[]step{dumpWithout, withState(unreplied, conntrack.TCPClose, onDestroy(100, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 100}},
 		},
 		"an association that was refused": {
@@ -158,7 +158,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 		"an association": {
 			[]step{dumpWithout, withState(replied|conntrack.Assured, conntrack.SCTPClosed, withProtocol(model.SCTP, onDestroy(60, 40)))}, connectionCount(1, 60, 40),
 		},
-		"an unreplied dial": {
+		"an unreplied connection attempt": {
 			[]step{dumpWithout, withState(unreplied, conntrack.TCPSynSent, onDestroy(60, 0))}, Count{Unreplied: 1, Traffic: Traffic{Sent: 60}},
 		},
 		"in one direction": {
@@ -445,7 +445,7 @@ func TestTheTrackerIsBounded(t *testing.T) {
 	dump()
 	state := l.State()
 	if state.Tracked != maxTracked {
-		t.Errorf("%+v", state)
+		t.Errorf("got %+v, want maxTracked flows tracked", state)
 	}
 	if got := sum(l).Connections; got != maxTracked {
 		t.Errorf("%d connections are counted, want only the tracked ones", got)

@@ -32,7 +32,7 @@ const (
 type flowTracker struct {
 	seed  maphash.Seed
 	flows map[key]trackedFlow
-	// isFirst is true until the first complete dump.
+	// awaitsFirstDump is true until the first complete dump.
 	isFirst bool
 	// dumping is true during a dump. Some of its flows may have ended since the kernel read them; ended contains those of
 	// them that the dump could start to track.
@@ -104,9 +104,9 @@ func isReplied(e *conntrack.Entry) bool {
 	return e.Status&conntrack.SeenReply != 0 && !isConnectionRefused(e)
 }
 
-// isConnectionRefused reports whether a dial got a reset, or in SCTP an ABORT. Conntrack does not count a reset as a
-// reply, and deletes the entry with it: only the DESTROY event shows it. UDP is refused by ICMP, which leaves no trace
-// in an entry.
+// isConnectionRefused reports whether a connection attempt got a reset, or in SCTP an ABORT. Conntrack does not count a
+// reset as a reply, and deletes the entry with it: only the DESTROY event shows it. UDP is refused by ICMP, which leaves
+// no trace in an entry.
 func isConnectionRefused(e *conntrack.Entry) bool {
 	switch e.Protocol {
 	case model.TCP:
@@ -119,8 +119,8 @@ func isConnectionRefused(e *conntrack.Entry) bool {
 	return false
 }
 
-// uncounted returns the part of an entry that is not counted yet. If the entry has less than was counted, its counters were
-// reset to zero: then rest returns all of it, and the traffic in between is lost.
+// uncounted returns the part of an entry that is not counted yet. If the entry has less than was counted, its counters
+// were reset to zero: then uncounted returns all of it, and the traffic in between is lost.
 func (t *flowTracker) uncounted(flow *trackedFlow, e *conntrack.Entry) (count Count) {
 	current, counted := trafficOf(e), flow.counted
 	if current.Sent < counted.Sent || current.Received < counted.Received {

@@ -44,7 +44,7 @@ type Accounting struct {
 	dumps  atomic.Uint64
 	// dumpRequested signals that DESTROY events were lost: a dump counts the connections that still exist.
 	dumpRequested notify.Signal
-	// loggedFailure reports whether the last dump failed. A failure is not logged again until a dump succeeds.
+	// lastDumpFailed reports whether the last dump failed. A failure is not logged again until a dump succeeds.
 	loggedFailure bool
 
 	mutex        sync.Mutex

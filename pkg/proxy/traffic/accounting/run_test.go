@@ -76,7 +76,7 @@ func (c *counting) insert(number int) {
 	}
 }
 
-// end destroys all connections and returns their number.
+// destroyAll destroys all connections and returns their number.
 func (c *counting) end() (ended int) {
 	c.t.Helper()
 	var all []conntrack.Entry

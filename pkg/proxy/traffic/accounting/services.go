@@ -15,15 +15,15 @@ const (
 	// PairsPerService is the number of pairs of locality and tier per named Service, on average. Each pair is a series in
 	// three metrics. Every Service has one pair of each locality with OtherTier for itself; the rest form a common pool.
 	PairsPerService = 2 * len(serviceindex.Localities)
-	// maxPooledSeries is the maximum number of pairs of the pool that one Service may have.
+	// maxPooledPairs is the maximum number of pairs of the pool that one Service may have.
 	maxPooledSeries = 16
 	// seriesRetention is how long a Service must have been deleted before its series are deleted.
 	seriesRetention = time.Hour
 )
 
-// services are the counts by Service, for a bounded number of named Services. Slots for named Services and pairs of the
-// pool go to the Services that have traffic first. But a namespace with fewer of them takes one from a namespace with
-// more, until all namespaces that need some have equally many. The counts of a slot or pair are dropped with it: a
+// serviceCounts has the counts by Service, for a bounded number of named Services. Slots for named Services and pairs
+// of the pool go to the Services that have traffic first. But a namespace with fewer of them takes one from a namespace
+// with more, until all namespaces that need some have equally many. The counts of a slot or pair are dropped with it: a
 // counter may restart, but must not jump.
 type services struct {
 	named         map[model.ObjectName]*namedService
@@ -68,7 +68,7 @@ func (s *services) counterFor(origin *serviceindex.Attribution, key bucketKey, n
 	return service.counts.bucket(key)
 }
 
-// acquireSlot returns the series of a Service; nil if there is no free slot.
+// acquireSlot returns the state of a named Service, after giving it a slot if it has none; nil if there is no free slot.
 func (s *services) acquireSlot(service model.ObjectName) *namedService {
 	series := s.named[service]
 	if series == nil {

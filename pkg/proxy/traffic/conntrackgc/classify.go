@@ -37,8 +37,8 @@ func (c Class) IsStale() bool {
 	return c == StaleUnreplied || c == StaleClosed || c == EndpointNotAllowed || c == FrontendRemoved || c == PredatesEndpoints
 }
 
-// StaleDialWindow is how long dials are scanned after an endpoint was removed: as long as a Linux client retransmits
-// its SYN, and at least as long as conntrack keeps a closed TCP connection.
+// StaleDialWindow is how long TCP and SCTP connections are scanned after an endpoint was removed: as long as a Linux
+// client retransmits its SYN, and at least as long as conntrack keeps a closed TCP connection.
 const StaleDialWindow = 127 * time.Second
 
 // classifier is the state by which entries are classified.
@@ -120,7 +120,7 @@ func (c *classifier) classifyNodePort(frontend *serviceindex.Frontend, e *conntr
 	return Foreign, nil
 }
 
-// classifyDial classifies a TCP or SCTP connection. One that has a reply and is not closed always stays.
+// classifyConnection classifies a TCP or SCTP connection. One that has a reply and is not closed always stays.
 func (c *classifier) classifyDial(e *conntrack.Entry) (Class, error) {
 	if class := c.classifyByEndpoint(e); !class.IsStale() {
 		return class, nil
@@ -138,7 +138,7 @@ func (c *classifier) classifyDial(e *conntrack.Entry) (Class, error) {
 }
 
 // classifyByEndpoint classifies without looking up the frontend. If the class is stale, the endpoint may still be
-// allowed for the frontend: classifyDial checks that.
+// allowed for the frontend: classifyConnection checks that.
 func (c *classifier) classifyByEndpoint(e *conntrack.Entry) Class {
 	isReplied := e.Status&conntrack.SeenReply != 0
 	switch {
@@ -197,9 +197,10 @@ const (
 	translated = conntrack.DestinationNAT
 )
 
-// dialQueries returns the queries after endpoints at some addresses were removed. For a few IPv4 addresses the kernel
-// filters all entries with these reply sources. Otherwise it filters unreplied entries and, if a scan of closed ones is
-// due, replied entries. While removed endpoints are not fully known, only unreplied entries are read.
+// connectionQueries returns the queries for TCP and SCTP connections after endpoints at some addresses were removed.
+// For a few IPv4 addresses the kernel selects all entries with these reply sources. Otherwise it selects unreplied
+// entries and, if a scan of closed ones is due, replied entries. While removed endpoints are not fully known, only
+// unreplied entries are read.
 //
 // The number of entries that a query reads is not limited: every connection to an address that does not reply adds one,
 // and stale ones may be anywhere among them. The longer a dump takes, the longer the cooldown after it.

@@ -114,7 +114,7 @@ func (c *testCluster) newClassifier(now time.Time) *classifier {
 
 const label = 86
 
-// dial returns an entry of an unreplied TCP connection.
+// unrepliedEntry returns the entry of an unreplied TCP connection.
 func dial(client, dialled, replySrc string) conntrack.Entry {
 	from, to, endpoint := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(replySrc)
 	e := conntrack.Entry{

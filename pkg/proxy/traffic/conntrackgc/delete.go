@@ -30,7 +30,7 @@ func memoizeIsLocal(isLocal selection.IsLocal) selection.IsLocal {
 	}
 }
 
-// deleteAll deletes the entries that are still stale immediately before their deletion, and calls deleted for those
+// deleteAll deletes the entries that are still stale immediately before their deletion, and calls onDeleted for those
 // that existed. It skips an entry that the kernel keeps because a flowtable forwards the flow (EBUSY, IPS_OFFLOAD). It
 // stops at any other error.
 func deleteAll(

@@ -12,7 +12,7 @@
 //
 // A dump is outdated by the time an entry is deleted: the connection may have received a reply or been reopened, and
 // the endpoint may have been added again. So every entry is classified again right before it is deleted, by the current
-// snapshot. Two scans must have found a dial unreplied, and where the kernel can, it checks that the dial still is.
+// snapshot. Two scans must have found a connection unreplied, and where the kernel can, it checks that it still is.
 //
 // The package decides which entries violate the snapshot of package serviceindex, not why an endpoint may serve. To
 // change which entries are deleted, see classify.go; when, reconciler.go and scan.go. How the kernel checks the status

@@ -25,10 +25,10 @@ const (
 // rule changes, because reading a large table takes longer than many changes. The shared dumps throttle it, so that
 // frequent changes of a Service do not keep a CPU busy.
 //
-// A UDP flow is deleted at the first scan after its frontend changed. A TCP or SCTP dial is deleted only if two scans,
-// some time apart, found it unreplied, and if it is still unreplied when it is deleted. Where the kernel can, it checks
-// that itself (conntrack.Table.DeleteUnreplied). Otherwise the entry is read again, on its own, right before it is
-// deleted. Dials are scanned from the removal of an endpoint on, for two minutes.
+// A UDP flow is deleted at the first scan after its frontend changed. The entry of a TCP or SCTP connection is deleted
+// only if two scans, some time apart, found it unreplied, and if it is still unreplied when it is deleted. Where the
+// kernel can, it checks that itself (conntrack.Table.DeleteUnreplied). Otherwise the entry is read again, on its own,
+// right before it is deleted. TCP and SCTP are scanned for two minutes after an endpoint was removed.
 //
 // While nothing changes it waits, at no cost.
 type Reconciler struct {
@@ -38,11 +38,11 @@ type Reconciler struct {
 	now     func() time.Time
 	// lastScanned is the number of the last sync after which UDP flows were scanned. Only one goroutine scans.
 	lastScanned uint64
-	// scansDials reports whether the last scan included dials.
+	// scansConnections reports whether the last scan included TCP and SCTP connections.
 	scansDials bool
 	// closedDue is when to read all replied connections.
 	closedDue time.Time
-	// firstUnreplied are the dials that the last scan found, and when a scan first found them.
+	// firstUnreplied are the unreplied connections that the last scan found, and when a scan first found them.
 	firstUnreplied map[identity]time.Time
 }
 

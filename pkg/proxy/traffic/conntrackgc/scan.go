@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// confirmInterval is the time between the two scans that must find a dial unreplied. Most replies that are in flight
-	// at the first scan arrive before the second. The endpoint may well be alive: its readiness probe fails, or a selector
-	// was changed, while the pod continues to serve.
+	// confirmInterval is the time between the two scans that must find a connection unreplied. Most replies that are in
+	// flight at the first scan arrive before the second. The endpoint may well be alive: its readiness probe fails, or a
+	// selector was changed, while the pod continues to serve.
 	confirmInterval = 400 * time.Millisecond
 	// closedCooldownFactor is the cooldown after reading all replied connections, as a multiple of the time that reading
 	// them took. With many connections this is the longest scan, and it must not delay others.
 	closedCooldownFactor = 49
-	// maxDeletes limits the stale dials that a scan collects. It deletes them, so that the next scan finds others.
+	// maxDeletes limits the stale connections that a scan collects and deletes. The next scan finds more.
 	maxDeletes = 8192
 )
 
@@ -34,7 +34,7 @@ type CleanupResult struct {
 	Flows map[model.Family]PassResult
 	// Unreplied counts deleted TCP and SCTP entries without a reply, Closed those of closed connections.
 	Unreplied, Closed map[model.Protocol]int
-	// Pending is the number of dials that await confirmation by another scan.
+	// Pending is the number of unreplied connections that await confirmation by another scan.
 	Pending int
 	// Truncated is set if there were more stale connections than one scan deletes. The next scan continues.
 	Truncated bool
@@ -51,9 +51,9 @@ type scan struct {
 	classifier                // its isLocal queries each address once
 	families   []model.Family // families of the UDP flows that are scanned
 	queries    []query
-	// staleFlows are the stale UDP flows, staleDials the stale TCP and SCTP connections.
+	// staleFlows are the stale UDP flows, staleConnections the stale TCP and SCTP connections.
 	staleFlows, staleDials []*conntrack.Entry
-	// uncertainFlows and uncertainDials are the errors because of which some flows or dials could not be classified.
+	// flowErr and connectionErr are the errors because of which some of them could not be classified.
 	uncertainFlows, uncertainDials error
 }
 
@@ -164,8 +164,8 @@ func (r *Reconciler) deleteStaleFlows(ctx context.Context, s *scan, result connt
 	return err
 }
 
-// dueForDeletion returns the entries of a scan that are deleted now. A dial that was first found less than
-// confirmInterval ago is recorded and not returned, unless it leads to a node that is known not to reply.
+// dueForDeletion returns the entries of a scan that are deleted now. An unreplied connection that was first found less
+// than confirmInterval ago is recorded and not returned, unless it leads to a node that is known not to reply.
 func (r *Reconciler) dueForDeletion(s *scan, cleanup *CleanupResult) (unreplied, closed []*conntrack.Entry) {
 	now := r.now()
 	first := make(map[identity]time.Time, len(s.staleDials))
@@ -209,7 +209,7 @@ func (r *Reconciler) removedAddrs(now time.Time) []netip.Addr {
 	return addrs
 }
 
-// deleteUnreplied deletes dials that are still unreplied, if their endpoint may still not serve them.
+// deleteUnreplied deletes connections that are still unreplied, unless their endpoint may serve them again.
 func (r *Reconciler) deleteUnreplied(ctx context.Context, dials []*conntrack.Entry, isLocal selection.IsLocal, cleanup *CleanupResult) error {
 	c := r.newClassifier(isLocal) // endpoints may have been added again since the dump
 	var uncertain error

@@ -92,8 +92,7 @@ func (c *testCluster) reconciler(table conntrack.Table) *Reconciler {
 	return r
 }
 
-// scanTimes runs a reconciler of dials in a synctest bubble. It returns when the table was read, relative to the start
-// of during.
+// scanTimes runs a Reconciler in a synctest bubble. It returns when the table was read, relative to the start of during.
 func scanTimes(t *testing.T, table *recordingTable, edit func(*model.Service), during func(w *testCluster)) (reads []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -209,7 +208,7 @@ func TestADialIsDeletedAtTheSecondScan(t *testing.T) {
 	})
 	want := []time.Duration{0, confirmInterval, confirmInterval + shortRescan, confirmInterval + shortRescan + longRescan}
 	if !slices.Equal(reads, want) || len(table.entries) != 0 {
-		t.Errorf("the table was read after %v, want %v, and %d dials remain", reads, want, len(table.entries))
+		t.Errorf("the table was read after %v, want %v; %d connections remain, want none", reads, want, len(table.entries))
 	}
 }
 
@@ -224,7 +223,7 @@ func TestAFailedScanIsRepeatedSoon(t *testing.T) {
 	}
 }
 
-// This holds whether or not the kernel checks the status. Changes between the scans count.
+// This holds whether or not the kernel checks the status. Changes between the scans and after them count.
 func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 	const removed = "10.244.2.1:8080"
 	type scene struct {
@@ -249,7 +248,7 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 		"a reply between the scans":    {unreplied, replies, nothing, nothing, confirmInterval, CleanupResult{}},
 		"a reply after the second":     {unreplied, nothing, replies, nothing, confirmInterval, CleanupResult{}},
 		"a reply just before deletion": {unreplied, nothing, nothing, replies, confirmInterval, CleanupResult{}},
-		"another one replaces it": {
+		"another connection replaces it": {
 			unreplied, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, confirmInterval, CleanupResult{Pending: 1},
 		},
 		"its endpoint is added again between the scans": {unreplied, endpointAdded, nothing, nothing, confirmInterval, CleanupResult{}},
@@ -260,7 +259,7 @@ func TestADialEndsIfTwoScansFoundItUnrepliedAndItStillIs(t *testing.T) {
 		},
 	} {
 		for _, tests := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, the kernel tests: %t", name, tests), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, the kernel checks the status: %t", name, tests), func(t *testing.T) {
 				s := scene{&recordingTable{testsStatus: tests}, newTestCluster(nil, "here", "10.244.1.1", "there", "10.244.2.1")}
 				s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", removed)}
 				test.begins(s)
@@ -316,7 +315,7 @@ func TestADialToAnUnreachableNodeEndsAtTheFirstScan(t *testing.T) {
 	w.synced()
 	done, err := d.CleanOnce(t.Context())
 	if err != nil || done.Unreplied[model.TCP] != 1 || done.Pending > 0 || len(table.entries) != 1 {
-		t.Errorf("%+v, %v; %d entries remain", done, err, len(table.entries))
+		t.Errorf("%+v, %v; %d entries remain, want 1 after 1 deletion", done, err, len(table.entries))
 	}
 }
 
@@ -340,7 +339,7 @@ func oneOf(protocol model.Protocol) map[model.Protocol]int {
 	return map[model.Protocol]int{protocol: 1}
 }
 
-// Dials that are not stale do not count.
+// Connections that are not stale do not count towards maxDeletes.
 func TestTheNextScanDeletesTheRestOfATruncatedOne(t *testing.T) {
 	table := &recordingTable{entries: map[netip.AddrPort]conntrack.Entry{}}
 	const others = 30_000
@@ -357,7 +356,7 @@ func TestTheNextScanDeletesTheRestOfATruncatedOne(t *testing.T) {
 		time.Sleep(20 * time.Second)
 	})
 	if len(table.entries) != others {
-		t.Errorf("%d dials remain after %v, want the %d whose endpoint serves", len(table.entries), reads, others)
+		t.Errorf("%d connections remain after %v, want the %d whose endpoint serves", len(table.entries), reads, others)
 	}
 }
 
@@ -437,7 +436,7 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	w.serve(remainingEndpoints...)
 	first, err := d.CleanOnce(t.Context())
 	if first.Pending != 2*leaving || len(first.Unreplied) != 0 || err != nil {
-		t.Errorf("the first scan: %+v, %v; want it to find the dials and to delete none", first, err)
+		t.Errorf("the first scan: %+v, %v; want it to find the unreplied connections and to delete none", first, err)
 	}
 	began := d.now()
 	d.now = func() time.Time { return began.Add(confirmInterval) }
@@ -462,8 +461,8 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 // sctpNumber is SCTP's number, for states that differ by protocol.
 const sctpNumber = uint8(model.SCTP)
 
-// 30,000 other dials are unreplied, too. Half of them lead to an endpoint that serves; another program translated the
-// other half.
+// 30,000 other connections of each family are unreplied, too. Half of them lead to an endpoint that serves; another
+// program translated the other half.
 func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 	const others, dials = 30_000, 450
 	table, conn := inKernel(t)
@@ -518,7 +517,7 @@ func TestAllStaleDialsNextToThoseOfOthersAreDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if deleted != 2*dials || remaining != 2*others {
-				t.Errorf("%d dials were deleted and %d entries remain, want %d and %d", deleted, remaining, 2*dials, 2*others)
+				t.Errorf("%d connections were deleted and %d remain, want %d and %d", deleted, remaining, 2*dials, 2*others)
 			}
 		})
 	}

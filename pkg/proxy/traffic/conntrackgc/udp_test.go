@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
 )
 
-// ofUDP gives a town's Service a UDP port and a load balancer's address.
+// ofUDP gives a Service a UDP port and a load balancer's address.
 func ofUDP(service *model.Service) {
 	service.Ports = append(service.Ports, model.ServicePort{Name: "UDP", Protocol: model.UDP, Port: servicePort, NodePort: nodePortNumber})
 	service.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("203.0.113.2")}
@@ -212,12 +212,12 @@ func TestAFlowOfANodePortIsStaleIfAnotherFrontendTakesItsAddress(t *testing.T) {
 	w.synced()
 	e := flow(host, "172.30.0.1:30080", here)
 	if got, err := w.newClassifier(time.Now()).classify(&e); got != EndpointNotAllowed || err != nil {
-		t.Errorf("a flow of the node port, where a frontend has its address now: %s, %v", got, err)
+		t.Errorf("classify = %s, %v; want EndpointNotAllowed", got, err)
 	}
 }
 
-// Clients whose endpoint may serve them anyway and addresses of flows that cannot be the Service's are not queried. If
-// the query fails, the flow stays.
+// The kernel is queried neither about clients whose endpoint may serve them anyway, nor about addresses of flows that
+// cannot be the Service's. If the query fails, the flow stays.
 func TestTheKernelIsQueriedOnlyIfNeeded(t *testing.T) {
 	local := func(s *model.Service) { ofUDP(s); s.ExternalTrafficLocal = true }
 	for name, test := range map[string]struct {

@@ -237,7 +237,7 @@ func (c *Counter) read(ctx context.Context) error {
 	return nil
 }
 
-// updateFrontends makes the tables count the wanted frontends.
+// updateFrontends makes the tables count the selected frontends.
 func (c *Counter) updateFrontends(ctx context.Context, selected map[model.Frontend]model.ObjectName) error {
 	for _, family := range c.families {
 		batch := ruleset.UpdateDemandTable(family, frontendsOf(c.owners, family), frontendsOf(selected, family))

@@ -107,13 +107,13 @@ type address struct {
 	addr     netip.AddrPort
 }
 
-// translatedEndpoint is an endpoint address of a Service.
+// serviceEndpoint is an endpoint address of a Service.
 type translatedEndpoint struct {
 	service model.ObjectName
 	address
 }
 
-// NewSnapshot returns an empty Snapshot for a cluster state. Its reports contain only Services for which wanted returns
+// NewSnapshot returns an empty Snapshot for a cluster state. Its reports contain only Services for which filter returns
 // true.
 func NewSnapshot(cluster *model.Cluster, families []model.Family, filter func(model.ObjectName) bool) *Snapshot {
 	s := &Snapshot{

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// state has Services shop/a, shop/b and shop/c at 10.96.0.1 to 3, each with an endpoint 10.0.1.N on this node and one
-// 10.0.2.N in another zone.
+// testCluster returns a cluster with Services shop/a, shop/b and shop/c at 10.96.0.1 to 3, each with an endpoint
+// 10.0.1.N on this node and one 10.0.2.N in another zone.
 func state() *model.Cluster {
 	cluster := model.NewCluster("node-1")
 	zone := func(name string) map[string]string { return map[string]string{string(policy.Zone): name} }
@@ -53,7 +53,7 @@ func entry(dialled, endpoint string, status conntrack.Status, state uint8) *conn
 	return e
 }
 
-// othersEntry returns an entry that another program translated.
+// foreignEntry returns an entry that another program translated.
 func othersEntry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
 	client := netip.MustParseAddrPort("10.0.1.99:1000")
 	return &conntrack.Entry{
@@ -96,24 +96,24 @@ func TestServicesAreOrderedByUnrepliedConnections(t *testing.T) {
 		order = append(order, service.Service)
 	}
 	if got := strings.Join(order, " "); got != "shop/c shop/b shop/a" || report.OtherPrograms != 3 || !report.CountsBytes {
-		t.Errorf("%s: %+v", got, report)
+		t.Errorf("order %q of %+v; want shop/c shop/b shop/a, 3 connections of other programs, and bytes", got, report)
 	}
 	c, a := report.Services[0], report.Services[2]
 	if c.Endpoints[0].Unreplied != 1 || c.Endpoints[0].Tier != string(policy.Hostname) || c.Endpoints[0].Removed {
-		t.Errorf("%+v", c.Endpoints)
+		t.Errorf("endpoints of shop/c: %+v, want an unreplied connection to the first", c.Endpoints)
 	}
 	if removed := c.Endpoints[1]; !removed.Removed || removed.Node != "" || removed.Locality != "unknown" {
-		t.Errorf("%+v", removed)
+		t.Errorf("the second endpoint of shop/c: %+v, want a removed one of unknown locality", removed)
 	}
 	if a.Established != 2 || a.Ending != 1 || a.ByLocality["same_node"] != 2 || a.Sent != 4500 { // includes the closed connection
-		t.Errorf("%+v", a)
+		t.Errorf("shop/a: %+v, want 2 established, 1 ending, 2 on the same node, and 4500 bytes sent", a)
 	}
 }
 
 func TestOnlyMatchingConnectionsAreListed(t *testing.T) {
 	report := read(func(name model.ObjectName) bool { return name.Name == "b" })
 	if len(report.Services) != 1 || report.Services[0].Service != "shop/b" {
-		t.Errorf("%+v", report)
+		t.Errorf("got %+v, want only shop/b", report)
 	}
 }
 

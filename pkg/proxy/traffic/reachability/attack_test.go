@@ -66,13 +66,13 @@ func TestAnHourOfFlapping(t *testing.T) {
 	isUp, w.nodes[0].up = true, always
 	w.run(80 * time.Second)
 	if len(w.ejected) > 0 {
-		t.Errorf("after 80 good seconds these are ejected: %v", w.ejected)
+		t.Errorf("after 80 s without a failure these are still ejected: %v", w.ejected)
 	}
 	t.Log(changes, "ejections")
 }
 
-// tenant opens connections from new clients to endpoints of its own that never reply. Its EndpointSlices name all
-// nodes, and one that does not exist.
+// addTenantLoad adds connections of a tenant, from a new client, to endpoints of the tenant's own that never reply. The
+// tenant's EndpointSlices name all nodes, and one that does not exist.
 func (w *world) tenant(every time.Duration, from int) {
 	for i, node := range w.nodes {
 		l := w.dial(node, fmt.Sprintf("10.9.%d.%d", from>>8&255, from&255), 1)
@@ -96,7 +96,7 @@ func TestAMaliciousTenant(t *testing.T) {
 	}
 	for name, dials := range w.dials {
 		if dials > 1000 { // as a suspect once every two seconds, and as a control
-			t.Errorf("%s was dialled %d times in a minute", name, dials)
+			t.Errorf("%s was probed %d times in a minute, want at most 1000", name, dials)
 		}
 	}
 	t.Log(w.dials, w.outcomes)
@@ -114,17 +114,17 @@ func TestAMaliciousTenant(t *testing.T) {
 // Machines may reply in place of a node, and routes may be asymmetric.
 func TestIntermediariesCauseNoEjection(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
-		"a gateway that resets dials at the nodes behind it": func(w *world) {
+		"a gateway that resets connections to the nodes behind it": func(w *world) {
 			w.nodes[0].accepts = never
 			w.dial(w.nodes[0], "10.1.0.9", 20).denied = true
 		},
-		"a CNI that drops our dials from the beginning": func(w *world) {
+		"a CNI that drops our probes from the beginning": func(w *world) {
 			w.nodes = append(w.nodes, newMachine("dropping", time.Millisecond, netip.MustParseAddr("192.0.2.99")))
 			w.nodes[6].drops = dropFrom(0, closedPort, healthPort, kubeletPort)
 			w.setTargets()
 			w.dial(w.nodes[6], "10.1.0.9", 20).denied = true
 		},
-		"a CNI that later drops our dials to all nodes": func(w *world) {
+		"a CNI that later drops our probes of all nodes": func(w *world) {
 			moment := w.now + time.Second
 			for _, node := range w.nodes {
 				node.drops = dropFrom(moment, closedPort, healthPort, kubeletPort)
@@ -186,12 +186,12 @@ func TestOnlyTheKubeletReplies(t *testing.T) {
 	w.nodes[0].up = never
 	w.run(time.Minute + 5*time.Second)
 	if len(w.ejections) == 0 {
-		t.Error("it failed a minute ago, and is not ejected")
+		t.Error("n0 failed a minute ago and is not ejected")
 	}
 	w.nodes[0].up = always
 	w.run(time.Minute + 5*time.Second)
 	if _, isEjected := w.ejected["n0"]; isEjected {
-		t.Error("its kubelet replies again, and it is not restored")
+		t.Error("the kubelet of n0 replies again, but n0 is not restored")
 	}
 }
 

@@ -7,7 +7,7 @@ type controls struct {
 	lastReplies map[string]time.Time // when the last probe with a reply was sent, by node; "" is an API server on no node
 	isRequested bool
 	next        time.Time // when the next round may be sent
-	round       uint64    // a position among the candidates, as a fraction of 2^64
+	round       uint64    // the position among the candidates where the next control is picked, as a fraction of 2^64
 }
 
 // golden is the fractional part of the golden ratio, times 2^64. Steps of this size spread evenly over a list after any

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// closedPortNumber is the discard port, where no program listens today. kubeletPortNumber is the kubelet's port.
+// closedPortNumber is the discard port, where normally no program listens. kubeletPortNumber is the kubelet's port.
 const closedPortNumber, kubeletPortNumber = 9, 10250
 
 // Detector decides which of the other nodes do not reply to this one. Its Report methods record events; Step decides
@@ -48,7 +48,7 @@ func NewBudget() Budget {
 	return Budget{rate.NewLimiter(suspectProbes, suspectProbes), rate.NewLimiter(ejectedProbes, ejectedProbes)}
 }
 
-// inFlight is a probe whose result is pending.
+// pendingProbe is a probe whose result is pending.
 type inFlight struct {
 	node      *node // nil for an API server that runs on no other node
 	port      port
@@ -150,8 +150,8 @@ func (d *Detector) removeNode(n *node) {
 	}
 }
 
-// ReportUnreplied records which nodes a scan found: each once for a connection that stays unreplied for MinAge, and once
-// if neighbour discovery does not find its link-layer address.
+// ReportUnreplied records the nodes that a scan found. A node is listed once for each of its connections that stayed
+// unreplied for MinAge, and once more if neighbour discovery does not find its link-layer address.
 func (d *Detector) ReportUnreplied(nodes []string) {
 	clear(d.suspects)
 	for _, name := range nodes {
@@ -214,10 +214,10 @@ func (d *Detector) restore(now time.Time, n *node) {
 }
 
 // ReportReplied records the connections that an endpoint has accepted, for the nodes that Actions.ListReplied named.
-// flows contains only connections to endpoints that were on the node when it was last named, or the first time. Other
-// connections may be old and only new to the EndpointSlices. next contains the same by the endpoints that are on the
-// node now, for the next comparison. If isListed is false, the connections could not be listed, and the suspicions
-// start again.
+// flows contains only connections to endpoints that were on the node when it was previously named or, the first time,
+// that are on it now. Other connections may be old and only new to the EndpointSlices. nextFlows contains the
+// connections to the endpoints that are on the node now, for the next comparison. If isListed is false, the connections
+// could not be listed, and the suspicions start again.
 func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, next []Flow, isListed bool) {
 	d.listing = false
 	byNode, nextByNode := byNode(flows), byNode(next)
@@ -443,7 +443,7 @@ func (d *Detector) nextStep(now time.Time) time.Time {
 	return now.Add(max(next.Sub(now), 10*time.Millisecond))
 }
 
-// Replies reports whether a node has ever replied.
+// HasReplied reports whether a node has ever replied.
 func (d *Detector) Replies(name string) bool {
 	n := d.nodes[name]
 	return n != nil && n.best() != NoReply

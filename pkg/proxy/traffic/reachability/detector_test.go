@@ -39,12 +39,12 @@ func TestAFailedNodeIsEjected(t *testing.T) {
 	}
 }
 
-// noEjectionScene is a scene in which no node fails for good, or no observation could prove it.
+// noEjectionCase is a case in which no node fails for good, or no observation could prove it.
 type noEjectionScene struct {
 	name    string
 	nodes   int
 	prepare func(w *world)
-	// needs is the guard without which the scene ends in an ejection.
+	// needs is the guard without which the case ends in an ejection.
 	needs *without
 }
 
@@ -128,13 +128,13 @@ func TestNoNodeThatRepliesIsEjected(t *testing.T) {
 			}
 			for name, dials := range w.dials { // one suspicion every two seconds, and as a control for two others
 				if dials > 30*5+2*30*2*4 {
-					t.Errorf("%s was probed %d times in a minute", name, dials)
+					t.Errorf("%s was probed %d times in a minute, want at most 630", name, dials)
 				}
 			}
 			if w.dialsTo[kubeletPort] > scene.nodes {
 				t.Errorf("kubelets were probed %d times in a minute", w.dialsTo[kubeletPort])
 			}
-			t.Logf("suspicions: %v, dials: %v", w.outcomes, w.dials)
+			t.Logf("suspicions: %v, probes: %v", w.outcomes, w.dials)
 		})
 	}
 }
@@ -146,7 +146,7 @@ func TestEachGuardIsNeeded(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%s, %+v", scene.name, *scene.needs), func(t *testing.T) {
 			if w := scene.run(t, *scene.needs); len(w.ejections) == 0 {
-				t.Error("no ejection without the guard: the scene does not show that it is needed")
+				t.Error("no ejection without the guard: this case does not show that it is needed")
 			}
 		})
 	}
@@ -202,7 +202,7 @@ func TestOneOtherNodeNeedsTheAPIServer(t *testing.T) {
 			t.Errorf("with an API server %v: ejected %v", hasServer, isEjected)
 		}
 		if w.detector.Status().HasNoControl == hasServer {
-			t.Errorf("with an API server %v: wrong HasNoControl", hasServer)
+			t.Errorf("with an API server %v: HasNoControl has the same value, want the opposite", hasServer)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestAFlappingNodeStaysEjected(t *testing.T) {
 	w.nodes[0].up = always
 	w.run(70 * time.Second)
 	if len(w.ejected) > 0 {
-		t.Errorf("after 70 good seconds these are ejected: %v", w.ejected)
+		t.Errorf("after 70 s without a failure these are still ejected: %v", w.ejected)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestARemovedNodeIsRestored(t *testing.T) {
 			t.Errorf("readdressed %v: ejected: %v", readdressed, w.ejected)
 		}
 		if readdressed && w.detector.Status().WithoutBaseline != 1 {
-			t.Error("the baseline of an address is used for another one")
+			t.Error("the baseline of the former address is used for the new one")
 		}
 	}
 }
@@ -349,7 +349,7 @@ func TestWhatRestoresANode(t *testing.T) {
 			w.nodes[0].up, w.nodes[0].drops = except(died, up), dropFrom(died, scene.shut...)
 			w.run(9 * time.Second)
 			if _, isEjected := w.ejected["n0"]; !isEjected {
-				t.Fatal("it is not ejected")
+				t.Fatal("n0 is not ejected")
 			}
 			w.loads, w.flows = nil, nil
 			w.run(3 * time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
 )
 
-// model records the observable behaviour of a detector.
+// fuzzModel runs a detector on fuzzed input, and records what it must know to check each ejection.
 type model struct {
 	t         *testing.T
 	detector  *reachability.Detector
@@ -31,7 +31,7 @@ type model struct {
 	ejected   map[string]bool
 }
 
-// ordered is a probe with its position in the order of probes.
+// orderedProbe is a probe with its position in the order of probes.
 type ordered struct {
 	reachability.Probe
 	position int
@@ -182,7 +182,7 @@ func (l *model) step() {
 		unreachable[node.Node] = true
 	}
 	if !maps.Equal(l.ejected, unreachable) {
-		l.t.Errorf("ejected are %v, and %v in the status", l.ejected, unreachable)
+		l.t.Errorf("ejected nodes: %v by the actions, %v in the status", l.ejected, unreachable)
 	}
 	if !actions.NextStep.After(l.now) {
 		l.t.Errorf("the next step is due at %v, now it is %v", actions.NextStep, l.now)
@@ -208,7 +208,7 @@ func (l *model) check(name string) {
 			return
 		}
 	}
-	l.t.Errorf("%s is ejected, but no other replied to a probe that was sent as late", name)
+	l.t.Errorf("%s is ejected, but no other address replied to a probe sent since its last four probes", name)
 }
 
 func TestNoEjectionWithoutReasons(t *testing.T) {

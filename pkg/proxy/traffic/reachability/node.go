@@ -61,7 +61,7 @@ type ejection struct {
 	replies    int // consecutive rounds of probes with a reply
 	needed     int
 	nextRound  time.Time
-	inFlight   int         // probes of this round
+	inFlight   int         // probes of this round without a result yet
 	round      ProbeResult // the best result of this round, without the kubelet's
 	kubelet    ProbeResult
 	weakSince  time.Time       // since when it replies, but with a weaker result than its best; else zero
@@ -76,7 +76,7 @@ func jitter(from, to string, over time.Duration) time.Duration {
 	return time.Duration(hash.Sum64() % uint64(over))
 }
 
-// firstBaselines returns the time within which the given number of nodes are probed for the first time.
+// firstBaselineWindow returns the time within which the given number of nodes are probed for the first time.
 func firstBaselines(nodes int) time.Duration {
 	return min(baselineWithin, max(time.Second, time.Duration(nodes)*baselineEach))
 }
@@ -101,8 +101,8 @@ func (n *node) mayProbeKubelet(now time.Time) bool {
 	return n.lastKubelet.IsZero() || now.Sub(n.lastKubelet) >= kubeletEvery
 }
 
-// maySuspect reports whether a suspicion may begin. If only the kubelet replies, it must be allowed to probe the
-// kubelet.
+// maySuspect reports whether a suspicion may begin. If only the kubelet replies, the kubelet must be due for a probe,
+// too.
 func (n *node) maySuspect(now time.Time) bool {
 	return now.Sub(n.lastSuspicion) >= suspectEvery && (!n.onlyKubelet || n.mayProbeKubelet(now))
 }

@@ -36,11 +36,11 @@ type suspicion struct {
 	probes               []port
 	sent, unreplied      int
 	lastProbe, nextProbe time.Time
-	// earlierReplied and after are the connections to the node's endpoints that have a reply: before is listed after the first
-	// probe had no reply, after when the timeout has expired. They are nil until they are reported.
+	// earlierReplied and laterReplied are the connections to the node's endpoints that have a reply. The earlier ones are
+	// listed after the first probe had no reply, the later ones when the timeout has expired.
 	earlierReplied map[uint32]bool
 	laterReplied   []Flow
-	hasLater       bool // after was reported
+	hasLater       bool // laterReplied was reported; earlierReplied is nil until it is
 	listing        bool // a list of connections is pending
 }
 
@@ -76,7 +76,7 @@ func (s *suspicion) deadline() time.Time {
 	return s.lastProbe.Add(s.timeout / 4)
 }
 
-// needsReplied reports whether the connections with a reply are to be listed now.
+// needsList reports whether the connections with a reply are to be listed now.
 func (s *suspicion) needsReplied(now time.Time) bool {
 	if s.earlierReplied == nil {
 		return !s.listing && s.sent > 1 // the first probe had no reply until the second was sent

@@ -11,14 +11,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/reachability"
 )
 
-// without lists the guards that a scene disables.
+// disabledGuards are the guards that a test disables.
 type without struct {
 	controls bool // controls reply without a network, as programs on this machine would
 	replied  bool // no connection with a reply is reported
 }
 
-// world simulates nodes, connections between them, and a detector on the node "own". Its clock advances in steps of 10
-// ms.
+// simulation simulates nodes, connections between them, and a detector on the node "own". Its clock advances in steps of
+// 10 ms.
 type world struct {
 	t        *testing.T
 	detector *reachability.Detector
@@ -43,7 +43,7 @@ type world struct {
 	restored   map[string]time.Duration
 	ejections  []string // all ejections, in order
 	isolations int
-	// stopped reports whether the process is paused while the world continues.
+	// stopped reports whether the process is paused while the simulation continues.
 	stopped func(at time.Duration) bool
 }
 
@@ -106,13 +106,13 @@ func except(from, to time.Duration) func(time.Duration) bool {
 	return func(at time.Duration) bool { return at < from || at >= to }
 }
 
-// newWorld returns a world with nodes n0, n1, ... that have all replied once.
+// newSimulation returns a simulation with nodes n0, n1, ... that have all replied once.
 func newWorld(t *testing.T, count int, without without) *world {
 	t.Helper()
 	return newSlowWorld(t, count, without, time.Millisecond)
 }
 
-// newSlowWorld returns a world of nodes that reply after a delay.
+// newSlowSimulation returns a simulation with nodes that reply after a delay.
 func newSlowWorld(t *testing.T, count int, without without, delay time.Duration) *world {
 	t.Helper()
 	w := &world{
@@ -194,7 +194,7 @@ func (w *world) machineAt(addr netip.Addr) *machine {
 	return nil
 }
 
-// run advances the world by a period.
+// run advances the simulation by a period.
 func (w *world) run(period time.Duration) {
 	w.t.Helper()
 	for end := w.now + period; w.now < end; w.now += 10 * time.Millisecond {
@@ -211,7 +211,7 @@ func (w *world) run(period time.Duration) {
 	}
 }
 
-// openConnections opens connections.
+// openConnections opens the connections that are due.
 func (w *world) openConnections() {
 	for i, l := range w.loads {
 		for ; l.next <= w.now; l.next += l.every {
@@ -308,7 +308,7 @@ func (w *world) step() {
 	}
 }
 
-// dial makes a client connect to an endpoint on a node, perSecond times a second.
+// addClient makes a client connect to an endpoint on a node, perSecond times a second.
 func (w *world) dial(node *machine, client string, perSecond int) *load {
 	l := &load{every: time.Second / time.Duration(perSecond), node: node, client: client, next: w.now}
 	w.loads = append(w.loads, l)

@@ -130,9 +130,9 @@ func (x *Index) Attribute(e *conntrack.Entry) *Attribution {
 	return x.attribute(e, true)
 }
 
-// OfEnded returns the attribution of a connection in a DESTROY event, from its addresses alone; a dump gives a more
-// reliable one. Another program's connection is attributed to a Service if it was sent to the Service's address, or to
-// a node port on an address that serves node ports, and went to an endpoint of the Service.
+// AttributeEnded returns the attribution of a connection in a DESTROY event, from its addresses alone; a dump gives a
+// more reliable one. Another program's connection is attributed to a Service if it was sent to the Service's address, or
+// to a node port on an address that serves node ports, and went to an endpoint of the Service.
 func (x *Index) OfEnded(e *conntrack.Entry) *Attribution {
 	if !isTranslated(e) || e.ReplySrc() == e.OrigDst() {
 		return nil
@@ -161,7 +161,7 @@ func (x *Index) attribute(e *conntrack.Entry, isOwn bool) *Attribution {
 	return nil
 }
 
-// lookupRecent returns a frontend of the current snapshot, or the last former one.
+// lookupRecent returns a frontend of the current snapshot, or else the last former one; nil if there is neither.
 func (x *Index) lookupRecent(frontend model.Frontend) *Frontend {
 	if snapshot := x.Snapshot(); snapshot != nil {
 		if f := snapshot.frontend(frontend); f != nil {

@@ -33,7 +33,7 @@ func entry(client, dialled, endpoint string) conntrack.Entry {
 	return e
 }
 
-// othersEntry returns a connection that the rules of another program sent to an endpoint.
+// foreignEntry returns a connection that the rules of another program sent to an endpoint.
 func othersEntry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, Status: conntrack.DestinationNAT,
@@ -80,14 +80,14 @@ func TestConnectionsAreAttributed(t *testing.T) {
 		"a node port, on an address that no longer serves any": {
 			entry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "shop/web other_zone none b", "none",
 		},
-		"another program's, to its number": {othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "none", ""},
-		"another program's, to its number at another address, and its endpoint": {
+		"another program's, to the node port's number": {othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "none", ""},
+		"another program's, to the node port's number at another address, and its endpoint": {
 			othersEntry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "none", "",
 		},
-		"another program's, to its number and its endpoint": {
+		"another program's, to the node port's number and its endpoint": {
 			othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "none", "shop/web other_zone none b",
 		},
-		"another program's, to its address": {
+		"another program's, to the ClusterIP": {
 			othersEntry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "none", "shop/web other_zone * b",
 		},
 		"a port mapping": {othersEntry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), "none", ""},
@@ -126,7 +126,7 @@ func TestConnectionsAreAttributed(t *testing.T) {
 	}
 }
 
-// So are endpoints and Services, because a TCP connection may end late.
+// Removed endpoints and Services are retained as long, because a TCP connection may end late.
 func TestRemovedFrontendsAreAttributedForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := New(0)

@@ -24,9 +24,9 @@ type Index struct {
 	changes  []change
 	// uncertain are frontends that the kernel may or may not have applied, after an error.
 	uncertain []Frontend
-	// next is the number of the sync whose decisions are being applied.
+	// nextNumber is the number of the sync whose decisions are being applied.
 	next uint64
-	// nodePorts are the interface addresses on which node ports are served.
+	// nodePortAddrs are the interface addresses on which node ports are served.
 	nodePorts []netip.Addr
 
 	// removed are endpoints that some frontend may no longer use; removing are those since the end of the last sync.
@@ -60,7 +60,7 @@ type change struct {
 	isDeleted bool
 }
 
-// New returns an empty Index. keep is how long Removed and RangeRemoved report a removed endpoint.
+// New returns an empty Index. removedTTL is how long Removed and RangeRemoved report a removed endpoint.
 func New(removedTTL time.Duration) *Index {
 	return &Index{
 		removing: map[Endpoint]bool{}, complete: make(chan struct{}), changed: notify.NewSignal(), next: 1,
@@ -303,7 +303,7 @@ func apply(next *Snapshot, changes []change) {
 }
 
 // recordRemoved records endpoints that some clients of some frontends may no longer use. A remaining frontend keeps its
-// previous changed number if none of its connections can have become stale.
+// previous lastChanged if none of its connections can have become stale.
 func (x *Index) recordRemoved(previous, current []Frontend) {
 	remaining := make(map[model.Frontend]*Frontend, len(current))
 	for i := range current {

@@ -23,10 +23,10 @@ type Snapshot struct {
 	// Number is the number of syncs so far.
 	Number uint64
 
-	// lastFullSync is the number of the last full sync; nodePortsMoved that of the last sync that changed the addresses on
-	// which node ports are served.
+	// lastFullSync is the number of the last full sync; lastNodePortsChange that of the last sync that changed the
+	// addresses on which node ports are served.
 	lastFullSync, nodePortsMoved uint64
-	// changed is the number of the last sync after which UDP flows may be stale, by family.
+	// lastChanged is the number of the last sync after which UDP flows may be stale, by family.
 	changed map[model.Family]uint64
 
 	shards [shards]map[model.Frontend]*Frontend
@@ -44,9 +44,10 @@ type Frontend struct {
 	*Port
 	model.Frontend // its Port is the destination port number
 	Kind           model.FrontendKind
-	// A traffic policy keeps connections from internal or external clients on this node.
+	// internalLocal and externalLocal are set if a traffic policy keeps connections from internal or external clients on
+	// this node.
 	internalLocal, externalLocal bool
-	// changed is the number of the last sync after which connections, or their absence, may violate the rules: fewer
+	// lastChanged is the number of the last sync after which connections, or their absence, may violate the rules: fewer
 	// endpoints or clients were allowed, the first endpoint was added, or the frontend itself was added or removed.
 	changed uint64
 }

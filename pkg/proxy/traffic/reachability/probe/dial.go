@@ -17,8 +17,8 @@ import (
 )
 
 // Dial opens a connection from a new port and resets it at once: a closed one would stay in TIME_WAIT for a minute. It
-// returns the result, and how long it took. A reset is a reply, and so is an ICMP error from the node itself, such as a
-// firewall on it sends. An ICMP error from another sender, such as a router, is not.
+// returns the result, and how long it took. A reset is a reply, and so is an ICMP error from the node itself, which a
+// firewall on it may send. An ICMP error from another sender, such as a router, is not.
 func Dial(ctx context.Context, addr netip.AddrPort, timeout time.Duration) (reachability.ProbeResult, time.Duration) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(timeout))
@@ -53,7 +53,7 @@ func withErrorQueue(fd int, to netip.Addr) (int, error) {
 	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// resultOf returns the result that a dial error stands for.
+// resultOf returns the result of a connection attempt that ended with err.
 func resultOf(err error, socket int, node netip.Addr) reachability.ProbeResult {
 	if err == nil {
 		return reachability.Accepted

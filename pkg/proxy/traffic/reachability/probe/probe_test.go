@@ -169,10 +169,10 @@ func (f *fixture) waitFor(what string, condition func(*recorder) bool) {
 	}
 }
 
-// drop makes a firewall drop dials to an address and port.
+// drop makes a firewall drop connection attempts to an address and port.
 func (f *fixture) drop(addr netip.Addr, number int) {
-	f.namespace.Load("add table inet dark\nadd chain inet dark in { type filter hook input priority 0; }\n" +
-		fmt.Sprintf("add rule inet dark in ip daddr %s tcp dport %d drop\n", addr, number))
+	f.namespace.Load("add table inet dropping\nadd chain inet dropping in { type filter hook input priority 0; }\n" +
+		fmt.Sprintf("add rule inet dropping in ip daddr %s tcp dport %d drop\n", addr, number))
 }
 
 // dropProbes makes a firewall drop probes of a node.
@@ -190,7 +190,7 @@ func (f *fixture) insertUnreplied(to int, from uint16) {
 	})
 }
 
-// The dial goes to a Service's address and endpoint, too.
+// The other program's connections go to a Service's address and endpoint, too.
 func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
 	g := newFixture(t)
 	g.insertUnreplied(1, 1001)
@@ -242,7 +242,8 @@ func TestConnectionsAreReadAgain(t *testing.T) {
 	}
 	want := map[string]int{"node-0": 0, "node-1": 1, "node-2": 1}
 	if err != nil || scan.Unreplied != 4 || late.dumps != 1 || !maps.Equal(left, want) {
-		t.Errorf("%d unreplied, of which stay so %v, after %d lists (%v); want 4, %v and 1", scan.Unreplied, left, late.dumps, err, want)
+		t.Errorf("%d unreplied; still unreplied, by node: %v; %d dumps (%v); want 4, %v and 1",
+			scan.Unreplied, left, late.dumps, err, want)
 	}
 }
 
@@ -258,7 +259,7 @@ func TestANodeIsEjected(t *testing.T) {
 	if len(status.Ejected) != 1 || status.Ejected[0].Node != g.names[1] || status.Families[model.IPv4].IsolatedSince != nil {
 		t.Errorf("status %+v", status)
 	}
-	g.namespace.Load("delete table inet dark\n")
+	g.namespace.Load("delete table inet dropping\n")
 	g.waitFor("it is restored", func(o *recorder) bool {
 		return len(o.restored) == 1 && o.restored[0].Node == g.names[1] && !o.restored[0].Removed
 	})
@@ -300,9 +301,9 @@ func TestDial(t *testing.T) {
 	g := newFixture(t)
 	g.drop(nodeAddr(0), 7)
 	// A firewall on the node rejects with an ICMP error of its own.
-	g.namespace.Load(fmt.Sprintf(`add chain inet dark out { type filter hook input priority 1; }
-		add rule inet dark out ip daddr %s tcp dport 13 reject with icmpx admin-prohibited
-		add rule inet dark out ip daddr %s tcp dport 14 reject with icmpx port-unreachable
+	g.namespace.Load(fmt.Sprintf(`add chain inet dropping out { type filter hook input priority 1; }
+		add rule inet dropping out ip daddr %s tcp dport 13 reject with icmpx admin-prohibited
+		add rule inet dropping out ip daddr %s tcp dport 14 reject with icmpx port-unreachable
 `, nodeAddr(0), nodeAddr(0)))
 	for addr, want := range map[string]reachability.ProbeResult{
 		nodeAddr(0).String() + ":10256": reachability.Accepted, nodeAddr(0).String() + ":9": reachability.Reset,
@@ -319,6 +320,6 @@ func TestDial(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got, _ := Dial(canceled, netip.AddrPortFrom(nodeAddr(0), 10256), time.Second); got != reachability.NoReply {
-		t.Errorf("a probe that was not sent: %v", got)
+		t.Errorf("a probe that was not sent: %v, want NoReply", got)
 	}
 }

@@ -128,8 +128,8 @@ func (p *Prober) Status() Status {
 	return s
 }
 
-// probedIn returns the family in which a node is probed for connections of the given family. It is the other family if
-// the node has replied there, and has no address in the given family or never replied in it.
+// probedFamily returns the family in which a node is probed for connections of the given family. It is the other family
+// if the node has replied there, and has no address in the given family or never replied in it.
 func (p *Prober) probedIn(name string, family model.Family) model.Family {
 	if other := model.IPv4 + model.IPv6 - family; !p.detectors[family].Replies(name) && p.detectors[other].Replies(name) {
 		return other
@@ -169,7 +169,7 @@ func (p *Prober) Run(ctx context.Context) {
 	}
 }
 
-// report changes the state of a detector, and notifies Run.
+// update changes the state of the detectors or their targets, and notifies Run.
 func (p *Prober) report(change func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -232,7 +232,7 @@ func (p *Prober) start(ctx context.Context, family model.Family, actions reachab
 	}
 }
 
-// probed returns the connections whose nodes are probed in a family. The caller must hold the mutex.
+// filterProbed returns the connections whose nodes are probed in a family. The caller must hold the mutex.
 func (p *Prober) probed(flows []reachability.Flow, family model.Family) []reachability.Flow {
 	return slices.DeleteFunc(flows, func(flow reachability.Flow) bool {
 		return p.probedIn(flow.Node, model.FamilyOf(flow.Endpoint.Addr())) != family

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/traffic/serviceindex"
 )
 
-// maxEntries limits the unreplied connections that a scan reads: a flood does not need to be read completely.
-// maxRechecked limits those to one node that it reads again.
+// maxEntries limits the unreplied connections that a scan reads: more would not change its result. maxRechecked limits
+// those to one node that it reads again.
 const maxEntries, maxRechecked = 8192, 4
 
 // Scan is the result of one scan.
@@ -98,7 +98,7 @@ func flowOf(e *conntrack.Entry, snapshot *serviceindex.Snapshot) (reachability.F
 // replied lists the connections to endpoints on some nodes that the endpoint has accepted. It is not throttled, because
 // a decision waits for the list. flows uses the endpoints of an earlier snapshot per node, so that two lists to be
 // compared use the same endpoints: a connection to an endpoint that was missing in its EndpointSlice for a while would
-// look new. next uses the current endpoints.
+// look new. nextFlows uses the current endpoints.
 func (p *Prober) replied(
 	ctx context.Context, previous map[string]*serviceindex.Snapshot, current *serviceindex.Snapshot,
 ) (flows, next []reachability.Flow, err error) {

@@ -97,7 +97,7 @@ func (f *settingFlags) applyVicinityFields() error {
 	return nil
 }
 
-// vicinityValues returns the active values of our own settings; with othersAlone, only those that differ from the
+// vicinityValues returns the active values of our own settings; with onlyChanged, only those that differ from the
 // default.
 func (f *settingFlags) vicinityValues(onlyChanged bool) map[string]string {
 	values := map[string]string{}

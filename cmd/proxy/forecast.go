@@ -130,7 +130,7 @@ type forecastFlags struct {
 	top                          int
 
 	perGB   float64           // 0 without a price
-	changes []forecast.Change // the what-ifs; args are their flags as written
+	changes []forecast.Change // the what-ifs; whatIfs are their flags as given
 	whatIfs []string
 
 	parsedBounds []uint64         // after Validate

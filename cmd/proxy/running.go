@@ -25,7 +25,7 @@ import (
 type running struct {
 	// address is where its pages are served, or where they were expected if there is no response.
 	address string
-	// summary is the proxy's status; nil if there is no response. why is the reason then.
+	// summary is the proxy's status; nil if there is no response. fetchErr is then the reason.
 	summary  *status.Summary
 	fetchErr error
 	// settingsApplied is set if its settings are used here, except where flags override them.
@@ -157,8 +157,8 @@ func (r *running) demotions(node string) model.Change {
 	return r.summary.DemotionChange()
 }
 
-// warnOfUnreachable prints which nodes do not reply to the running proxy's node, if that is one of nodes. No object
-// states it.
+// warnOfUnreachable prints which nodes do not reply to the running proxy's node, if that is one of nodes. No API
+// object has this information.
 func (r *running) warnOfUnreachable(stderr io.Writer, nodes ...string) {
 	if r.summary == nil || !slices.Contains(nodes, r.summary.Node) {
 		return

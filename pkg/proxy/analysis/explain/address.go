@@ -45,19 +45,19 @@ func (q Query) resolveAddress(cluster *model.Cluster) dialledAddress {
 	return d
 }
 
-// reaches reports whether a frontend is reached.
+// reaches reports whether the dialled address leads to a frontend.
 func (d dialledAddress) reaches(frontend model.PortFrontend) bool {
 	return d.frontends[frontend.Protocol] == frontend.Frontend
 }
 
-// reachesPort reports whether a frontend of a port is reached.
+// reachesPort reports whether the dialled address leads to a frontend of a port.
 func (d dialledAddress) reachesPort(decision selection.Decision) bool {
 	return slices.ContainsFunc(decision.Frontends, d.reaches)
 }
 
 // undefinedPort explains the protocols over which the dialled address leads to no Service port, but matches a rule: a port
-// of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is no ClusterIP. Nil means that
-// it matches none. holders are the Services with this ClusterIP.
+// of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is not a ClusterIP. It returns nil
+// if there are no such protocols. services are the Services with this ClusterIP.
 func (d dialledAddress) undefinedPort(cluster *model.Cluster, services []model.ObjectName) *PortReport {
 	addr := d.addr.Addr()
 	if !d.addr.IsValid() || len(d.frontends) == len(model.Protocols) || slices.Contains(cluster.LocalAddrs(), addr) {
@@ -95,7 +95,7 @@ func (d dialledAddress) undefinedPort(cluster *model.Cluster, services []model.O
 	return port
 }
 
-// enumerate writes "TCP, UDP and SCTP".
+// enumerate joins words, as in "TCP, UDP and SCTP".
 func enumerate(words []string) string {
 	last := len(words) - 1
 	if last == 0 {

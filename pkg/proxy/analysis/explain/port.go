@@ -31,7 +31,8 @@ type PortReport struct {
 	// refuse the cluster's DNS responds. Message is the same as a sentence.
 	Outcome string `json:"outcome"`
 	Message string `json:"message"`
-	// Traffic is the same for all owned frontends, separately for clients that are treated differently; never null.
+	// Traffic describes connections to the owned frontends, separately for clients that are treated differently; never
+	// null.
 	Traffic []Traffic `json:"traffic"`
 
 	// Cluster are the endpoints for traffic that no policy keeps on the node. Local are those for traffic that
@@ -68,7 +69,7 @@ type PortReport struct {
 	// It has one endpoint for all traffic of the same choice, on all frontends.
 	AffinitySeconds int `json:"affinitySeconds,omitempty"`
 	// Rejected is set if the node's kernel does something else, because it rejects this version of the Service; nil if it
-	// accepted that, or if no running proxy was queried.
+	// accepted this version, or if no running proxy was queried.
 	Rejected *Rejection `json:"refused,omitempty"`
 	// Warnings are sentences about settings of the Service without effect, and about probable mistakes.
 	Warnings []string `json:"warnings,omitempty"`
@@ -101,7 +102,7 @@ type LostFrontend struct {
 // Traffic is what happens to new connections of some clients to some frontends.
 type Traffic struct {
 	// To is ClusterIP; external for every other kind of frontend; or loopback, if node ports on loopback addresses are
-	// served or refused by a feature gate, or if the query dials one. It is address for Port.Address.
+	// served or refused by a feature gate, or if the query dials one. It is address for PortReport.Address.
 	To string `json:"to"`
 	// From are the clients of these connections. It is "everybody", unless externalTrafficPolicy Local makes a difference:
 	// then this node and pods are inside, all others outside. In a family in which the proxy does not recognize pods, pods
@@ -112,7 +113,7 @@ type Traffic struct {
 	Outcome   string   `json:"outcome"`   // balance, refuse or drop; for loopback also unserved: not by the proxy
 	Message   string   `json:"message"`   // the outcome as a sentence
 	// Choice is cluster or local: the choice with the endpoints, or with the reason why there are none. It is empty for
-	// Port.Address.
+	// PortReport.Address.
 	Choice string `json:"choice"`
 	// Source is the source address that the endpoint sees: kept, the client's own; masqueraded, one of this node; or
 	// keptForPods, the former for pods and the latter for this node. It is empty if nothing arrives, and for the ClusterIP
@@ -146,7 +147,7 @@ type Share struct {
 	Value     string  `json:"value,omitempty"` // this node's value of that key
 	Share     float64 `json:"share"`           // from 0 to 1
 	Endpoints int     `json:"endpoints"`       // number of endpoints with the value
-	Used      int     `json:"used"`            // number of those that get connections of this part from this node
+	Used      int     `json:"used"`            // number of those that get connections of this share from this node
 }
 
 // Load is the planned load of endpoints from all nodes together. Loads are multiples of the mean.
@@ -157,8 +158,8 @@ type Load struct {
 	Clients   []string                `json:"clients"`
 	Endpoints map[string]EndpointLoad `json:"endpoints"` // by address:port; never null
 	Message   string                  `json:"message"`   // a sentence about the bound; empty without usable endpoints
-	Demand    string                  `json:"demand"`    // the demand of the plan, as a sentence; likewise
-	// DemandSource is the source of the demand: labels, clients or measured. Measured has the details of the latter.
+	Demand    string                  `json:"demand"`    // the demand of the plan, as a sentence; empty without usable endpoints
+	// DemandSource is the source of the demand: labels, clients or measured. Measured has its details in the last case.
 	DemandSource string    `json:"demandSource"`
 	Measured     *Measured `json:"measured,omitempty"`
 	// Assumed is a sentence about what would change with default demand. BusiestIfAssumed is the load of the busiest
@@ -173,7 +174,7 @@ type Measured struct {
 	NodesReporting       int                `json:"nodesReporting"`
 	Nodes                int                `json:"nodesTotal"`
 	ConnectionsPerMinute uint64             `json:"connectionsPerMinute"`
-	Zones                map[string]float64 `json:"zones"` // the demand of the nodes of each zone, as a part of 1
+	Zones                map[string]float64 `json:"zones"` // the share of the demand of each zone's nodes, from 0 to 1
 }
 
 // EndpointLoad is the expected load of one endpoint with the bound, and without it.

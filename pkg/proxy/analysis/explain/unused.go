@@ -10,7 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// maxUnused limits the EndpointSlices that are listed for one port: a Service may have thousands of both.
+// maxUnused limits the EndpointSlices that are listed for one port: a Service may have thousands of EndpointSlices
+// and of ports.
 const maxUnused = 20
 
 // The reasons why endpoints of an EndpointSlice, or with ReasonLaterAddresses some of their addresses, are not used.

@@ -47,7 +47,7 @@ func TestAccountingSettingsAreParsed(t *testing.T) {
 	} {
 		flags := accountFlags{text: text}
 		if err := flags.Validate(); err == nil || !strings.Contains(err.Error(), want) || flags.settings != nil {
-			t.Errorf("%s: %v, want %s", text, err, want)
+			t.Errorf("%s: error %v, want one that contains %q", text, err, want)
 		}
 	}
 }

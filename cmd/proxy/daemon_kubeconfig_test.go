@@ -58,8 +58,8 @@ func newKubeconfig(t *testing.T) mountedKubeconfig {
 	return m
 }
 
-// startFailing starts `proxy run` in a new namespace, with a kubeconfig of an unreachable server. log returns what it has
-// logged so far, and ended receives its exit status.
+// startFailing starts `proxy run` in a new namespace, with a kubeconfig of an unreachable server. log returns what it
+// has logged so far, and ended receives its exit status.
 func startFailing(t *testing.T, args ...string) (log func() string, ended <-chan int) {
 	t.Helper()
 	return startFailingIn(t, netns.New(t), args...)

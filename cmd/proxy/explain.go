@@ -157,8 +157,8 @@ func (f *explainFlags) Validate() error {
 	)
 }
 
-// contextNamespace returns the namespace of the kubeconfig's context; nil if no kubeconfig is read. The namespace of the
-// proxy's own pod is never intended.
+// contextNamespace returns the namespace of the kubeconfig's context; nil if no kubeconfig is read. The namespace of
+// the proxy's own pod is never intended.
 func (f *explainFlags) contextNamespace() func() (string, error) {
 	connection := f.connection()
 	connection.Kubeconfig, _ = f.givenText("clientConnection.kubeconfig")
@@ -315,7 +315,8 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 	return explain.NotFound(cluster, query, f.origin())
 }
 
-// writtenService returns the Service object unfiltered, even if another proxy serves it; nil if it does not exist or cannot be read.
+// writtenService returns the Service object unfiltered, even if another proxy serves it; nil if it does not exist or
+// cannot be read.
 func (f *stateFlags) writtenService(ctx context.Context, name model.ObjectName) *corev1.Service {
 	if f.manifests == "" {
 		config, err := f.onceConnection().Config()

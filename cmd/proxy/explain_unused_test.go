@@ -20,8 +20,8 @@ func handMade(name, port, slice string) string {
     labels: {kubernetes.io/service-name: ` + name + label + `}}, ` + slice + "}\n"
 }
 
-// TestASliceWithoutPodsIsReported: 'explain' reports why an EndpointSlice in a file is not used, and --why reports it for
-// its endpoint.
+// TestASliceWithoutPodsIsReported: 'explain' reports why an EndpointSlice in a file is not used, and --why reports it
+// for its endpoint.
 func TestASliceWithoutPodsIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		port, slice, target, reason, sentence string

@@ -49,8 +49,8 @@ var otherValues = map[string]string{
 	"trafficAccounting": "services=7,key=example.com/rack",
 }
 
-// TestEveryVicinityFlagIsAlsoAField: every flag of the daemon that is a setting can be in the file, has an effect there, and is
-// overridden by the flag on the command line.
+// TestEveryVicinityFlagIsAlsoAField: every flag of the daemon that is a setting can be in the file, has an effect
+// there, and is overridden by the flag on the command line.
 func TestEveryVicinityFlagIsAlsoAField(t *testing.T) {
 	for field, flag := range vicinityFlags() {
 		value, known := otherValues[field]

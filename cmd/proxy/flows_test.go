@@ -145,7 +145,8 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 	}
 	namespace.Exec("sh", "-c", "echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait; "+
 		"echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close")
-	// The daemon starts to receive events soon after the first sync, and may not report connections that started before.
+	// The daemon starts to receive events soon after the first sync, and may not report connections that started
+	// before.
 	listens := func() bool {
 		_ = dialIn(t, namespace).Close()
 		return strings.Contains(page(), "vicinity_connections_total{")

@@ -310,8 +310,8 @@ func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report)
 	return explain.Print(stdout, f.output, report)
 }
 
-// checkLimits returns exitIncomplete if a part of the requested objects could not be read, or else status 1 if a Service
-// violates the limits.
+// checkLimits returns exitIncomplete if a part of the requested objects could not be read, or else status 1 if a
+// Service violates the limits.
 func (f *forecastFlags) checkLimits(
 	stderr io.Writer, report *forecast.Report, lacksSlices bool, invalid []model.Finding, query explain.Query,
 ) error {

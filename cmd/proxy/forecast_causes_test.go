@@ -31,8 +31,8 @@ items:
   - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}
 `
 
-// threeZonesWith writes threeZones with some parts replaced, each of which must exist, and returns the folder. pairs are
-// old and new texts in turn.
+// threeZonesWith writes threeZones with some parts replaced, each of which must exist, and returns the folder. pairs
+// are old and new texts in turn.
 func threeZonesWith(t *testing.T, pairs ...string) string {
 	t.Helper()
 	text := threeZones
@@ -230,8 +230,8 @@ func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestForecastComparesByTheMeanBefore: loads after the changes are multiples of the mean before them, and named clients are
-// the demand in both forecasts.
+// TestForecastComparesByTheMeanBefore: loads after the changes are multiples of the mean before them, and named clients
+// are the demand in both forecasts.
 func TestForecastComparesByTheMeanBefore(t *testing.T) {
 	caller := `
 - apiVersion: v1

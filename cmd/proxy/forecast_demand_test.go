@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// measuredState returns a cluster with two zones of one node each, and a Service with a bound, two endpoints in zone a and
-// six in zone b. annotations are added to the Service, and more are further objects.
+// measuredState returns a cluster with two zones of one node each, and a Service with a bound, two endpoints in zone a
+// and six in zone b. annotations are added to the Service, and more are further objects.
 func measuredState(annotations string, more ...string) string {
 	var endpoints []string
 	for i := range 8 {
@@ -53,8 +53,8 @@ const (
 `
 )
 
-// TestForecastUsesServiceDemands: forecast and explain plan with the ServiceDemand; without one, forecast states that there
-// is no measured demand.
+// TestForecastUsesServiceDemands: forecast and explain plan with the ServiceDemand; without one, forecast states that
+// there is no measured demand.
 func TestForecastUsesServiceDemands(t *testing.T) {
 	for name, c := range map[string]struct {
 		more       string
@@ -169,8 +169,8 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 	}
 }
 
-// TestMeasuredDemandIsRecommended: measured demand is recommended for a bound that is planned without it, in addition to
-// the clients that it names. A new bound is planned with it from the start.
+// TestMeasuredDemandIsRecommended: measured demand is recommended for a bound that is planned without it, in addition
+// to the clients that it names. A new bound is planned with it from the start.
 func TestMeasuredDemandIsRecommended(t *testing.T) {
 	const (
 		withIt = "shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of " +

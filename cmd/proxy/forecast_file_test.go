@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// writeQuery writes the result of an instant query to a file. Each line has a node, or zone=NAME, a Service or "-", and a
-// value.
+// writeQuery writes the result of an instant query to a file. Each line has a node, or zone=NAME, a Service or "-", and
+// a value.
 func writeQuery(t *testing.T, lines ...string) string {
 	t.Helper()
 	type sample struct {
@@ -39,8 +39,8 @@ func writeQuery(t *testing.T, lines ...string) string {
 	return file
 }
 
-// TestASelectionIsPricedByItsOwnBytes: bytes without a Service count only in a forecast of all Services, and the namespace
-// ops has no bytes.
+// TestASelectionIsPricedByItsOwnBytes: bytes without a Service count only in a forecast of all Services, and the
+// namespace ops has no bytes.
 func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 	state := threeZonesWith(t, "- apiVersion: v1\n  kind: Service\n", `- apiVersion: v1
   kind: Service

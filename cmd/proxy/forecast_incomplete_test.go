@@ -38,8 +38,8 @@ items:
   endpoints: [{addresses: [10.244.1.2], nodeName: node-1}]
 `
 
-// TestIncompleteInputIsNotSuccess: forecast, with and without limits, explain and render exit with status 2. Services that
-// were not requested do not matter.
+// TestIncompleteInputIsNotSuccess: forecast, with and without limits, explain and render exit with status 2. Services
+// that were not requested do not matter.
 func TestIncompleteInputIsNotSuccess(t *testing.T) {
 	type statuses struct{ all, web int } // of commands about all Services, and about shop/web
 	replaced := func(old, with string) string {

@@ -52,8 +52,8 @@ func readForecast(t *testing.T, into any, folder string, args ...string) {
 	}
 }
 
-// TestForecastReportsClientsWithoutAlternatives: some clients have only evacuated endpoints, because of topology keys, a
-// Local policy, or a lack of other endpoints.
+// TestForecastReportsClientsWithoutAlternatives: some clients have only evacuated endpoints, because of topology keys,
+// a Local policy, or a lack of other endpoints.
 func TestForecastReportsClientsWithoutAlternatives(t *testing.T) {
 	const service = `
 - {apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: shop, annotations: {KEYS}}, spec: {clusterIP: 10.96.0.1,
@@ -110,8 +110,8 @@ shop/outside  0 %                 -                a
 	}
 }
 
-// TestForecastSupportsTheTableOfShapes: the in-zone shares and the loads of the busiest endpoints equal those computed by
-// hand.
+// TestForecastSupportsTheTableOfShapes: the in-zone shares and the loads of the busiest endpoints equal those computed
+// by hand.
 func TestForecastSupportsTheTableOfShapes(t *testing.T) {
 	type cell struct{ near, busiest float64 }
 	want := map[string]map[string]cell{

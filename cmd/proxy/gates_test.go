@@ -29,8 +29,8 @@ const (
 	notServed  = `is not served: the feature gate AllowServiceExternalIPs of the proxy is off`
 )
 
-// TestExternalIPsAreNotServedWithTheGateOff: the gate can be set in the file and by a flag, and every command that decides
-// which addresses are served obeys it.
+// TestExternalIPsAreNotServedWithTheGateOff: the gate can be set in the file and by a flag, and every command that
+// decides which addresses are served obeys it.
 func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 	folder := writeState(t, outsideState)
 	off, on := configFile(t, gateOff), configFile(t, "featureGates: {AllowServiceExternalIPs: true}")

@@ -22,8 +22,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestObjectTextsAreEscapedInTheLog: also in the output of `proxy status` for that daemon. There is one file for each text
-// field of each object, with a hostile text in that field.
+// TestObjectTextsAreEscapedInTheLog: also in the output of `proxy status` for that daemon. There is one file for each
+// text field of each object, with a hostile text in that field.
 func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)

@@ -194,8 +194,8 @@ func TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal(t *testing.T) {
 	}
 }
 
-// TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal: of 'explain', which requests the kernel rejections of the local
-// proxy. Another program may listen on the proxy's port.
+// TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal: of 'explain', which requests the kernel rejections of the
+// local proxy. Another program may listen on the proxy's port.
 func TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal(t *testing.T) {
 	answer, printed := "", 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {

@@ -40,8 +40,8 @@ items:
 
 const rejectedAt = "127.0.0.1:10549"
 
-// TestWhatLoopbackDoesNotServeIsRefusedAndCounted: as in kube-proxy with the gate, even if another process listens there.
-// The counters survive a restart of the proxy.
+// TestWhatLoopbackDoesNotServeIsRefusedAndCounted: as in kube-proxy with the gate, even if another process listens
+// there. The counters survive a restart of the proxy.
 func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	namespace := netns.New(t)
 	const gate = "--feature-gates KubeProxyNFTablesLocalhostNodePorts=true"

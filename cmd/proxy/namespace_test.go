@@ -86,8 +86,9 @@ func servicesNamed(text string) []string {
 	return names
 }
 
-// smallCluster starts an API server with a Node, and a Service web in each of the namespaces shop and default. It writes a
-// kubeconfig with three contexts: here, the current one, in the namespace shop; there, without a namespace; and broken.
+// smallCluster starts an API server with a Node, and a Service web in each of the namespaces shop and default. It
+// writes a kubeconfig with three contexts: here, the current one, in the namespace shop; there, without a namespace;
+// and broken.
 func smallCluster(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	lists := map[string]string{
@@ -162,7 +163,8 @@ func TestANodeThatTheAPIServerDoesNotHaveIsAnError(t *testing.T) {
 	}
 }
 
-// TestABrokenContextIsReported: every command that reads a kubeconfig names the file, the context, and the missing part.
+// TestABrokenContextIsReported: every command that reads a kubeconfig names the file, the context, and the missing
+// part.
 func TestABrokenContextIsReported(t *testing.T) {
 	kubeconfig := smallCluster(t)
 	for _, args := range []string{

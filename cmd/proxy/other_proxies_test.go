@@ -26,8 +26,8 @@ table ip kube-proxy {
 }
 `
 
-// TestAnotherServiceProxyIsReported: by a daemon that starts while the other proxy's rules exist, and by 'status', which
-// makes its own check.
+// TestAnotherServiceProxyIsReported: by a daemon that starts while the other proxy's rules exist, and by 'status',
+// which makes its own check.
 func TestAnotherServiceProxyIsReported(t *testing.T) {
 	const series = `vicinity_other_service_proxies{proxy="kube-proxy-nftables"} `
 	for name, test := range map[string]struct {

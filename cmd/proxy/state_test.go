@@ -127,8 +127,8 @@ func TestExplainReportsUnknownNames(t *testing.T) {
 	}
 }
 
-// TestARejectedObjectIsAWarningAndAnExitStatus: the status is 0 if only another Service is requested. Standard output has
-// the other objects.
+// TestARejectedObjectIsAWarningAndAnExitStatus: the status is 0 if only another Service is requested. Standard output
+// has the other objects.
 func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	for command, status := range map[string]int{
 		"explain": 2, "render": 2, "explain shop/web": 0, "explain --all-nodes": 2,

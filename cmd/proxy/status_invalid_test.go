@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestStatusShowsTheLastKnownGoodVersion: for each kind of invalid object, 'status' lists the object and reports that the
-// kernel is in sync with its last known good version.
+// TestStatusShowsTheLastKnownGoodVersion: for each kind of invalid object, 'status' lists the object and reports that
+// the kernel is in sync with its last known good version.
 func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	write := func(file, text string) {

@@ -95,8 +95,9 @@ var harmless = map[string]string{
 // needsServer are the flags that a daemon with manifests rejects, or that need an API server.
 var needsServer = []string{"kubeconfig", "master", "manifests", "secure-metrics-bind-address", "node-condition"}
 
-// TestStatusShowsTheDaemonsSettings: 'status' compares the kernel with the settings that the daemon reports, and finds no
-// difference, although it cannot read the daemon's file. With another value of a decisive flag it reports differences.
+// TestStatusShowsTheDaemonsSettings: 'status' compares the kernel with the settings that the daemon reports, and finds
+// no difference, although it cannot read the daemon's file. With another value of a decisive flag it reports
+// differences.
 func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 	names := map[string]bool{}
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)

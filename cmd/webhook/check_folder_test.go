@@ -179,8 +179,8 @@ func TestAnUnknownKindStaysAnError(t *testing.T) {
 	}
 }
 
-// TestKustomizationMetadataIsChecked: annotations and labels are checked as if they were set on a Service or a Namespace,
-// and each finding has their line.
+// TestKustomizationMetadataIsChecked: annotations and labels are checked as if they were set on a Service or a
+// Namespace, and each finding has their line.
 func TestKustomizationMetadataIsChecked(t *testing.T) {
 	inFolder(t, map[string]string{"d/kustomization.yaml": `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -218,8 +218,8 @@ labels:
 	}
 }
 
-// TestAResourceIsAnObject: a resource is checked in full, even if its kustomization also uses it in another way. A file with the name
-// of a kustomization but of another kind is an object.
+// TestAResourceIsAnObject: a resource is checked in full, even if its kustomization also uses it in another way. A file
+// with the name of a kustomization but of another kind is an object.
 func TestAResourceIsAnObject(t *testing.T) {
 	inFolder(t, map[string]string{
 		"d/kustomization.yaml": "resources: [a.yaml]\nconfigMapGenerator: [{files: [a.yaml]}]\n",

@@ -80,8 +80,8 @@ func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
 	}
 }
 
-// TestJSONListsAreNeverNull: scripts could not iterate over null. The ports are one without endpoints, one whose frontends
-// another Service owns, one of a headless Service, and an address that leads to no Service port.
+// TestJSONListsAreNeverNull: scripts could not iterate over null. The ports are one without endpoints, one whose
+// frontends another Service owns, one of a headless Service, and an address that leads to no Service port.
 func TestJSONListsAreNeverNull(t *testing.T) {
 	lost, headless := web(), web()
 	lost.Name.Name, headless.Name.Name = "web-2", "web-3"

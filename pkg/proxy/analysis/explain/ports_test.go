@@ -150,7 +150,8 @@ func TestPortsAreInAFixedOrderAndOnlyThoseRequested(t *testing.T) {
 	}
 }
 
-// TestABoundedLoadIsSplit: the only endpoint on this node gets connections up to its bound, and the others get the rest.
+// TestABoundedLoadIsSplit: the only endpoint on this node gets connections up to its bound, and the others get the
+// rest.
 func TestABoundedLoadIsSplit(t *testing.T) {
 	service := web()
 	service.Topology = policy.Topology{Keys: []policy.Key{"example.com/zone", policy.AnyNode}, MaxLoad: 150}

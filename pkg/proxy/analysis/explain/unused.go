@@ -85,8 +85,8 @@ func (s serviceSlices) unused(decision selection.Decision) (list []UnusedSlice, 
 	return list, more
 }
 
-// UnusedReason returns why a slice of a Service has no effect on a port, or why some addresses of its endpoints have none;
-// zero if all are used.
+// UnusedReason returns why a slice of a Service has no effect on a port, or why some addresses of its endpoints have
+// none; zero if all are used.
 func UnusedReason(slice *model.EndpointSlice, decision selection.Decision) UnusedSlice {
 	return unusedReason(slice, decision, familiesOf(decision.Service), portNamesOf(decision.Port).anyIn(slice))
 }

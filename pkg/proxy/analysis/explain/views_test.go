@@ -22,8 +22,8 @@ import (
 // policy and external addresses.
 const hinted, hintedForNodes = 7, 8
 
-// manyNodes returns the state of a cluster with everything that a view caches for other nodes: bounds by several lists of keys,
-// named clients, measured demand, and demoted endpoints.
+// manyNodes returns the state of a cluster with everything that a view caches for other nodes: bounds by several lists
+// of keys, named clients, measured demand, and demoted endpoints.
 func manyNodes(nodes int, random *rand.Rand) model.Change {
 	all := true
 	change := model.Change{
@@ -209,9 +209,9 @@ func sorted(nodes map[string]*model.Node) (list []*model.Node) {
 
 func clientsOf(*model.Node) explain.Clients { return explain.Clients{} }
 
-// TestViewsOfTwiceAsManyNodesTakeTwiceTheWork: the work and the output in JSON are about doubled for twice as many nodes
-// and endpoints. If the cost of each node were proportional to the number of nodes or endpoints, they would be four times
-// as much. The text grows by less than half.
+// TestViewsOfTwiceAsManyNodesTakeTwiceTheWork: the work and the output in JSON are about doubled for twice as many
+// nodes and endpoints. If the cost of each node were proportional to the number of nodes or endpoints, they would be
+// four times as much. The text grows by less than half.
 func TestViewsOfTwiceAsManyNodesTakeTwiceTheWork(t *testing.T) {
 	cost := func(nodes int, format string) (allocations float64, written, lines int) {
 		change := manyNodes(nodes, rand.New(rand.NewPCG(1, 1)))

@@ -136,8 +136,8 @@ func hasDistribution(service *corev1.Service) bool {
 		!policy.ModeOf(service.Annotations).IsAuto()
 }
 
-// settingsPatch returns the change of a Service to the settings of another one: a patch in YAML, in which null removes a
-// field.
+// settingsPatch returns the change of a Service to the settings of another one: a patch in YAML, in which null removes
+// a field.
 func settingsPatch(from, to *corev1.Service) string {
 	var set strings.Builder
 	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {

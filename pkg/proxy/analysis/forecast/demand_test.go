@@ -153,7 +153,8 @@ func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	}
 }
 
-// TestAServiceHasTheDemandOfItsServiceDemand: the demand of nodes is that of the ServiceDemand, by zone; a Service with the setting "measured" is planned with it, and a bound is compared with both plans.
+// TestAServiceHasTheDemandOfItsServiceDemand: the demand of nodes is that of the ServiceDemand, by zone; a Service with
+// the setting "measured" is planned with it, and a bound is compared with both plans.
 func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 	zoned := func(service *corev1.Service) {
 		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)

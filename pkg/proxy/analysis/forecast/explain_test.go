@@ -88,8 +88,8 @@ func averageOverNodes(t *testing.T, objects convert.Objects, service model.Objec
 	return out
 }
 
-// TestAForecastIsTheAverageOfExplain: they are equal, apart from rounding. With a bound only the shares of keys are compared, because slots
-// are rounded. Another test covers the expected loads that explain prints (selection/simulate).
+// TestAForecastIsTheAverageOfExplain: they are equal, apart from rounding. With a bound only the shares of keys are
+// compared, because slots are rounded. Another test covers the expected loads that explain prints (selection/simulate).
 func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 	compared := map[string]int{}
 	for seed := range uint64(3000) {

@@ -198,8 +198,8 @@ func (f *forecaster) projectMeasured(
 	return &projection
 }
 
-// parse reads a Service as the proxy does, and also a headless one without topology keys: its clients look up all of its
-// ready endpoints, and choose at random.
+// parse reads a Service as the proxy does, and also a headless one without topology keys: its clients look up all of
+// its ready endpoints, and choose at random.
 func (f *forecaster) parse(object *corev1.Service) (*model.Service, string) {
 	parsed, errs := convert.Service(object, f.view)
 	f.rejected = append(f.rejected, rejectedFindings(convert.Services, object, errs)...)

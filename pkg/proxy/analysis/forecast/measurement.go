@@ -20,8 +20,8 @@ type Measurement struct {
 	// source names where the measurement comes from, such as a file.
 	source    string
 	locations locations
-	// byNode is each node's share of all demand. byService is the demand on each Service, by its namespace/name and then
-	// by node or zone.
+	// byNode is each node's share of all demand. byService is the demand on each Service, by its namespace/name and
+	// then by node or zone.
 	byNode    map[string]float64
 	byService map[string]Weights
 	// unknown are names of neither a node nor a zone of the cluster; unknownShare is their share of all demand.
@@ -95,8 +95,8 @@ func (m *Measurement) nodeSharesOn(service string) map[string]float64 {
 	return m.locations.divide(m.byService[service])
 }
 
-// serviceDemand returns the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with that.
-// A Service without measured demand has the demand on all together.
+// serviceDemand returns the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with
+// that. A Service without measured demand has the demand on all together.
 func (m *Measurement) serviceDemand(service string) *model.Demand {
 	byNode := m.nodeSharesOn(service)
 	if byNode == nil {
@@ -210,9 +210,9 @@ func (l *locations) ambiguous(weights Weights) (names []string) {
 	return names
 }
 
-// divide returns each node's share of the sum of all weights: that of its own weight, or, for a node without one, that of
-// an equal part of its zone's weight. Nodes with neither are absent. The cost is proportional to the names
-// and the nodes of zones among them.
+// divide returns each node's share of the sum of all weights: that of its own weight, or, for a node without one, that
+// of an equal part of its zone's weight. Nodes with neither are absent. The cost is proportional to the names and the
+// nodes of zones among them.
 func (l *locations) divide(weights Weights) map[string]float64 {
 	all, byNode := weights.sum(), map[string]float64{}
 	for name, weight := range weights {

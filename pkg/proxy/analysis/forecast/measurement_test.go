@@ -233,8 +233,8 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 	}
 }
 
-// TestAdviceKeepsTheBound: after the advice was followed, with the ServiceDemand that it may need, the new forecast keeps
-// the bound and equals the promised projection.
+// TestAdviceKeepsTheBound: after the advice was followed, with the ServiceDemand that it may need, the new forecast
+// keeps the bound and equals the promised projection.
 func TestAdviceKeepsTheBound(t *testing.T) {
 	advised, missed := map[string]int{}, 0
 	for seed := range uint64(1000) {

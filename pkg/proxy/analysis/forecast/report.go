@@ -31,8 +31,8 @@ type Report struct {
 	Services []Service `json:"services"`
 	// NotServed are the Services without connections to endpoints.
 	NotServed []NotServed `json:"notServed"`
-	// EvacuatedNodes is the number of Nodes that are being evacuated, and OnlyEvacuated are the Services that would have
-	// endpoints only there; never null.
+	// EvacuatedNodes is the number of Nodes that are being evacuated, and OnlyEvacuated are the Services that would
+	// have endpoints only there; never null.
 	EvacuatedNodes int             `json:"evacuatedNodes"`
 	OnlyEvacuated  []OnlyEvacuated `json:"onlyEvacuated"`
 	// Costs are the costs of bytes to other zones in a month under each setting, of BytesInMonth in all, at PerGB; none
@@ -56,7 +56,8 @@ type Total struct {
 
 // Shares are the shares of all connections by where they go, and the refused share.
 type Shares struct {
-	// Node stays on the client's node, Zone in its zone (including the node), and Region in its region (including the zone).
+	// Node stays on the client's node, Zone in its zone (including the node), and Region in its region (including the
+	// zone).
 	Node   float64 `json:"node"`
 	Zone   float64 `json:"zone"`
 	Region float64 `json:"region"`
@@ -141,8 +142,8 @@ type Projection struct {
 	Busiest Busiest    `json:"busiest"`
 	// Used is how many of the first port's endpoints get any connections.
 	Used int `json:"used"`
-	// Loads are the loads of the Service's Endpoints, as multiples of their mean; in a comparison, of the mean before the
-	// changes.
+	// Loads are the loads of the Service's Endpoints, as multiples of their mean; in a comparison, of the mean before
+	// the changes.
 	Loads []float64 `json:"loads"`
 	// Note is why the setting has no meaning here; empty if it has one.
 	Note string `json:"note,omitempty"`

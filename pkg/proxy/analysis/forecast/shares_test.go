@@ -17,7 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// isAbout reports whether two numbers of a report are the same: numbers have nine decimal places, and sums have a larger error.
+// isAbout reports whether two numbers of a report are the same: numbers have nine decimal places, and sums have a
+// larger error.
 func isAbout(a, b float64) bool { return math.Abs(a-b) < 1e-7 }
 
 // TestAllSharesMakeOne: of a Service, of all Services together, and in a matrix.

@@ -159,8 +159,8 @@ func (p *printer) notes(report *Report) {
 	}
 }
 
-// sortServices returns the Services by the share that is refused, then by whether there are suggestions, then by the share
-// that leaves the zone, then by overload.
+// sortServices returns the Services by the share that is refused, then by whether there are suggestions, then by the
+// share that leaves the zone, then by overload.
 func sortServices(services []Service) []Service {
 	return slices.SortedStableFunc(slices.Values(services), func(a, b Service) int {
 		now, then := &a.Projections[0], &b.Projections[0]

@@ -70,7 +70,7 @@ Without NAME it covers the Services of all namespaces, or of the namespace given
 namespace given by -n, or in that of the kubeconfig's context.
 
 What if? --without-nodes, --evacuate, --annotate and --scale, any number of times, show before and after. They are applied in
-the given order. Loads are multiples of the mean before in both: an endpoint that takes over the work of another one
+the given order. In both, loads are multiples of the mean load before: an endpoint that takes over the work of another one
 expects 2.00. A change that the webhook would deny is an error.
 While Nodes are being evacuated, or would be, it lists the Services that have no other endpoints, and on which Nodes.
 

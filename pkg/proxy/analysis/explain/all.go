@@ -95,13 +95,13 @@ func (p *PortReport) addAlike(others []string, group selection.Group) {
 	}
 	var differences []string
 	for _, key := range group.Shared {
-		differences = append(differences, "by its own "+sharedBy(key, "equally many"))
+		differences = append(differences, "by its own "+sharedBy(key, "the same number of"))
 	}
 	for _, key := range group.Unshared {
 		differences = append(differences, "by its own "+sharedBy(key, "no"))
 	}
 	if group.OnNode {
-		differences = append(differences, "by the endpoints on the node itself, of which each has equally many")
+		differences = append(differences, "by the endpoints on the node itself, of which each node has the same number")
 	}
 	p.Alike = &Alike{Nodes: others}
 	if len(differences) > 0 {

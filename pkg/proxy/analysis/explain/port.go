@@ -196,7 +196,7 @@ type UnusedSlice struct {
 	Slice     string `json:"slice"` // namespace/name
 	Endpoints int    `json:"endpoints"`
 	// Reason is a stable code: SliceOfNames, SliceOfHeadless, SliceOfOtherFamily, SliceWithoutPorts, SliceOfOtherPorts
-	// or ReasonLaterAddresses.
+	// or LaterAddresses.
 	Reason  string `json:"reason"`
 	Message string `json:"message"` // the reason as a sentence
 }

@@ -54,8 +54,8 @@ var readers = [][]string{
 	splitArgs("render --node node-a --nodeport-addresses 172.18.0.0/16"),
 }
 
-// TestNothingThatOthersWroteReachesTheTerminal: hostile texts are injected in place of each name in all objects at
-// once, and in each single field of one object of each kind.
+// TestNothingThatOthersWroteReachesTheTerminal: a hostile text is appended to every occurrence of each string in all
+// objects, and to each single field of one object of each kind.
 func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)

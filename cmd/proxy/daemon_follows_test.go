@@ -55,7 +55,8 @@ const (
 	dnsService    = "10.96.0.53:53"
 )
 
-// TestTheDaemonFollowsAddressesAndEndpoints: whichever package implements a feature, the daemon must have set it up.
+// TestTheDaemonFollowsAddressesAndEndpoints: the daemon connects the packages that health checks, node ports and the
+// deletion of flows need.
 func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
@@ -67,7 +68,7 @@ func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 
 	t.Run("an address that appears serves health checks and node ports, until it vanishes", func(t *testing.T) {
 		d.expectServedWhileAssigned(t, "192.0.2.1")
-		d.expectServedWhileAssigned(t, "192.0.2.2") // and again: the daemon continues to receive the kernel's events
+		d.expectServedWhileAssigned(t, "192.0.2.2") // a second time: the daemon still receives the kernel's events
 	})
 	t.Run("a UDP flow ends with its endpoint, and is counted", func(t *testing.T) {
 		d.removeEndpoint(t, folder)
@@ -130,7 +131,7 @@ func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 	})
 }
 
-// flows counts the node's IPv4 flows of a protocol for which isMeant returns true.
+// flows counts the node's IPv4 flows of a protocol for which matches returns true.
 func (d *daemonUnderTest) flows(t *testing.T, protocol uint8, matches func(*netlink.ConntrackFlow) bool) int {
 	t.Helper()
 	var flows []*netlink.ConntrackFlow
@@ -181,7 +182,7 @@ func (d *daemonUnderTest) responds(t *testing.T, address string) bool {
 	return err == nil && bytes.Equal(got[:n], sent)
 }
 
-// echo returns every datagram that an address receives, until the test ends.
+// echo starts a UDP server that sends each datagram back to its sender, until the test ends.
 func echo(t *testing.T, namespace *netns.Namespace, address string) {
 	t.Helper()
 	var socket net.PacketConn

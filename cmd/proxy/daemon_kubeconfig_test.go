@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// kubeconfigOf names an API server at a port of the test's namespace. No process listens there.
+// kubeconfigOf returns a kubeconfig for an API server at a port of the test's namespace. No process listens there.
 func kubeconfigOf(port string) string {
 	return strings.Replace(`apiVersion: v1
 kind: Config
@@ -58,7 +58,8 @@ func newKubeconfig(t *testing.T) mountedKubeconfig {
 	return m
 }
 
-// startFailing starts `proxy run` with a kubeconfig of an unreachable server. It returns the log and the exit status.
+// startFailing starts `proxy run` in a new namespace, with a kubeconfig of an unreachable server. log returns what it
+// has logged so far, and ended receives its exit status.
 func startFailing(t *testing.T, args ...string) (log func() string, ended <-chan int) {
 	t.Helper()
 	return startFailingIn(t, netns.New(t), args...)
@@ -89,7 +90,7 @@ func startFailingIn(t *testing.T, namespace *netns.Namespace, args ...string) (l
 	}, exitOf(t, command)
 }
 
-// exitOf waits for a program. It is killed when the test ends.
+// exitOf returns a channel that receives the program's exit status. The program is killed when the test ends.
 func exitOf(t *testing.T, command *exec.Cmd) <-chan int {
 	t.Helper()
 	status, ended := make(chan int, 1), make(chan struct{})
@@ -135,7 +136,7 @@ func TestValidKubeconfigUpdateEndsTheDaemon(t *testing.T) {
 					t.Errorf("the proxy ended with %d; want %d and %q:\n%s", status, cli.Failure, want, log())
 				}
 			case <-time.After(waitTimeout):
-				t.Fatalf("the new text does not end the proxy:\n%s", log())
+				t.Fatalf("the proxy did not end after the update:\n%s", log())
 			}
 		})
 	}

@@ -22,7 +22,8 @@ var unresponsiveState = strings.NewReplacer(
 	"    type: LoadBalancer\n    externalTrafficPolicy: Local\n    healthCheckNodePort: 32000\n", "",
 ).Replace(busyState)
 
-// TestTheDaemonDeletesStaleDials: a client dials an endpoint that does not reply, and reaches its replacement.
+// TestTheDaemonDeletesStaleDials: a client's connection attempt to an endpoint that does not reply reaches another
+// endpoint after the first one was removed.
 func TestTheDaemonDeletesStaleDials(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
@@ -51,15 +52,15 @@ func TestTheDaemonDeletesStaleDials(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-dialled; err != nil {
-		t.Errorf("the connection attempt in progress: %v", err)
+		t.Errorf("the pending connection attempt failed: %v", err)
 	}
-	wait.Until(t, "it is counted", func() bool {
+	wait.Until(t, "the deleted entry is counted", func() bool {
 		_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
 		return strings.Contains(metrics, `vicinity_conntrack_stale_entries_deleted_total{protocol="TCP",state="unreplied"} 1`+"\n") &&
 			!strings.Contains(metrics, `vicinity_conntrack_dump_duration_seconds_count{result="complete"} 0`+"\n")
 	})
 	ended := d.end(t)
 	if ended.status != 0 || !strings.Contains(ended.stderr, "deleted stale conntrack entries of unreplied connections") {
-		t.Errorf("the daemon ended with %+v, want 0, and a line about it", ended)
+		t.Errorf("the daemon ended with %+v, want status 0, and a log line about the deleted entry", ended)
 	}
 }

@@ -26,7 +26,8 @@ const waitTimeout = wait.Timeout
 const asProxy = "RUN_AS_PROXY"
 
 // TestMain runs the proxy instead of the tests in a process that startDaemon started. A daemon inside the tests' own
-// process would use two network namespaces: the goroutines that it starts run on threads outside of the test's.
+// process would use two network namespaces: its goroutines run on other threads than the test, which are in another
+// namespace.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProxy) != "" {
 		main()
@@ -83,7 +84,7 @@ func (d *daemonUnderTest) end(t *testing.T) outcome {
 	case ended := <-d.ended:
 		return ended
 	case <-time.After(waitTimeout):
-		t.Fatal("the daemon does not end")
+		t.Fatal("the daemon did not end")
 		return outcome{}
 	}
 }
@@ -121,7 +122,7 @@ func manifestsCopy(t *testing.T) string {
 	return dir
 }
 
-// goodManifests is manifestsCopy without the invalid objects.
+// goodManifests returns a copy of testdata/state without the invalid objects.
 func goodManifests(t *testing.T) string {
 	t.Helper()
 	dir := manifestsCopy(t)

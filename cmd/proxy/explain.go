@@ -131,7 +131,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
-// describeQuery returns the query in the arguments.
+// requestedServices returns the query that the arguments state.
 func (f *explainFlags) requestedServices(args []string) (explain.Query, error) {
 	if len(args) > 0 {
 		if query, isFrontend := explain.ParseFrontend(args[0]); isFrontend {
@@ -157,8 +157,8 @@ func (f *explainFlags) Validate() error {
 	)
 }
 
-// contextNamespace returns the namespace of the kubeconfig's context; nil if no kubeconfig is read. The namespace of the
-// proxy's own pod is never intended.
+// contextNamespace returns the namespace of the kubeconfig's context; nil if no kubeconfig is read. The namespace of
+// the proxy's own pod is never intended.
 func (f *explainFlags) contextNamespace() func() (string, error) {
 	connection := f.connection()
 	connection.Kubeconfig, _ = f.givenText("clientConnection.kubeconfig")
@@ -270,7 +270,7 @@ func warnIfNotLinux(stderr io.Writer, node string, labels map[string]string) {
 
 // portsOf explains a state from the point of view of the given nodes: several nodes Service by Service, and nodes with
 // equal decisions once. The running proxy's own observations apply only to its node, which is therefore explained
-// separately and first. A dialled address may match a rule on only some of the nodes.
+// separately and first. An ADDRESS:PORT may match a rule on only some of the nodes.
 func (f *explainFlags) portsOf(
 	change model.Change, names []string, query explain.Query, views *explain.Views, rejected map[string]*explain.Rejection,
 ) iter.Seq[[]explain.PortReport] {
@@ -315,7 +315,8 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 	return explain.NotFound(cluster, query, f.origin())
 }
 
-// writtenService returns a Service as written, even if another proxy serves it; nil if it does not exist or cannot be read.
+// writtenService returns the Service object unfiltered, even if another proxy serves it; nil if it does not exist or
+// cannot be read.
 func (f *stateFlags) writtenService(ctx context.Context, name model.ObjectName) *corev1.Service {
 	if f.manifests == "" {
 		config, err := f.onceConnection().Config()

@@ -97,7 +97,7 @@ func TestExplainReportsTheOutcomeAtAnAddress(t *testing.T) {
 				}
 			}
 			if diff := gocmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("traffic (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -56,8 +56,8 @@ items:
   endpoints: [{addresses: [10.244.1.6], nodeName: linux, zone: a, conditions: {ready: true}}]
 `
 
-// TestNonLinuxNodesAreNotClients: this proxy does not run there. Their endpoints serve all the same. The two Linux
-// nodes of one zone share both endpoints, because there is no other demand.
+// TestNonLinuxNodesAreNotClients: this proxy does not run there, but their endpoints are used. All demand comes from
+// the two Linux nodes in one zone, and is split over the endpoints of both zones.
 func TestNonLinuxNodesAreNotClients(t *testing.T) {
 	folder := writeState(t, withWindows)
 	got := proxyCommand(t, splitArgs("explain --all-nodes shop/web --manifests "+folder)...)

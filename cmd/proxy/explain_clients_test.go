@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestExplainReportsWherePodsCountAsOutside: explain has the flags of run, and reports where they recognize no pod.
+// TestExplainReportsWherePodsCountAsOutside: explain has the flags of run, and reports where pods are not recognized.
 func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 	const (
 		apart   = ""
@@ -29,7 +29,7 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 		"a cluster CIDR of one family": {
 			"--node node-a --cluster-cidr 10.244.0.0/16", map[string]string{"node-a IPv4": apart, "node-a IPv6": noCIDR6},
 		},
-		"every node has its own podCIDRs": {"--all-nodes --detect-local-mode NodeCIDR", map[string]string{
+		"the podCIDRs of each node": {"--all-nodes --detect-local-mode NodeCIDR", map[string]string{
 			"node-a IPv4": apart, "node-a IPv6": noPods6, "node-b IPv4": noPods4, "node-b IPv6": noPods6,
 		}},
 		"a node without a Node object": {
@@ -40,7 +40,7 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 			"--node node-b --detect-local-mode BridgeInterface --pod-bridge-interface cni0",
 			map[string]string{"node-b IPv4": apart, "node-b IPv6": apart},
 		},
-		"so do links with a prefix": {
+		"a link prefix serves both families": {
 			"--node node-b --detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix veth",
 			map[string]string{"node-b IPv4": apart, "node-b IPv6": apart},
 		},
@@ -56,7 +56,7 @@ func TestExplainReportsWherePodsCountAsOutside(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("why pods are outside (-want +got):\n%s", diff)
+				t.Errorf("reasons why pods count as outside (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -100,7 +100,7 @@ func explainPorts(t *testing.T, args ...string) []explain.PortReport {
 	return ports
 }
 
-// whyPodsAreOutside returns the reason in a sentence on traffic from outside; empty if there is none.
+// whyPodsAreOutside extracts from a message about traffic from outside why pods are included; empty if they are not.
 func whyPodsAreOutside(message string) string {
 	_, why, _ := strings.Cut(message, "(which includes pods, because ")
 	why, _, _ = strings.Cut(why, ")")

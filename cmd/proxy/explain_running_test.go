@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestExplainQueriesTheRunningProxyForKernelRejections, and works without a response.
+// TestExplainQueriesTheRunningProxyForKernelRejections: it also works without a response.
 func TestExplainQueriesTheRunningProxyForKernelRejections(t *testing.T) {
 	folder := writeState(t, dualStackState)
 	const known = `[{"kind":"Service","namespace":"shop","name":"web","code":"FailedToProgram","kernel":{"service":"shop/web",` +
@@ -90,12 +90,12 @@ func TestExplainQueriesTheRunningProxyForUnreachableNodes(t *testing.T) {
 			}
 			decides := strings.Contains(got.stdout, "[NodeUnreachable]") || strings.Contains(got.stdout, "[OnlyUnreachable]")
 			if decides != test.decides {
-				t.Errorf("it affects the decision: %v, want %v:\n%s", decides, test.decides, got.stdout)
+				t.Errorf("the unreachable node affects the decision: %v, want %v:\n%s", decides, test.decides, got.stdout)
 			}
 			why := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
 				strings.TrimPrefix(server.URL, "http://"), "shop/web", "--why", "node-z")
 			if isAffected := strings.Contains(why.stdout, "[OnlyUnreachable]"); isAffected != test.decides {
-				t.Errorf("it affects --why: %v, want %v:\n%s%s", isAffected, test.decides, why.stdout, why.stderr)
+				t.Errorf("the unreachable node affects --why: %v, want %v:\n%s%s", isAffected, test.decides, why.stdout, why.stderr)
 			}
 		})
 	}

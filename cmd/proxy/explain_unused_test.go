@@ -20,7 +20,8 @@ func handMade(name, port, slice string) string {
     labels: {kubernetes.io/service-name: ` + name + label + `}}, ` + slice + "}\n"
 }
 
-// TestASliceWithoutPodsIsReported, from the file to the output, and by --why for its endpoint.
+// TestASliceWithoutPodsIsReported: 'explain' reports why an EndpointSlice in a file is not used, and --why reports it
+// for its endpoint.
 func TestASliceWithoutPodsIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		port, slice, target, reason, sentence string
@@ -54,7 +55,7 @@ func TestASliceWithoutPodsIsReported(t *testing.T) {
 			ports := explainPorts(t, on[1:]...)
 			if len(ports) != 1 || len(ports[0].UnusedSlices) != 1 || ports[0].UnusedSlices[0].Reason != test.reason ||
 				ports[0].UnusedSlices[0].Message != test.sentence {
-				t.Fatalf("explained: %+v, want %s: %s", ports, test.reason, test.sentence)
+				t.Fatalf("reports: %+v, want %s: %s", ports, test.reason, test.sentence)
 			}
 			if text := proxyCommand(t, on...); !strings.Contains(text.stdout, "\n  slices     ✗ "+test.sentence+" ["+test.reason+"]\n") {
 				t.Errorf("the text lacks the reason:\n%s", text.stdout)
@@ -66,10 +67,10 @@ func TestASliceWithoutPodsIsReported(t *testing.T) {
 				t.Fatalf("exit status %d, %d explanations (%v): %s", got.status, len(explanations), err, got.stderr)
 			}
 			if one := explanations[0]; one.Reason != test.reason || one.Message != test.sentence || one.Share != 0 {
-				t.Errorf("explanation: %+v", one)
+				t.Errorf("explanation %+v has another reason, message or share", one)
 			}
 			if text := proxyCommand(t, why...).stdout; !strings.HasSuffix(text, "It gets none. "+test.sentence+" ["+test.reason+"]\n") {
-				t.Errorf("text: %s", text)
+				t.Errorf("the text does not end with the reason: %s", text)
 			}
 		})
 	}

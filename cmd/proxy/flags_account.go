@@ -86,7 +86,7 @@ func accountSettings(text string) (*accounting.Settings, error) {
 func accountKeys(text string) (keys []string, err error) {
 	parts := strings.Split(text, ",")
 	if len(parts) > maxAccountKeys {
-		return nil, fmt.Errorf("%d keys are given, but at most %d are possible", len(parts), maxAccountKeys)
+		return nil, fmt.Errorf("%d keys are given, but at most %d are allowed", len(parts), maxAccountKeys)
 	}
 	for _, part := range parts {
 		key, ok := strings.CutPrefix(part, accountKey+"=")

@@ -59,8 +59,8 @@ func (f *namespaceFlags) register(flags *pflag.FlagSet) {
 }
 
 // query returns which Services are requested: all, those of a namespace, or the one named by the argument. A name
-// without a namespace is in that of -n, or else in that of the kubeconfig's context, as in kubectl. contextNamespace is nil if
-// there is no context.
+// without a namespace is in that of -n, or else in that of the kubeconfig's context, as in kubectl. contextNamespace is
+// nil if there is no context.
 func (f *namespaceFlags) query(args []string, contextNamespace func() (string, error)) (explain.Query, error) {
 	namespace := f.namespace
 	if namespace != "" && !explain.IsName(namespace) {

@@ -16,8 +16,8 @@ import (
 )
 
 // kubeProxysFlags are all flags of kube-proxy 1.30 to 1.37: those in the --help of 1.37.2, its hidden deprecated ones,
-// boot-id-file and machine-id-file, which 1.36 removed, and proxy-port-range, which 1.31 removed. The flags in
-// options.go (before 1.31 server.go) of the versions in between do not differ otherwise. Each value differs from the
+// boot-id-file and machine-id-file, which 1.36 removed, and proxy-port-range, which 1.31 removed. Apart from
+// these, options.go (server.go before 1.31) has the same flags in all of these versions. Each value differs from the
 // default.
 var kubeProxysFlags = map[string]string{
 	"bind-address": "192.0.2.1", "bind-address-hard-fail": "true", "boot-id-file": "/x", "cleanup": "false",
@@ -64,14 +64,14 @@ func TestKubeProxyCommandLineIsAccepted(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, noted); diff != "" {
-		t.Errorf("flags without meaning (-want +noted):\n%s", diff)
+		t.Errorf("flags without effect (-want +messages):\n%s", diff)
 	}
 	if !flags.initOnly || flags.writeConfigTo != "/x" || flags.node != "node-b" || flags.master != "https://192.0.2.1" {
 		t.Errorf("some flags are not applied: %+v", flags)
 	}
 }
 
-// TestDistributionCommandLinesAreAccepted: those of distributions that use no file.
+// TestDistributionCommandLinesAreAccepted: the command lines with which distributions start kube-proxy.
 func TestDistributionCommandLinesAreAccepted(t *testing.T) {
 	for name, line := range map[string]string{
 		"k3s": "--cluster-cidr=10.42.0.0/16 --conntrack-max-per-core=0 --conntrack-tcp-timeout-close-wait=0s " +
@@ -96,13 +96,13 @@ func TestDistributionCommandLinesAreAccepted(t *testing.T) {
 			flags, err := parseRunFlags(t, line)
 			expectError(t, err, "")
 			if host, err := nodeName("n"); err != nil || name != "MicroK8s" && flags.node != host {
-				t.Errorf("it acts for node %s, want %s (%v)", flags.node, host, err)
+				t.Errorf("the proxy acts for node %s, want %s (%v)", flags.node, host, err)
 			}
 		})
 	}
 }
 
-// TestSupportedFlagsSetTheSettings sets each flag of kube-proxy alone.
+// TestSupportedFlagsSetTheSettings sets each supported flag of kube-proxy on its own.
 func TestSupportedFlagsSetTheSettings(t *testing.T) {
 	for _, setting := range daemonSettings() {
 		name := setting.name
@@ -145,7 +145,7 @@ func TestIgnoredFlagsAreNotShown(t *testing.T) {
 	help := proxyCommand(t, "run", "--help").stdout
 	for _, setting := range config.IgnoredSettings() {
 		if setting.Flag != "" && strings.Contains(help, "--"+setting.Flag+" ") {
-			t.Errorf("the help shows --%s", setting.Flag)
+			t.Errorf("the help lists --%s, which has no effect", setting.Flag)
 		}
 	}
 	for _, part := range []string{"--config FILE", "Flags override the file", "-v, --v NUMBER", "--masquerade-all  "} {
@@ -189,7 +189,7 @@ func TestAFlagBeatsTheFile(t *testing.T) {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"mode: nftables is programmed in every mode"}, both.messages); diff != "" {
-		t.Errorf("notes (-want +got):\n%s", diff)
+		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 }
 
@@ -225,12 +225,12 @@ func TestTheConfigurationIsWrittenAsItIsApplied(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "written.conf")
 	got := proxyCommand(t, "run", "--node", "node-b", "--sync-period", "9s", "--write-config-to", path)
 	if got != (outcome{}) {
-		t.Fatalf("got %+v, want nothing", got)
+		t.Fatalf("got %+v, want status 0 and no output", got)
 	}
 	flags, err := parseRunFlags(t, "--manifests x --config "+path)
 	expectError(t, err, "")
 	if flags.node != "node-b" || flags.settings.SyncPeriod != 9*time.Second || len(flags.messages) > 0 {
-		t.Errorf("read again: node %s, sync period %s, notes %q", flags.node, flags.settings.SyncPeriod, flags.messages)
+		t.Errorf("the written file has node %s, sync period %s, messages %q", flags.node, flags.settings.SyncPeriod, flags.messages)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestNoFlagIsRegisteredForTwoFields(t *testing.T) {
 	flags.register(set)
 	for _, alias := range slices.Sorted(maps.Keys(aliases)) {
 		if found := set.Lookup(alias); found == nil || found.Name != aliases[alias] {
-			t.Errorf("--%s is not --%s", alias, aliases[alias])
+			t.Errorf("--%s is not an alias of --%s", alias, aliases[alias])
 		}
 	}
 }

@@ -34,8 +34,8 @@ type settingFlags struct {
 	// given are the flags on the command line, in order.
 	given []givenFlag
 
-	// configuration, settings and messages are the result of file and flags, after Validate: the active configuration with
-	// all defaults, the settings derived from it, and a line for each setting without effect here.
+	// configuration, settings and messages are the result of file and flags, after Validate: the active configuration
+	// with all defaults, the settings derived from it, and a line for each setting without effect here.
 	configuration *config.Configuration
 	settings      config.Settings
 	messages      []string

@@ -28,24 +28,24 @@ type stateFlags struct {
 	context   string
 	// withHeadless is set if DNS responses for headless Services are needed, too.
 	withHeadless bool
-	// topology selects the source of other nodes' labels: Nodes, unless the command has its flags. topologySource is that
-	// source, after load.
+	// topology selects the source of other nodes' labels: Nodes, unless the command has its flags. topologySource is
+	// that source, after load.
 	topology       topologyFlags
 	topologySource string
 	// otherNodes are the names of Nodes, after load, if the API server has no Node with the name in node.
 	otherNodes []string
 	// rejected are the invalid objects and values, after load.
 	rejected []model.Finding
-	// inventory counts the objects in the manifests, including unused ones; nil for an API server. lacksSlices is set if
-	// the manifests lack valid EndpointSlices. isEmptyCluster is set if an API server has no Service that a proxy without a name
-	// would serve.
+	// inventory counts the objects in the manifests, including unused ones; nil for an API server. lacksSlices is set
+	// if the manifests lack valid EndpointSlices. isEmptyCluster is set if an API server has no Service that a proxy
+	// without a name would serve.
 	inventory                   convert.Inventory
 	lacksSlices, isEmptyCluster bool
-	// lastKnownGood are the last valid versions, active in a running proxy, of objects that are invalid now. load uses them,
-	// too.
+	// lastKnownGood are the last valid versions, active in a running proxy, of objects that are invalid now. load uses
+	// them, too.
 	lastKnownGood []convert.Rejection
-	// running is the proxy that runs on this machine, after readRunning. actsAsRunning is set if the command is about that
-	// proxy.
+	// running is the proxy that runs on this machine, after readRunning. actsAsRunning is set if the command is about
+	// that proxy.
 	running       running
 	actsAsRunning bool
 	// node is the name of the node to act for, after Validate.

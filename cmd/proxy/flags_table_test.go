@@ -43,7 +43,7 @@ func flagTable() string {
 	return table.String()
 }
 
-// fieldOf returns the field for a flag, and marks ours.
+// fieldOf formats a field for the table, and marks fields of our own document.
 func fieldOf(field string) string {
 	if _, ours := vicinityFlags()[field]; ours {
 		return code(field) + " (ours)"
@@ -121,7 +121,7 @@ func TestEveryVisibleFlagIsDocumentedOnce(t *testing.T) {
 	}
 	for _, hidden := range []string{"--ipvs-scheduler", "--cleanup"} {
 		if strings.Contains(table, hidden) {
-			t.Errorf("%s is in the table of flags, and has no effect", hidden)
+			t.Errorf("%s is in the table of flags, although it has no effect", hidden)
 		}
 	}
 }

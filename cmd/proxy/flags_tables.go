@@ -36,7 +36,7 @@ var clientSettings = []settingFlag{
 	},
 }
 
-// clients returns the same settings in explain's form for a node, which is nil if it is unknown.
+// clients returns the client settings as package explain needs them. The node may be nil, if it is unknown.
 func (f *stateFlags) clients(node *model.Node) explain.Clients {
 	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll, TopologySource: f.topologySource}
 	clients.NodePorts = f.settings.NodePorts

@@ -21,7 +21,7 @@ func texts(prefixes []netip.Prefix) []string {
 	return list
 }
 
-// parseTableFlags parses and checks the flags of a line, in addition to those that every line needs.
+// parseTableFlags parses and checks some flags, in addition to those that are always required.
 func parseTableFlags(t *testing.T, args ...string) (*tableFlags, error) {
 	t.Helper()
 	var flags tableFlags
@@ -49,9 +49,9 @@ func TestPodDetectionHasOneMode(t *testing.T) {
 		"a cluster CIDR has no effect in NodeCIDR": {
 			"--detect-local-mode NodeCIDR --cluster-cidr 10.244.0.0/16", ruleset.LocalTraffic{PodCIDRs: true},
 		},
-		"so it is not checked there": {"--detect-local-mode NodeCIDR --cluster-cidr x", ruleset.LocalTraffic{PodCIDRs: true}},
-		"mode BridgeInterface":       {"--detect-local-mode BridgeInterface --pod-bridge-interface cni0", cni0},
-		"nor in mode BridgeInterface": {
+		"a cluster CIDR is not validated in NodeCIDR": {"--detect-local-mode NodeCIDR --cluster-cidr x", ruleset.LocalTraffic{PodCIDRs: true}},
+		"mode BridgeInterface":                        {"--detect-local-mode BridgeInterface --pod-bridge-interface cni0", cni0},
+		"a cluster CIDR has no effect in BridgeInterface": {
 			"--detect-local-mode BridgeInterface --pod-bridge-interface cni0 --cluster-cidr 10.244.0.0/16", cni0,
 		},
 		"mode InterfaceNamePrefix": {

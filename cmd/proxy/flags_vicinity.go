@@ -16,8 +16,8 @@ import (
 // stepFlags are the flags of the daemon that select a single step, or name the file. They cannot be set in a file.
 var stepFlags = []string{"config", "check", "init-only", "write-config-to"}
 
-// overriddenBy maps a setting of ours to the flags with the same effect: if one is on the command line, the file's value of
-// the setting is ignored.
+// overriddenBy maps a setting of ours to the flags with the same effect: if one is on the command line, the file's
+// value of the setting is ignored.
 var overriddenBy = map[string][]string{
 	"log-level": {"v"},
 	"manifests": {"manifests", "master", "kubeconfig", "context"},
@@ -97,7 +97,7 @@ func (f *settingFlags) applyVicinityFields() error {
 	return nil
 }
 
-// vicinityValues returns the active values of our own settings; with othersAlone, only those that differ from the
+// vicinityValues returns the active values of our own settings; with onlyChanged, only those that differ from the
 // default.
 func (f *settingFlags) vicinityValues(onlyChanged bool) map[string]string {
 	values := map[string]string{}

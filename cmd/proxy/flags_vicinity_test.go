@@ -49,8 +49,8 @@ var otherValues = map[string]string{
 	"trafficAccounting": "services=7,key=example.com/rack",
 }
 
-// TestEveryVicinityFlagIsAlsoAField: every flag of the daemon that is a setting can be in the file, has an effect there, and is
-// overridden by the flag on the command line.
+// TestEveryVicinityFlagIsAlsoAField: every flag of the daemon that is a setting can be in the file, has an effect
+// there, and is overridden by the flag on the command line.
 func TestEveryVicinityFlagIsAlsoAField(t *testing.T) {
 	for field, flag := range vicinityFlags() {
 		value, known := otherValues[field]
@@ -75,7 +75,7 @@ func TestEveryVicinityFlagIsAlsoAField(t *testing.T) {
 		if flags == nil {
 			t.Errorf("%s, with the flag: %v", field, err)
 		} else if got := flags.flagSet.Lookup(flag.Name).Value.String(); got != flag.DefValue {
-			t.Errorf("%s: --%s is %q though it is given", field, flag.Name, got)
+			t.Errorf("%s: --%s is %q, although the command line sets the default", field, flag.Name, got)
 		}
 	}
 	for field := range otherValues {
@@ -90,31 +90,31 @@ func TestFlagsOverrideTheSourceInTheFile(t *testing.T) {
 	for _, args := range [][]string{{"--manifests", "/other"}, {"--kubeconfig", "/k"}, {"--master", "https://192.0.2.2"}} {
 		flags, err := runWith(t, vicinityDocument+"manifests: /state\n", args...)
 		if err != nil || flags.manifests == "/state" {
-			t.Errorf("%q: manifests %v, %v", args, flags, err)
+			t.Errorf("%q: manifests of the file are used: %v, error %v", args, flags, err)
 		}
 	}
 	flags, err := runWith(t, vicinityDocument+"logLevel: debug\nmanifests: /state\n", "-v", "2")
 	if err != nil || flags.logLevel != "" {
-		t.Errorf("with -v the level of the file is used: %v", err)
+		t.Errorf("-v does not override the log level of the file, or failed: %v", err)
 	}
 }
 
-// TestInvalidVicinityDocumentIsRejected with every error, and a suggestion for the field.
+// TestInvalidVicinityDocumentIsRejected: with every error, and a suggestion for an unknown field.
 func TestInvalidVicinityDocumentIsRejected(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
-		"a typo":                {"dnsTtl: 5s\n", "dnsTtl: unknown field; did you mean dnsTTL?"},
-		"the name of the flag":  {"default-max-load: 120%\n", "default-max-load: unknown field; did you mean defaultMaxLoad?"},
-		"a former name":         {"account: totals\n", "account: unknown field; did you mean trafficAccounting?"},
-		"another former name":   {"unreachableNodes: watch\n", "unreachableNodes: unknown field; did you mean unreachableNodeMode?"},
-		"a field of kube-proxy": {"clusterCIDR: 10.0.0.0/8\n", "clusterCIDR: unknown field; it belongs in the"},
-		"no similar name":       {"frobnicate: x\n", "frobnicate: unknown field"},
-		"a step":                {"check: true\n", "check: unknown field"},
-		"a number":              {"defaultMaxLoad: 120\n", "defaultMaxLoad: must be a string, not 120; quote it"},
-		"a text for a boolean":  {"dnsEndpointPodNames: \"yes\"\n", "dnsEndpointPodNames: must be true or false"},
-		"a field twice":         {"dnsTTL: 5s\ndnsTTL: 6s\n", "dnsTTL: duplicate field"},
-		"a value":               {"dnsTTL: 5ms\n", "dnsTTL 5ms: must be whole seconds, at most 1h0m0s"},
-		"not a duration":        {"dnsTTL: soon\n", `dnsTTL: time: invalid duration "soon"`},
-		"two values":            {"ownTables: always\nlogLevel: loud\n", "logLevel \"loud\" must be one of: debug, info, warn, error\nownTables"},
+		"a typo":                 {"dnsTtl: 5s\n", "dnsTtl: unknown field; did you mean dnsTTL?"},
+		"the name of the flag":   {"default-max-load: 120%\n", "default-max-load: unknown field; did you mean defaultMaxLoad?"},
+		"a former name":          {"account: totals\n", "account: unknown field; did you mean trafficAccounting?"},
+		"another former name":    {"unreachableNodes: watch\n", "unreachableNodes: unknown field; did you mean unreachableNodeMode?"},
+		"a field of kube-proxy":  {"clusterCIDR: 10.0.0.0/8\n", "clusterCIDR: unknown field; it belongs in the"},
+		"no similar name":        {"frobnicate: x\n", "frobnicate: unknown field"},
+		"a step":                 {"check: true\n", "check: unknown field"},
+		"a number":               {"defaultMaxLoad: 120\n", "defaultMaxLoad: must be a string, not 120; quote it"},
+		"a string for a boolean": {"dnsEndpointPodNames: \"yes\"\n", "dnsEndpointPodNames: must be true or false"},
+		"a field twice":          {"dnsTTL: 5s\ndnsTTL: 6s\n", "dnsTTL: duplicate field"},
+		"an invalid value":       {"dnsTTL: 5ms\n", "dnsTTL 5ms: must be whole seconds, at most 1h0m0s"},
+		"not a duration":         {"dnsTTL: soon\n", `dnsTTL: time: invalid duration "soon"`},
+		"two values":             {"ownTables: always\nlogLevel: loud\n", "logLevel \"loud\" must be one of: debug, info, warn, error\nownTables"},
 	} {
 		_, err := runWith(t, kubeProxysDocument+"---\n"+vicinityDocument+test.text)
 		if text := fmt.Sprint(err); !strings.Contains(text, "of kind VicinityProxyConfiguration: ") || !strings.Contains(text, test.want) {
@@ -123,7 +123,7 @@ func TestInvalidVicinityDocumentIsRejected(t *testing.T) {
 	}
 }
 
-// TestVicinitySettingsAreShownAndWritten in a form that can be read again.
+// TestVicinitySettingsAreShownAndWritten: what is written can be read again.
 func TestVicinitySettingsAreShownAndWritten(t *testing.T) {
 	flags, err := runWith(t, vicinityDocument+"dnsTTL: 7s\ndnsEndpointPodNames: true\nmaster: https://192.0.2.1\n", "--default-max-load", "150%")
 	if err != nil {
@@ -151,11 +151,11 @@ func TestVicinitySettingsAreShownAndWritten(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := "defaultMaxLoad=150% dnsEndpointPodNames=true dnsTTL=7s master=https://192.0.2.1"; strings.Join(got, " ") != want {
-		t.Errorf("written is %q, want %s", got, want)
+		t.Errorf("the written file has %q, want %s", got, want)
 	}
 }
 
-// TestTheManifestsConfigurationIsRead unchanged, without settings of our own, and with those in its comments.
+// TestTheManifestsConfigurationIsRead: as it is, without settings of our own, and with those in its comments enabled.
 func TestTheManifestsConfigurationIsRead(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/configmap.yaml")
 	if err != nil {
@@ -172,7 +172,7 @@ func TestTheManifestsConfigurationIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(flags.file.VicinityFields) != want {
-			t.Errorf("the file has %v of our own, want %d of them", flags.file.VicinityFields, want)
+			t.Errorf("the file has %v as settings of our own, want %d of them", flags.file.VicinityFields, want)
 		}
 	}
 	if !comments.MatchString(file) {

@@ -53,7 +53,7 @@ func proxyIn(t *testing.T, namespace *netns.Namespace, args ...string) outcome {
 	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// zonedNode is a machine with the endpoint on loopback, and a running proxy.
+// zonedNode returns a namespace with the endpoint on loopback, and the proxy that runs in it.
 func zonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnderTest) {
 	t.Helper()
 	namespace := netns.New(t)
@@ -101,13 +101,13 @@ func TestFlowsReportsWhereConnectionsGo(t *testing.T) {
 	var err error
 	namespace.Do(func() { _, err = net.DialTimeout("tcp", "10.96.0.80:80", 50*time.Millisecond) })
 	if err == nil {
-		t.Fatal("the connection was established")
+		t.Fatal("a connection was established although its packets are dropped")
 	}
 	for _, args := range [][]string{nil, {"shop/web"}, {"-n", "shop"}} {
 		got := proxyIn(t, namespace, append([]string{"flows", at, "-o", "json"}, args...)...)
 		var report flows.Report
 		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
-			t.Fatalf("%v: %+v", err, got)
+			t.Fatalf("error %v, output %+v", err, got)
 		}
 		if got.status != 0 || len(report.Services) != 1 || len(report.Services[0].Endpoints) != 1 {
 			t.Fatalf("%q: %+v", args, got)
@@ -145,17 +145,18 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 	}
 	namespace.Exec("sh", "-c", "echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait; "+
 		"echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close")
-	// The daemon starts to receive events soon after the first sync, and may not report connections that started before.
+	// The daemon starts to receive events soon after the first sync, and may not report connections that started
+	// before.
 	listens := func() bool {
 		_ = dialIn(t, namespace).Close()
 		return strings.Contains(page(), "vicinity_connections_total{")
 	}
-	wait.Until(t, "the end of a connection", listens)
+	wait.Until(t, "a connection is counted", listens)
 	before := numberOf(t, page(), `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`)
 	for range 3 {
 		_ = dialIn(t, namespace).Close()
 	}
-	wait.Until(t, "three more", func() bool {
+	wait.Until(t, "three more connections are counted", func() bool {
 		return numberOf(t, page(), `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`) >= before+3
 	})
 	text := page()
@@ -163,7 +164,7 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 	ofService := numberOf(t, text,
 		`vicinity_service_connections_total{locality="other_zone",namespace="shop",outcome="replied",service="web",tier="*"}`)
 	if ofService < all || ofService > all+5 { // the page is not a consistent snapshot
-		t.Errorf("%v connections in all, and %v of the only Service", all, ofService)
+		t.Errorf("%v connections in total, but %v of the only Service", all, ofService)
 	}
 	for _, line := range []string{
 		`vicinity_connections_total{locality="other_zone",outcome="refused",tier="*"} 0`,
@@ -171,7 +172,7 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 		`vicinity_accounting_not_counted_total{reason="lost_end"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
-			t.Errorf("there is no %s", line)
+			t.Errorf("the metrics lack %s", line)
 		}
 	}
 	for _, series := range []string{
@@ -180,7 +181,7 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 		`vicinity_zone_traffic_bytes_total{destination_zone="zone-b",direction="sent",source_zone="zone-a"} `,
 	} {
 		if text := page(); !strings.Contains(text, "\n"+series) || strings.Contains(text, series+"0\n") {
-			t.Errorf("there is no %s", series)
+			t.Errorf("the metrics lack %s, or it is 0", series)
 		}
 	}
 	if ended := daemon.end(t); ended.status != 0 {
@@ -200,7 +201,7 @@ func numberOf(t *testing.T, page, series string) float64 {
 	return value
 }
 
-// TestWithoutAccountingNoSysctlIsWritten: no sysctl is written.
+// TestWithoutAccountingNoSysctlIsWritten: and there are no metrics of connections.
 func TestWithoutAccountingNoSysctlIsWritten(t *testing.T) {
 	namespace, daemon := zonedNode(t)
 	if got := strings.TrimSpace(namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_acct")); got != "0" {

@@ -70,7 +70,7 @@ Without NAME it covers the Services of all namespaces, or of the namespace given
 namespace given by -n, or in that of the kubeconfig's context.
 
 What if? --without-nodes, --evacuate, --annotate and --scale, any number of times, show before and after. They are applied in
-the given order. Loads are multiples of the mean before in both: an endpoint that takes over the work of another one
+the given order. In both, loads are multiples of the mean load before: an endpoint that takes over the work of another one
 expects 2.00. A change that the webhook would deny is an error.
 While Nodes are being evacuated, or would be, it lists the Services that have no other endpoints, and on which Nodes.
 
@@ -130,7 +130,7 @@ type forecastFlags struct {
 	top                          int
 
 	perGB   float64           // 0 without a price
-	changes []forecast.Change // the what-ifs; args are their flags as written
+	changes []forecast.Change // the what-ifs; whatIfs are their flags as given
 	whatIfs []string
 
 	parsedBounds []uint64         // after Validate
@@ -310,8 +310,8 @@ func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report)
 	return explain.Print(stdout, f.output, report)
 }
 
-// checkLimits returns exitIncomplete if a part of the requested objects could not be read, or else status 1 if a Service
-// violates the limits.
+// checkLimits returns exitIncomplete if a part of the requested objects could not be read, or else status 1 if a
+// Service violates the limits.
 func (f *forecastFlags) checkLimits(
 	stderr io.Writer, report *forecast.Report, lacksSlices bool, invalid []model.Finding, query explain.Query,
 ) error {

@@ -31,7 +31,8 @@ items:
   - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}
 `
 
-// threeZonesWith replaces parts of three, each of which must exist.
+// threeZonesWith writes threeZones with some parts replaced, each of which must exist, and returns the folder. pairs
+// are old and new texts in turn.
 func threeZonesWith(t *testing.T, pairs ...string) string {
 	t.Helper()
 	text := threeZones
@@ -55,14 +56,14 @@ const (
 	zoneIsKept = "EndpointSlices keep the zone that a Node had when they were written, until the Service or its pods change."
 )
 
-// TestForecastReportsTheCauseBeforeAnyAdvice, and does not recommend settings that are already set.
+// TestForecastReportsTheCauseBeforeAnyAdvice: it does not recommend settings that are already set.
 func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 	const noHints = "shop/web: spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service " +
 		"has hints. "
 	for name, test := range map[string]struct {
 		replace []string
 		want    []string // in this order
-		lacks   string   // of the output
+		lacks   string   // text that the output must not have
 	}{
 		"nothing is set": {
 			nil,
@@ -137,14 +138,14 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{noAnnotations, "annotations: {openyurt.io/topologyKeys: kubernetes.io/hostname}"},
 			[]string{"is not read; use vicinity.dev/topology-keys [SVC033]", "shop/web: PreferSameZone keeps"}, "see below",
 		},
-		"an owner's own bound": {
+		"a bound that the Service already has": {
 			[]string{
 				noAnnotations, "annotations: {vicinity.dev/max-load: 200%, vicinity.dev/topology-keys: 'topology.kubernetes.io/zone, *'}",
 				"zone: zb}}}", `zone: zb, vicinity.dev/demand-weight: "4"}}}`,
 			},
 			[]string{" 100 % 2.00  ", " 73 % 1.20  -\n"}, "a bound of",
 		},
-		"hints that are there": {
+		"all endpoints have hints": {
 			[]string{
 				noSetting, sameZone, onA, onA + ", hints: {forZones: [{name: za}]}", onC, onC + ", hints: {forZones: [{name: zc}]}",
 				"nodeName: nb, zone: zb", "nodeName: nb, zone: zb, hints: {forZones: [{name: zb}]}",
@@ -155,12 +156,12 @@ func TestForecastReportsTheCauseBeforeAnyAdvice(t *testing.T) {
 		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, test.replace...))
 		expectInOrder(t, name, got.stdout, test.want)
 		if got.status != 0 || strings.Contains(got.stdout, test.lacks) {
-			t.Errorf("%s: status %d, or there is %q:\n%s%s", name, got.status, test.lacks, got.stdout, got.stderr)
+			t.Errorf("%s: status %d, or the output has %q:\n%s%s", name, got.status, test.lacks, got.stdout, got.stderr)
 		}
 	}
 }
 
-// TestExplainReportsASettingWithoutHints like forecast.
+// TestExplainReportsASettingWithoutHints: in the words of forecast.
 func TestExplainReportsASettingWithoutHints(t *testing.T) {
 	const sentence = "spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service has hints."
 	for text, want := range map[string]bool{noSetting: false, sameZone: true} {
@@ -180,7 +181,7 @@ func TestExplainReportsASettingWithoutHints(t *testing.T) {
 	}
 }
 
-// TestForecastReportsWhyConnectionsAreRefused, on which Nodes, and for which ports.
+// TestForecastReportsWhyConnectionsAreRefused: also on which Nodes, and for which ports.
 func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 	const hardKeys = "annotations: {vicinity.dev/topology-keys: topology.kubernetes.io/zone}"
 	for name, test := range map[string]struct {
@@ -229,8 +230,8 @@ func TestForecastReportsWhyConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestForecastComparesByTheMeanBefore: an endpoint that takes over another one's work has a higher expected load, and
-// named clients are the demand both before and after.
+// TestForecastComparesByTheMeanBefore: loads after the changes are multiples of the mean before them, and named clients
+// are the demand in both forecasts.
 func TestForecastComparesByTheMeanBefore(t *testing.T) {
 	caller := `
 - apiVersion: v1
@@ -258,13 +259,13 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
 		"--without-nodes kubernetes.io/hostname=nc": {1, 1}, // a third of the endpoints and of the clients
 		keys:                                     {1, 1},
 		keys + clients + load:                    {1, 1.5},  // three of four clients are in za
-		keys + clients + load + " --evacuate zc": {1, 2.25}, // the bound is one and a half of the mean after
+		keys + clients + load + " --evacuate zc": {1, 2.25}, // the bound is 1.5 times the mean after the change
 	} {
 		var compared beforeAndAfter
 		readForecast(t, &compared, folder, spaced("shop/web "+args)...)
 		before, after := compared.Before.Services[0].Projections[0].Busiest.Load, compared.After.Services[0].Projections[0].Busiest.Load
 		if math.Abs(before-want.before) > 1e-6 || math.Abs(after-want.after) > 1e-6 {
-			t.Errorf("%s: the busiest expects %v, then %v times the mean before, want %v", args, before, after, want)
+			t.Errorf("%s: the busiest endpoint expects %v times the mean before, and %v after, want %v", args, before, after, want)
 		}
 	}
 }
@@ -278,7 +279,7 @@ func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 	inSlices := []string{", zone: za", "", ", zone: zb", "", ", zone: zc", ""}
 	for name, test := range map[string]struct {
 		replace []string
-		status  int // of --min-in-zone
+		status  int // exit status with --min-in-zone
 		want    []string
 	}{
 		"no region": {nil, 1, []string{

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// measuredState is two zones with a node each, and a Service with a bound, two endpoints in zone a and six in zone b.
-// Its ServiceDemand has a demand of 0.8 in zone a.
+// measuredState returns a cluster with two zones of one node each, and a Service with a bound, two endpoints in zone a
+// and six in zone b. annotations are added to the Service, and more are further objects.
 func measuredState(annotations string, more ...string) string {
 	var endpoints []string
 	for i := range 8 {
@@ -53,16 +53,16 @@ const (
 `
 )
 
-// TestForecastUsesServiceDemands, and explained with it; otherwise the output states that there is no measured
-// demand.
+// TestForecastUsesServiceDemands: forecast and explain plan with the ServiceDemand; without one, forecast states that
+// there is no measured demand.
 func TestForecastUsesServiceDemands(t *testing.T) {
 	for name, c := range map[string]struct {
 		more       string
 		isMeasured bool
 	}{
-		"with a ServiceDemand":   {demandOfWeb, true},
-		"with none":              {"", false},
-		"of zones without Nodes": {strings.ReplaceAll(demandOfWeb, "zone-", "site-"), false},
+		"with a ServiceDemand":                        {demandOfWeb, true},
+		"without a ServiceDemand":                     {"", false},
+		"with a ServiceDemand of zones without Nodes": {strings.ReplaceAll(demandOfWeb, "zone-", "site-"), false},
 	} {
 		state := writeState(t, measuredState(measuredSetting, c.more))
 		report := forecastOf(t, state)
@@ -88,7 +88,7 @@ func TestForecastUsesServiceDemands(t *testing.T) {
 		}
 		ports := explainPorts(t, "--manifests", state, "--node", "node-a", "shop/web")
 		if ports[0].Load.DemandSource != want {
-			t.Errorf("%s: explain has %+v", name, ports)
+			t.Errorf("%s: explain has another demand source: %+v", name, ports)
 		}
 		why := proxyCommand(t, "explain", "--manifests", state, "--node", "node-a", "shop/web", "--why", "10.244.1.1", "-o", "json")
 		share := 0.0
@@ -104,8 +104,7 @@ func TestForecastUsesServiceDemands(t *testing.T) {
 	}
 }
 
-// TestMissingMeasuredDemandIsExplained: the output gives the reason for "nothing is different" first, and the
-// remedy.
+// TestMissingMeasuredDemandIsExplained: the reason and the remedy come before "Nothing is different".
 func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 	other := strings.Replace(demandOfWeb, "name: web", "name: other", 1)
 	for name, c := range map[string]struct {
@@ -113,15 +112,15 @@ func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"in a dump": {measuredState(""), nil, []string{string(servicedemand.NoUsableDemand), "The bound of shop/web is planned with assumed demand",
+		"no ServiceDemand": {measuredState(""), nil, []string{string(servicedemand.NoUsableDemand), "The bound of shop/web is planned with assumed demand",
 			"kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
-		"next to others": {measuredState("", other), nil, []string{string(servicedemand.NoUsableDemand),
+		"only a ServiceDemand of another Service": {measuredState("", other), nil, []string{string(servicedemand.NoUsableDemand),
 			"'forecast --demand FILE' compares"}},
-		"of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
+		"a ServiceDemand of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM",
 			"zone-b, demandPPM", "zone-y, demandPPM").
 			Replace(demandOfWeb)), nil, []string{string(servicedemand.NoUsableDemand)}},
-		"as requested": {measuredState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
+		"assumed demand is requested": {measuredState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
 	} {
 		args := []string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/demand-source=measured"}
 		got := proxyCommand(t, append(args, c.args...)...)
@@ -131,7 +130,7 @@ func TestMissingMeasuredDemandIsExplained(t *testing.T) {
 		}
 		for _, want := range c.want {
 			if !strings.Contains(before, want) {
-				t.Errorf("%s: the output does not have %q first:\n%s", name, want, got.stdout)
+				t.Errorf("%s: the output lacks %q before the result:\n%s", name, want, got.stdout)
 			}
 		}
 		if len(c.want) == 0 && strings.Contains(before, "ServiceDemand") {
@@ -170,8 +169,8 @@ func TestEachNumberNamesItsDemand(t *testing.T) {
 	}
 }
 
-// TestMeasuredDemandIsRecommended: measured demand is recommended for a bound that is planned without it, in addition to
-// the clients that it names. A new bound is planned with it from the start.
+// TestMeasuredDemandIsRecommended: measured demand is recommended for a bound that is planned without it, in addition
+// to the clients that it names. A new bound is planned with it from the start.
 func TestMeasuredDemandIsRecommended(t *testing.T) {
 	const (
 		withIt = "shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of " +
@@ -185,13 +184,13 @@ func TestMeasuredDemandIsRecommended(t *testing.T) {
 		set         []string
 	}{
 		"a bound": {measuredState("", demandOfWeb), withIt, []string{`vicinity.dev/demand-source: "measured"`}},
-		"one that names clients": {measuredState(`, vicinity.dev/clients: "shop/nothing,"`, demandOfWeb), withIt,
+		"a bound with named clients": {measuredState(`, vicinity.dev/clients: "shop/nothing,"`, demandOfWeb), withIt,
 			[]string{`vicinity.dev/demand-source: "measured"`}},
-		"one with clients without endpoints": {measuredState(", vicinity.dev/clients: shop/nothing", demandOfWeb), withIt,
+		"a bound with clients without endpoints": {measuredState(", vicinity.dev/clients: shop/nothing", demandOfWeb), withIt,
 			[]string{`vicinity.dev/demand-source: "measured"`}},
-		"one that is planned so":      {measuredState(measuredSetting, demandOfWeb), none, nil},
-		"one without measured demand": {measuredState(""), none, nil},
-		"no bound":                    {unbounded, newOne, []string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
+		"a bound that is already planned with measured demand": {measuredState(measuredSetting, demandOfWeb), none, nil},
+		"a bound without measured demand":                      {measuredState(""), none, nil},
+		"no bound":                                             {unbounded, newOne, []string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
 		"no bound, and nothing is measured": {
 			strings.Replace(unbounded, demandOfWeb, "", 1), "with a bound of 120% no endpoint expects", []string{`vicinity.dev/max-load: "120%"`},
 		},
@@ -203,12 +202,12 @@ func TestMeasuredDemandIsRecommended(t *testing.T) {
 		_, advice, _ := strings.Cut(got.stdout, "annotations:")
 		for line := range strings.SplitSeq(strings.TrimSpace(advice), "\n") {
 			if line := strings.TrimSpace(line); line != "" && !slices.Contains(c.set, line) {
-				t.Errorf("%s: it advises %s", name, line)
+				t.Errorf("%s: the advice has the unexpected line %s", name, line)
 			}
 		}
 		for _, line := range c.set {
 			if !strings.Contains(advice, line) {
-				t.Errorf("%s: it does not advise %s", name, line)
+				t.Errorf("%s: the advice lacks the line %s", name, line)
 			}
 		}
 	}

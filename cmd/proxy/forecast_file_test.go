@@ -12,7 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// writeQuery writes the result of an instant query. Each line has a node or zone, a Service or "-", and a value.
+// writeQuery writes the result of an instant query to a file. Each line has a node, or zone=NAME, a Service or "-", and
+// a value.
 func writeQuery(t *testing.T, lines ...string) string {
 	t.Helper()
 	type sample struct {
@@ -38,7 +39,8 @@ func writeQuery(t *testing.T, lines ...string) string {
 	return file
 }
 
-// TestASelectionIsPricedByItsOwnBytes: bytes without a Service are those of all Services together, and ops has none.
+// TestASelectionIsPricedByItsOwnBytes: bytes without a Service count only in a forecast of all Services, and the
+// namespace ops has no bytes.
 func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
 	state := threeZonesWith(t, "- apiVersion: v1\n  kind: Service\n", `- apiVersion: v1
   kind: Service
@@ -68,13 +70,13 @@ func TestPartialDemandFailsLimits(t *testing.T) {
 		args  string
 		says  string // empty: nothing is missing
 	}{
-		"all of it":              {[]string{"na shop/web 1", "nb shop/web 1", "nc - 0"}, "", ""},
-		"one Node":               {[]string{"na - 1"}, "", "query.json lacks 2 of 3 Nodes (nb, nc): the forecast does not include "},
-		"a Node that is gone":    {[]string{"na - 1", "nb - 1", "nc - 1", "nd - 1"}, "", "25 % of the demand in "},
-		"a Service that is gone": {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "", "75 % of the demand on Services in "},
-		"of another selection":   {[]string{"na shop/web 1", "nb ops/old 3", "nc - 1"}, "-n shop", ""},
-		"one of this selection":  {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "-n shop", "75 % of the demand on these Services in "},
-		"before and after":       {[]string{"na - 1"}, "--evacuate za", "query.json lacks 2 of 3 Nodes"},
+		"complete":                 {[]string{"na shop/web 1", "nb shop/web 1", "nc - 0"}, "", ""},
+		"one Node":                 {[]string{"na - 1"}, "", "query.json lacks 2 of 3 Nodes (nb, nc): the forecast does not include "},
+		"a Node that is gone":      {[]string{"na - 1", "nb - 1", "nc - 1", "nd - 1"}, "", "25 % of the demand in "},
+		"a Service that is gone":   {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "", "75 % of the demand on Services in "},
+		"another selection":        {[]string{"na shop/web 1", "nb ops/old 3", "nc - 1"}, "-n shop", ""},
+		"a part of this selection": {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "-n shop", "75 % of the demand on these Services in "},
+		"before and after":         {[]string{"na - 1"}, "--evacuate za", "query.json lacks 2 of 3 Nodes"},
 	} {
 		file := writeQuery(t, c.lines...)
 		args := append([]string{"forecast", "--manifests", state, "--demand", file}, splitArgs(c.args)...)
@@ -82,13 +84,13 @@ func TestPartialDemandFailsLimits(t *testing.T) {
 			c.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "omitted")) {
 			t.Errorf("%s: the output lacks %q: %+v", name, c.says, got)
 		}
-		var either struct { // Before and After exist only if something would be different
+		var either struct { // After exists only in a comparison
 			forecast.Report
 			After forecast.Report
 		}
 		readForecast(t, &either, state, args[3:]...)
 		if missing := append(either.Incomplete, either.After.Incomplete...); (len(missing) > 0) != (c.says != "") {
-			t.Errorf("%s: missing parts: %q", name, missing)
+			t.Errorf("%s: the reported missing parts are %q", name, missing)
 		}
 		for _, gate := range []string{"--max-load 10", "--min-in-zone 0", "--max-refused 1"} {
 			status, says := 0, ""
@@ -125,12 +127,12 @@ func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 			keys, []string{" 120% measured\n", "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times",
 				`vicinity.dev/max-load: "120%"`, `vicinity.dev/demand-source: "measured"`}, "with a bound of 120% no endpoint",
 		},
-		"a bound that no demand keeps": {
+		"a bound that the topology keys prevent": {
 			`vicinity.dev/topology-keys: topology.kubernetes.io/zone, vicinity.dev/max-load: 120%`,
 			[]string{" see below\n", "more than its bound of 120% allows: its topology keys allow some clients no other endpoints."},
 			"With its bound planned",
 		},
-		"a bound that is to be planned so": {
+		"a bound with the setting measured": {
 			keys + `, vicinity.dev/max-load: 120%, vicinity.dev/demand-source: measured`,
 			[]string{string(servicedemand.NoUsableDemand), "more than its bound of 120% allows"}, "With its bound planned",
 		},
@@ -138,14 +140,14 @@ func TestViolatedBoundIsExplainedWithAFix(t *testing.T) {
 		got := proxyCommand(t, "forecast", "--manifests", threeZonesWith(t, noAnnotations, "annotations: {"+c.annotations+"}"), "--demand", file)
 		expectInOrder(t, name, got.stdout, c.want)
 		if got.status != 0 || strings.Contains(got.stdout, c.lacks) {
-			t.Errorf("%s: status %d, or there is %q:\n%s%s", name, got.status, c.lacks, got.stdout, got.stderr)
+			t.Errorf("%s: status %d, or the output has %q:\n%s%s", name, got.status, c.lacks, got.stdout, got.stderr)
 		}
 	}
 	headless := threeZonesWith(t, noAnnotations, "annotations: {"+keys+", vicinity.dev/max-load: 120%}", "clusterIP: 10.96.0.10", "clusterIP: None")
 	service := forecastOf(t, headless, "--demand", file).Services[0]
 	at := slices.IndexFunc(service.Projections, func(o forecast.Projection) bool { return o.Setting == "120% measured" })
 	if at < 0 || service.Advice != nil || !strings.HasPrefix(service.Projections[at].Note, "connections to a headless Service are not counted") {
-		t.Errorf("a headless Service is never planned with measured demand: %+v", service)
+		t.Errorf("a headless Service has advice, or no note about measured demand: %+v", service)
 	}
 }
 
@@ -156,15 +158,15 @@ func TestAPriceNeedsBytes(t *testing.T) {
 		want string
 	}{
 		"without demand": {[]string{"--price", "0.01/GB"}, "--price needs --demand"},
-		"of no unit":     {[]string{"--price", "0.01", "--demand", silent}, `"0.01" is not a price of a gigabyte`},
+		"without a unit": {[]string{"--price", "0.01", "--demand", silent}, `"0.01" is not a price of a gigabyte`},
 		"negative":       {[]string{"--price", "-1/GB", "--demand", silent}, `"-1/GB" is not a price of a gigabyte`},
-		"of no bytes":    {[]string{"--price", "0.01/GB", "--demand", silent}, "all weights are 0"},
+		"without bytes":  {[]string{"--price", "0.01/GB", "--demand", silent}, "all weights are 0"},
 		"a folder":       {[]string{"--demand", t.TempDir()}, "is a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := proxyCommand(t, append([]string{"forecast", "--manifests", state}, test.args...)...)
 			if got.status != 2 || !strings.Contains(got.stderr, test.want) {
-				t.Errorf("%+v, want %q", got, test.want)
+				t.Errorf("got %+v, want status 2 and %q", got, test.want)
 			}
 		})
 	}

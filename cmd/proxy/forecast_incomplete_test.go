@@ -38,7 +38,7 @@ items:
   endpoints: [{addresses: [10.244.1.2], nodeName: node-1}]
 `
 
-// TestIncompleteInputIsNotSuccess, with and without limits. The same applies to explain and render. Services
+// TestIncompleteInputIsNotSuccess: forecast, with and without limits, explain and render exit with status 2. Services
 // that were not requested do not matter.
 func TestIncompleteInputIsNotSuccess(t *testing.T) {
 	type statuses struct{ all, web int } // of commands about all Services, and about shop/web
@@ -53,24 +53,24 @@ func TestIncompleteInputIsNotSuccess(t *testing.T) {
 		more map[string]string // files
 		want statuses
 	}{
-		"all is read":                   {checkedService, nil, statuses{0, 0}},
-		"another Service is refused":    {replaced("clusterIP: 10.96.0.2", "clusterIP: nonsense"), nil, statuses{2, 0}},
-		"an unknown field of another":   {replaced("clusterIP: 10.96.0.2", "clusterIPP: 10.96.0.2"), nil, statuses{2, 0}},
-		"a field of a newer Kubernetes": {replaced("clusterIP: 10.96.0.2", "newIn138: {a: b}, clusterIP: 10.96.0.2"), nil, statuses{0, 0}},
-		"one of each slice":             {strings.ReplaceAll(checkedService, "nodeName:", "brandNew: 1, nodeName:"), nil, statuses{0, 0}},
-		"a Node is refused":             {checkedService + "- {apiVersion: v1, kind: Node, metadata: {name: N_O}}\n", nil, statuses{2, 2}},
+		"complete":                                    {checkedService, nil, statuses{0, 0}},
+		"another Service is invalid":                  {replaced("clusterIP: 10.96.0.2", "clusterIP: nonsense"), nil, statuses{2, 0}},
+		"an unknown field of another Service":         {replaced("clusterIP: 10.96.0.2", "clusterIPP: 10.96.0.2"), nil, statuses{2, 0}},
+		"a field of a newer Kubernetes":               {replaced("clusterIP: 10.96.0.2", "newIn138: {a: b}, clusterIP: 10.96.0.2"), nil, statuses{0, 0}},
+		"a field of a newer Kubernetes in each slice": {strings.ReplaceAll(checkedService, "nodeName:", "brandNew: 1, nodeName:"), nil, statuses{0, 0}},
+		"a Node is invalid":                           {checkedService + "- {apiVersion: v1, kind: Node, metadata: {name: N_O}}\n", nil, statuses{2, 2}},
 		"an unknown field of a Node": {checkedService + "- {apiVersion: v1, kind: Node, metadata: {name: n}, specc: {}}\n",
 			nil, statuses{2, 2}},
-		"its EndpointSlice is refused": {replaced("10.244.1.1", "nonsense"), nil, statuses{2, 2}},
-		"its clients' is":              {replaced("10.244.1.2", "nonsense"), nil, statuses{2, 2}},
-		"an unknown field of a slice":  {replaced("ports: [{port: 8080}]", "portss: []"), nil, statuses{2, 2}},
-		"a file is cut off":            {checkedService, map[string]string{"b.yaml": checkedService[:len(checkedService)-3]}, statuses{2, 2}},
-		"a file is no YAML":            {checkedService, map[string]string{"b.yaml": "{"}, statuses{2, 2}},
+		"the Service's EndpointSlice is invalid": {replaced("10.244.1.1", "nonsense"), nil, statuses{2, 2}},
+		"its clients' EndpointSlice is invalid":  {replaced("10.244.1.2", "nonsense"), nil, statuses{2, 2}},
+		"an unknown field of a slice":            {replaced("ports: [{port: 8080}]", "portss: []"), nil, statuses{2, 2}},
+		"a file is cut off":                      {checkedService, map[string]string{"b.yaml": checkedService[:len(checkedService)-3]}, statuses{2, 2}},
+		"a file is not YAML":                     {checkedService, map[string]string{"b.yaml": "{"}, statuses{2, 2}},
 		"a JSON file is cut off": {checkedService,
 			map[string]string{"b.json": `{"apiVersion":"v1","kind":"List","items":[`}, statuses{2, 2}},
-		"an object is there twice": {checkedService, map[string]string{"b.yaml": checkedService}, statuses{2, 2}},
-		"a link leads nowhere":     {checkedService, map[string]string{"b.yaml": ""}, statuses{2, 2}},
-		"an object without a name": {checkedService + "- {apiVersion: v1, kind: Node}\n", nil, statuses{2, 2}},
+		"an object is in two files": {checkedService, map[string]string{"b.yaml": checkedService}, statuses{2, 2}},
+		"a symbolic link is broken": {checkedService, map[string]string{"b.yaml": ""}, statuses{2, 2}},
+		"an object without a name":  {checkedService + "- {apiVersion: v1, kind: Node}\n", nil, statuses{2, 2}},
 	} {
 		folder := writeState(t, test.text)
 		for file, text := range test.more {
@@ -99,7 +99,7 @@ func TestIncompleteInputIsNotSuccess(t *testing.T) {
 	}
 }
 
-// TestEmptyInputIsNotSuccess: a folder of another cluster, or of none. The message lists its contents.
+// TestEmptyInputIsNotSuccess: if a folder has no Services, the message lists the kinds of objects that it has.
 func TestEmptyInputIsNotSuccess(t *testing.T) {
 	const (
 		node   = "{apiVersion: v1, kind: Node, metadata: {name: node-1}}\n---\n"
@@ -121,7 +121,7 @@ func TestEmptyInputIsNotSuccess(t *testing.T) {
 	}
 }
 
-// TestOldKindsAreNamed: Endpoints and EndpointSlices of old versions, in a dump of an old cluster or by an old habit.
+// TestOldKindsAreNamed: Endpoints, and EndpointSlices of old API versions, are reported as kinds that are not read.
 func TestOldKindsAreNamed(t *testing.T) {
 	const (
 		endpoints = "- {apiVersion: v1, kind: Endpoints, metadata: {namespace: shop, name: web}}\n"
@@ -135,7 +135,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 		forecast, other int // statuses
 	}{
 		"Endpoints and slices": {checkedService + endpoints, "", 0, 0},
-		"Endpoints alone": {
+		"Endpoints without slices": {
 			without + endpoints, none + "Service (2), Node (1), v1 Endpoints (1, an old kind that is not read)\n", 2, 2,
 		},
 		"slices of v1beta1": {
@@ -161,7 +161,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 	}
 }
 
-// TestUnreadableInputOutranksAViolation: the status means that only a part was checked, and the message still lists the
+// TestUnreadableInputOutranksAViolation: the exit status is that of incomplete input, and the message still lists the
 // violations.
 func TestUnreadableInputOutranksAViolation(t *testing.T) {
 	folder := writeState(t, checkedService)
@@ -176,7 +176,7 @@ func TestUnreadableInputOutranksAViolation(t *testing.T) {
 	}
 }
 
-// TestInvalidDemandIsNotSuccess: see also the table of valid contents of such a file.
+// TestInvalidDemandIsNotSuccess: TestWeightsAreReadFromQueries in package forecast has more contents of the file.
 func TestInvalidDemandIsNotSuccess(t *testing.T) {
 	folder, file := writeState(t, checkedService), filepath.Join(t.TempDir(), "demand")
 	of := func(label, name, value string) string {
@@ -202,6 +202,6 @@ func TestInvalidDemandIsNotSuccess(t *testing.T) {
 	}
 	got := proxyCommand(t, "forecast", "--manifests", folder, "--demand", "/dev/zero")
 	if got.status != 2 || !strings.Contains(got.stderr, "read /dev/zero: larger than the limit of 67108864 bytes") {
-		t.Errorf("a file without end: %+v", got)
+		t.Errorf("an endless file: %+v", got)
 	}
 }

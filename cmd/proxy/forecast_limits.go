@@ -17,7 +17,7 @@ func (f *limitFlags) register(flags *pflag.FlagSet) {
 	}{
 		{
 			"max-load", "exit with status 1 if an endpoint expects more than this many `TIMES` the mean, such as 1.5 or 150%; with what-ifs, " +
-				"the mean before", &f.limits.MaxLoad, forecast.ParseLoad,
+				"the mean before them", &f.limits.MaxLoad, forecast.ParseLoad,
 		},
 		{
 			"min-in-zone", "exit with status 1 if less than this `SHARE` of a Service's connections stays in the zone, such as 0.8 or 80%",

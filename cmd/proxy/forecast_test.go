@@ -40,10 +40,10 @@ func forecastOf(t *testing.T, folder string, args ...string) (report forecast.Re
 	return report
 }
 
-// beforeAndAfter are two forecasts.
+// beforeAndAfter is the JSON output of forecast with what-ifs.
 type beforeAndAfter struct{ Before, After forecast.Report }
 
-// readForecast is forecastOf, with the type of the JSON output for the arguments.
+// readForecast decodes the JSON output of forecast into a value of the type that the arguments determine.
 func readForecast(t *testing.T, into any, folder string, args ...string) {
 	t.Helper()
 	got := proxyCommand(t, append([]string{"forecast", "--manifests", folder, "-o", "json"}, args...)...)
@@ -52,8 +52,8 @@ func readForecast(t *testing.T, into any, folder string, args ...string) {
 	}
 }
 
-// TestForecastReportsClientsWithoutAlternatives to evacuated endpoints: because of keys, because there are no other
-// endpoints, and from outside.
+// TestForecastReportsClientsWithoutAlternatives: some clients have only evacuated endpoints, because of topology keys,
+// a Local policy, or a lack of other endpoints.
 func TestForecastReportsClientsWithoutAlternatives(t *testing.T) {
 	const service = `
 - {apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: shop, annotations: {KEYS}}, spec: {clusterIP: 10.96.0.1,
@@ -110,7 +110,8 @@ shop/outside  0 %          -             a
 	}
 }
 
-// TestForecastSupportsTheTableOfShapes: in-zone share and busiest endpoint of shapes, as computed by hand.
+// TestForecastSupportsTheTableOfShapes: the in-zone shares and the loads of the busiest endpoints equal those computed
+// by hand.
 func TestForecastSupportsTheTableOfShapes(t *testing.T) {
 	type cell struct{ near, busiest float64 }
 	want := map[string]map[string]cell{
@@ -133,7 +134,7 @@ func TestForecastSupportsTheTableOfShapes(t *testing.T) {
 	}
 	isNear := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-4 && b-a < 1e-4 })
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(cell{}), isNear); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("shares and loads (-want +got):\n%s", diff)
 	}
 }
 
@@ -159,17 +160,17 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"refused connections": {
 			"--max-refused 0", 1, `^proxy: shop/login: 33 % of its connections are refused, and --max-refused is 0 %\n$`,
 		},
-		"refused connections, in percent":  {"--max-refused 5%", 1, `^proxy: shop/login: 33 % .*, and --max-refused is 5.0 %\n$`},
-		"refused connections, as a number": {"--max-refused 0.05", 1, `^proxy: shop/login: 33 % .*, and --max-refused is 5.0 %\n$`},
-		"as many are refused as may be":    {"--max-refused 34%", 0, `^$`},
-		"none is refused any more":         {"--max-refused 0 --scale shop/login=zone-c:1", 0, `^$`},
-		"a load relative to that before":   {"--max-load 1.4 shop/web --evacuate zone-b", 1, `^proxy: shop/web: .* expects 1.50 times the mean`},
-		"an impossible part to be refused": {"--max-refused 101%", 2, `for "--max-refused" flag: must be from 0 to 1, or from 0% to 100%\n`},
-		"a part that is negative":          {"--max-refused -1%", 2, `for "--max-refused" flag: must be from 0 to 1`},
-		"a part that is no number":         {"--max-refused few", 2, `for "--max-refused" flag: must be a number or a percentage`},
-		"a part that is empty":             {"--max-refused=", 2, `for "--max-refused" flag: must be a number or a percentage`},
-		"a load that lacks its sign":       {"--max-load 120", 2, `for "--max-load" flag: it is a multiple of the mean; did you mean 120%\?`},
-		"no zone to evacuate":              {"--evacuate=", 2, `for "--evacuate" flag: the name of a zone, or a selector, is missing`},
+		"refused connections, in percent":         {"--max-refused 5%", 1, `^proxy: shop/login: 33 % .*, and --max-refused is 5.0 %\n$`},
+		"refused connections, as a number":        {"--max-refused 0.05", 1, `^proxy: shop/login: 33 % .*, and --max-refused is 5.0 %\n$`},
+		"the refused share is within the limit":   {"--max-refused 34%", 0, `^$`},
+		"no connection is refused after a change": {"--max-refused 0 --scale shop/login=zone-c:1", 0, `^$`},
+		"a load relative to that before":          {"--max-load 1.4 shop/web --evacuate zone-b", 1, `^proxy: shop/web: .* expects 1.50 times the mean`},
+		"a refused share of more than 100 %":      {"--max-refused 101%", 2, `for "--max-refused" flag: must be from 0 to 1, or from 0% to 100%\n`},
+		"a negative refused share":                {"--max-refused -1%", 2, `for "--max-refused" flag: must be from 0 to 1`},
+		"a refused share that is not a number":    {"--max-refused few", 2, `for "--max-refused" flag: must be a number or a percentage`},
+		"an empty refused share":                  {"--max-refused=", 2, `for "--max-refused" flag: must be a number or a percentage`},
+		"a load without a percent sign":           {"--max-load 120", 2, `for "--max-load" flag: it is a multiple of the mean; did you mean 120%\?`},
+		"no zone to evacuate":                     {"--evacuate=", 2, `for "--evacuate" flag: the name of a zone, or a selector, is missing`},
 		"a share": {
 			"--min-in-zone 0.8 shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-in-zone is 0.8\n$`,
 		},
@@ -178,20 +179,20 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"an unknown zone": {
 			"--evacuate zone-x", 2, `^proxy: --evacuate zone-x: no Node is in that zone; the zones are zone-a, zone-b, zone-c\n$`,
 		},
-		"no such Nodes":            {"--without-nodes a=b", 2, `matches none of the 9 Nodes`},
-		"all Nodes":                {"--without-nodes kubernetes.io/hostname", 2, `matches all 9 Nodes`},
-		"a Service to scale":       {"--scale shop/wep=zone-a:2", 2, `did you mean shop/web\?`},
-		"a zone to scale in":       {"--scale shop/web=zone-x:2", 2, `no Node is in that zone; the zones are zone-a`},
-		"no endpoints":             {"--scale ops/billing=zone-a:2", 2, `has no EndpointSlice`},
-		"a missing folder":         {"--manifests missing", 2, `^proxy: load manifests: .*missing`},
-		"a missing demand":         {"--demand missing", 2, `^proxy: --demand: open missing`},
-		"a wrong bound":            {"--bound 99%", 2, `--bound: "99%" must be an integer from 100 to 1000`},
-		"a wrong scale":            {"--scale shop/web=zone-a", 2, `is not NAMESPACE/NAME=ZONE:REPLICAS`},
-		"a port to scale":          {"--scale shop/web:http=zone-a:2", 2, `names a port; endpoints are for the whole Service`},
-		"no namespace":             {"--scale web=zone-a:2", 2, `the namespace is missing, as in default/web`},
-		"no namespace to annotate": {"--annotate web_a.b/c=yes", 2, `the namespace is missing, as in default/web`},
-		"a wrong number":           {"--scale shop/web=zone-a:x", 2, `"x" is not a number of replicas`},
-		"a wrong annotation":       {"--annotate shop/web", 2, `is not "NAMESPACE/NAME KEY=VALUE"`},
+		"no such Nodes":               {"--without-nodes a=b", 2, `matches none of the 9 Nodes`},
+		"all Nodes":                   {"--without-nodes kubernetes.io/hostname", 2, `matches all 9 Nodes`},
+		"an unknown Service to scale": {"--scale shop/wep=zone-a:2", 2, `did you mean shop/web\?`},
+		"an unknown zone to scale in": {"--scale shop/web=zone-x:2", 2, `no Node is in that zone; the zones are zone-a`},
+		"no endpoints":                {"--scale ops/billing=zone-a:2", 2, `has no EndpointSlice`},
+		"a missing folder":            {"--manifests missing", 2, `^proxy: load manifests: .*missing`},
+		"a missing demand":            {"--demand missing", 2, `^proxy: --demand: open missing`},
+		"a wrong bound":               {"--bound 99%", 2, `--bound: "99%" must be an integer from 100 to 1000`},
+		"a wrong scale":               {"--scale shop/web=zone-a", 2, `is not NAMESPACE/NAME=ZONE:REPLICAS`},
+		"a port to scale":             {"--scale shop/web:http=zone-a:2", 2, `names a port; endpoints are for the whole Service`},
+		"no namespace":                {"--scale web=zone-a:2", 2, `the namespace is missing, as in default/web`},
+		"no namespace to annotate":    {"--annotate web_a.b/c=yes", 2, `the namespace is missing, as in default/web`},
+		"a wrong number":              {"--scale shop/web=zone-a:x", 2, `"x" is not a number of replicas`},
+		"a wrong annotation":          {"--annotate shop/web", 2, `is not "NAMESPACE/NAME KEY=VALUE"`},
 		"a value that a rule denies": {
 			"--annotate shop/web_vicinity.dev/max-load=1.2", 2,
 			`^proxy: --annotate shop/web: metadata.annotations\[vicinity.dev/max-load\]: Invalid value: "1.2": must be an integer .*; ` +
@@ -214,13 +215,13 @@ func TestForecastChecksLimitsInAPipeline(t *testing.T) {
 		"a wrong selector":     {"--without-nodes a==(", 2, `for "--without-nodes" flag: `},
 		"a port":               {"shop/web:http", 2, `a forecast is for whole Services`},
 		"two sources":          {"--context here", 2, `--manifests excludes --kubeconfig and --context`},
-		"a page of changes":    {"-o html --evacuate zone-a", 2, `-o html shows one state`},
+		"a comparison as HTML": {"-o html --evacuate zone-a", 2, `-o html shows one state`},
 		"an impossible share":  {"--min-in-zone 80", 2, `for "--min-in-zone" flag: must be from 0 to 1, or from 0% to 100%; did you mean 80%\?`},
-		"a share that is none": {"--min-in-zone nan", 2, `for "--min-in-zone" flag: must be a number or a percentage`},
-		"a load that is none":  {"--max-load nan", 2, `for "--max-load" flag: must be a number or a percentage`},
+		"a share that is NaN":  {"--min-in-zone nan", 2, `for "--min-in-zone" flag: must be a number or a percentage`},
+		"a load that is NaN":   {"--max-load nan", 2, `for "--max-load" flag: must be a number or a percentage`},
 		"an infinite load":     {"--max-load inf", 2, `for "--max-load" flag: must be a number or a percentage`},
 		"a negative load":      {"--max-load -1", 2, `for "--max-load" flag: must be more than 0`},
-		"no load":              {"--max-load 0", 2, `for "--max-load" flag: must be more than 0`},
+		"a load of 0":          {"--max-load 0", 2, `for "--max-load" flag: must be more than 0`},
 		"nothing to check":     {"--max-load 2 ops/billing", 2, `there is no Service whose connections could be forecast`},
 		"nothing to forecast":  {"ops/billing", 0, `^$`},
 	} {

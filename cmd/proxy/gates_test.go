@@ -29,8 +29,8 @@ const (
 	notServed  = `is not served: the feature gate AllowServiceExternalIPs of the proxy is off`
 )
 
-// TestExternalIPsAreNotServedWithTheGateOff, in the file and as a flag, by every command that decides which addresses
-// are served.
+// TestExternalIPsAreNotServedWithTheGateOff: the gate can be set in the file and by a flag, and every command that
+// decides which addresses are served obeys it.
 func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 	folder := writeState(t, outsideState)
 	off, on := configFile(t, gateOff), configFile(t, "featureGates: {AllowServiceExternalIPs: true}")
@@ -38,16 +38,16 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 		args   string
 		served bool
 	}{
-		"by default":                              {"", true},
-		"on":                                      {"--feature-gates AllowServiceExternalIPs=true", true},
-		"off by a flag":                           {"--feature-gates AllowServiceExternalIPs=false", false},
-		"off by the second of two flags":          {"--feature-gates WinDSR=true --feature-gates AllowServiceExternalIPs=false", false},
-		"off by the file":                         {"--config " + off, false},
-		"off by the file, with a flag":            {"--config " + off + " --feature-gates WinDSR=true,AllBeta=true", false},
-		"off by the file, on by a flag":           {"--config " + off + " --feature-gates AllowServiceExternalIPs=true", true},
-		"on by the file, off by a flag":           {"--config " + on + " --feature-gates AllowServiceExternalIPs=false", false},
-		"other gates of the file change nothing":  {"--config " + configFile(t, "featureGates: {AllBeta: false, WinDSR: true}"), true},
-		"a file without gates has those of flags": {"--config " + configFile(t) + " --feature-gates AllowServiceExternalIPs=false", false},
+		"by default":                             {"", true},
+		"on":                                     {"--feature-gates AllowServiceExternalIPs=true", true},
+		"off by a flag":                          {"--feature-gates AllowServiceExternalIPs=false", false},
+		"off by the second of two flags":         {"--feature-gates WinDSR=true --feature-gates AllowServiceExternalIPs=false", false},
+		"off by the file":                        {"--config " + off, false},
+		"off by the file, with a flag":           {"--config " + off + " --feature-gates WinDSR=true,AllBeta=true", false},
+		"off by the file, on by a flag":          {"--config " + off + " --feature-gates AllowServiceExternalIPs=true", true},
+		"on by the file, off by a flag":          {"--config " + on + " --feature-gates AllowServiceExternalIPs=false", false},
+		"other gates of the file change nothing": {"--config " + configFile(t, "featureGates: {AllBeta: false, WinDSR: true}"), true},
+		"a file without gates, off by a flag":    {"--config " + configFile(t) + " --feature-gates AllowServiceExternalIPs=false", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := splitArgs("--manifests " + folder + " --node node-a " + test.args)
@@ -59,7 +59,7 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 			reason := `Ignored in the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
 			hasReason := strings.Contains(strings.Join(strings.Fields(explained.stdout), " "), reason)
 			if explained.status != 0 || hasReason == test.served {
-				t.Errorf("explain has the reason: %v: %+v", hasReason, explained)
+				t.Errorf("explain has the reason why external IPs are not served: %v: %+v", hasReason, explained)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 	wait.Until(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
 	ended := d.end(t)
 	if ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no effect here") {
-		t.Errorf("want a line in the log for each address, and none about a setting without effect: %+v", ended)
+		t.Errorf("the log lacks a line for each external IP, or has one about a setting without effect: %+v", ended)
 	}
 }
 
@@ -101,7 +101,7 @@ func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
 	})
 }
 
-// TestGatesDisablePages, and `status` needs none of them.
+// TestGatesDisablePages: 'status' works without /flagz.
 func TestGatesDisablePages(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	const at = "127.0.0.1:10549"
@@ -113,10 +113,10 @@ func TestGatesDisablePages(t *testing.T) {
 	}
 	want := map[string]int{"/flagz": http.StatusNotFound, "/statusz": http.StatusOK, "/configz": http.StatusOK}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("status codes (-want +got):\n%s", diff)
 	}
 	if _, page := d.get(t, at, "/statusz"); strings.Contains(page, "/flagz") {
-		t.Errorf("the page lists one that is disabled:\n%s", page)
+		t.Errorf("/statusz lists a disabled page:\n%s", page)
 	}
 	node, exit := nodeStatusIn(t, namespace, "--metrics-bind-address", at)
 	if exit != 0 || !node.InSync || node.Proxy == nil {
@@ -127,17 +127,17 @@ func TestGatesDisablePages(t *testing.T) {
 	}
 }
 
-// TestTheBindAddressIsThePrimaryOne: it serves node ports, and the Node's address does not.
+// TestTheBindAddressIsThePrimaryOne: node ports are served on it instead of the Node's address of the same family.
 func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
 	folder := writeState(t, busyState+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
 	for name, test := range map[string]struct{ args, want string }{
-		"the Node's":                        {"", "192.0.2.1"},
-		"by a flag":                         {"--bind-address 192.0.2.2", "192.0.2.2"},
-		"by the file":                       {"--config " + configFile(t, "bindAddress: 192.0.2.3"), "192.0.2.3"},
-		"a flag beats the file":             {"--bind-address 192.0.2.2 --config " + configFile(t, "bindAddress: 192.0.2.3"), "192.0.2.2"},
-		"not all addresses":                 {"--bind-address 0.0.0.0", "192.0.2.1"},
-		"not loopback":                      {"--bind-address 127.0.0.1", "192.0.2.1"},
-		"of another family changes nothing": {"--bind-address 2001:db8::1", "192.0.2.1"},
+		"by default the Node's address":        {"", "192.0.2.1"},
+		"by a flag":                            {"--bind-address 192.0.2.2", "192.0.2.2"},
+		"by the file":                          {"--config " + configFile(t, "bindAddress: 192.0.2.3"), "192.0.2.3"},
+		"a flag overrides the file":            {"--bind-address 192.0.2.2 --config " + configFile(t, "bindAddress: 192.0.2.3"), "192.0.2.2"},
+		"an unspecified address has no effect": {"--bind-address 0.0.0.0", "192.0.2.1"},
+		"a loopback address has no effect":     {"--bind-address 127.0.0.1", "192.0.2.1"},
+		"another family has no effect":         {"--bind-address 2001:db8::1", "192.0.2.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := proxyCommand(t, splitArgs("render --manifests "+folder+" --node node-a "+test.args)...)
@@ -164,8 +164,7 @@ func TestDisabledServerIsRejected(t *testing.T) {
 	}
 }
 
-// TestUnknownGateIsRejected in a file and on the command line, because it may be intended to disable
-// something.
+// TestUnknownGateIsRejected: in a file and on the command line, because the gate may be intended to disable something.
 func TestUnknownGateIsRejected(t *testing.T) {
 	const why = `"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
 	path := filepath.Join(t.TempDir(), "x")

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// TestNoFlagAndNoArgumentReachesTheTerminalAsItIs for each command.
+// TestNoFlagAndNoArgumentReachesTheTerminalAsItIs: for each command.
 func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	manifests, err := filepath.Abs(state)
 	succeed(t, err)
@@ -45,7 +45,7 @@ func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	}
 }
 
-// TestFilesAreEscaped: its name, and contents that are not an object.
+// TestFilesAreEscaped: the names of files, and contents that are not an object.
 func TestFilesAreEscaped(t *testing.T) {
 	nodes, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)
@@ -65,7 +65,7 @@ func TestFilesAreEscaped(t *testing.T) {
 		for _, args := range readers {
 			got := wantSafe(t, name, append(slices.Clone(args), "--manifests", folder)...)
 			if got.status == 0 || !strings.Contains(got.stderr, `\n`+hostile.Line+".yaml") {
-				t.Errorf("%s: %q does not fail, or does not name the file: status %d, %s", name, args, got.status, got.stderr)
+				t.Errorf("%s: %q succeeded, or its error does not name the file: status %d, %s", name, args, got.status, got.stderr)
 			}
 		}
 		wantSafe(t, name, "explain", "--node", "nobody", "--manifests", folder)

@@ -22,8 +22,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestObjectTextsAreEscapedInTheLog, nor the output of `proxy status` for that daemon: there is one file for each text
-// field of each object, with a hostile text in that field.
+// TestObjectTextsAreEscapedInTheLog: also in the output of `proxy status` for that daemon. There is one file for each
+// text field of each object, with a hostile text in that field.
 func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)
@@ -45,16 +45,16 @@ func TestObjectTextsAreEscapedInTheLog(t *testing.T) {
 		})
 		got := statusIn(t, namespace)
 		if found := hostile.Found(got.stdout + got.stderr); found != "" {
-			t.Errorf("status of it: %s", found)
+			t.Errorf("the output of status: %s", found)
 		}
 		ended := d.end(t)
 		if found := hostile.Found(ended.stderr); found != "" || !strings.Contains(ended.stderr, hostile.Line) {
-			t.Errorf("the log as %s: %s", format, found)
+			t.Errorf("the log in the format %s has control characters, or no hostile text: %s", format, found)
 		}
 	}
 }
 
-// TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal of status. Another program may listen on its port.
+// TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal: of 'status'. Another program may listen on the proxy's port.
 func TestNoEscapeSequenceOfTheProxysPagesReachesTheTerminal(t *testing.T) {
 	namespace, folder := netns.New(t), manifestsCopy(t)
 	summary, err := json.Marshal(status.Summary{

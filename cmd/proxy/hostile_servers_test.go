@@ -34,7 +34,7 @@ func apiServer(t *testing.T, nodes []string, livez http.HandlerFunc) (kubeconfig
 		nodeItems = append(nodeItems, fmt.Sprintf(`{"metadata":{"name":%s}}`, name))
 		podItems = append(podItems, fmt.Sprintf(`{"metadata":{"name":"proxy-%d"},"spec":{"nodeName":%s}}`, i, name))
 	}
-	// This proxy does not run on Windows, so none is missing there.
+	// The proxy does not run on Windows, so it is not missing there.
 	nodeItems = append(nodeItems, `{"metadata":{"name":"windows","labels":{"kubernetes.io/os":"windows"}}}`)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/nodes", list("NodeList", strings.Join(nodeItems, ",")))
@@ -60,7 +60,7 @@ const livePage = `{"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-03-01T1
 "pendingSince":"2026-03-01T12:00:00Z","lastError":"netlink","refusedTotal":3,
 "interruptions":[{"resource":"services","since":"2026-03-01T12:00:00Z","reason":"connection refused"}]}`
 
-// TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal: a page, an error, or no page at all.
+// TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal: whether the response is a page, an error, or something else.
 func TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal(t *testing.T) {
 	status, answer, printed := http.StatusOK, "", 0
 	kubeconfig := apiServer(t, []string{"node-a", "node-b" + hostile.Text}, func(w http.ResponseWriter, _ *http.Request) {
@@ -84,7 +84,7 @@ func TestNoEscapeSequenceOfAPodsResponseReachesTheTerminal(t *testing.T) {
 		see("no JSON", []byte(hostile.Text+"\x9b"))
 	}
 	if printed < 50 { // otherwise the injected texts would not be in the output
-		t.Errorf("%d of the texts are printed", printed)
+		t.Errorf("only %d of the injected texts are printed", printed)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestStatusOfAllNodesFailsWithInvalidObjects(t *testing.T) {
 	}
 }
 
-// TestAPodsResponseIsBounded in size, in time, and in redirects: any program may respond instead of a pod.
+// TestAPodsResponseIsBounded: in size, time and redirects, because any program may respond instead of the proxy.
 func TestAPodsResponseIsBounded(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -160,7 +160,7 @@ func TestAPodsResponseIsBounded(t *testing.T) {
 	if elsewhere.Load() > 0 {
 		t.Error("a pod redirected the request to another server")
 	}
-	// The servers are in this process, too: what they write is allocated once, and included above.
+	// The servers are in this process, too, and their allocations are included.
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 64<<20 {
 		t.Errorf("%d MiB were allocated", allocated>>20)
 	}
@@ -194,8 +194,8 @@ func TestNoEscapeSequenceOfAnAPIServerReachesTheTerminal(t *testing.T) {
 	}
 }
 
-// TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal of explain, which requests its kernel rejections. Another
-// program may listen on its port.
+// TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal: of 'explain', which requests the kernel rejections of the
+// local proxy. Another program may listen on the proxy's port.
 func TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal(t *testing.T) {
 	answer, printed := "", 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -217,6 +217,6 @@ func TestNoEscapeSequenceOfTheLocalProxyReachesTheTerminal(t *testing.T) {
 		}
 	}))
 	if printed == 0 {
-		t.Error("nothing of the proxy's response is printed")
+		t.Error("no text from the proxy's response is printed")
 	}
 }

@@ -36,7 +36,7 @@ func wantSafe(t *testing.T, what string, args ...string) outcome {
 	if line := strings.Join(args, " "); strings.Contains(line, "-o json") || strings.Contains(line, "-o yaml") {
 		var read any
 		if err := yaml.Unmarshal([]byte(got.stdout), &read); err != nil || strings.Contains(got.stderr, "encode YAML") {
-			t.Errorf("%s: no machine reads what %q prints: %v, %s", what, args, err, got.stderr)
+			t.Errorf("%s: the output of %q cannot be decoded: %v, %s", what, args, err, got.stderr)
 		}
 	}
 	return got
@@ -54,8 +54,8 @@ var readers = [][]string{
 	splitArgs("render --node node-a --nodeport-addresses 172.18.0.0/16"),
 }
 
-// TestNothingThatOthersWroteReachesTheTerminal, for each text of each object: in all objects at once, and alone in each
-// field of an object.
+// TestNothingThatOthersWroteReachesTheTerminal: a hostile text is appended to every occurrence of each string in all
+// objects, and to each single field of one object of each kind.
 func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)
@@ -101,6 +101,6 @@ func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 		list.Items[i].Raw = raw
 	}
 	if printed < 100 { // otherwise the injected texts would not be in the output
-		t.Errorf("only %d outputs hold any of it", printed)
+		t.Errorf("only %d outputs have an injected text", printed)
 	}
 }

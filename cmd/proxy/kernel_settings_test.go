@@ -21,12 +21,12 @@ func TestKernelSettingsAreHeld(t *testing.T) {
 		_, body := daemon.get(t, "127.0.0.1:10549", "/metrics")
 		return strings.Contains(body, "\n"+`vicinity_kernel_settings_unmet{sysctl="net.ipv4.ip_forward"} `+value+"\n")
 	}
-	wait.Until(t, "forwarding that is off from the start", func() bool { return unmet("1") })
+	wait.Until(t, "the metric of forwarding, which is off at first", func() bool { return unmet("1") })
 	set(forwarding, "1")
-	wait.Until(t, "forwarding that is on", func() bool { return unmet("0") })
+	wait.Until(t, "the metric after forwarding was enabled", func() bool { return unmet("0") })
 	set(udpTimeout, "5")
 	set(forwarding, "0")
-	wait.Until(t, "forwarding that is off", func() bool { return unmet("1") })
+	wait.Until(t, "the metric after forwarding was disabled", func() bool { return unmet("1") })
 	wait.Until(t, "the desired timeout", func() bool { return namespace.Exec("cat", "/proc/sys/"+udpTimeout) == "77\n" })
 	text := proxyIn(t, namespace, "status", "--metrics-bind-address", "127.0.0.1:10549").stdout
 	for _, sentence := range []string{
@@ -39,7 +39,7 @@ func TestKernelSettingsAreHeld(t *testing.T) {
 		}
 	}
 	set(forwarding, "1")
-	wait.Until(t, "forwarding that is on again", func() bool { return unmet("0") })
+	wait.Until(t, "the metric after forwarding was enabled again", func() bool { return unmet("0") })
 	ended := daemon.end(t)
 	const (
 		again = `msg="another program changed a kernel setting; restored it" sysctl=net.netfilter.nf_conntrack_udp_timeout value=5 ` +
@@ -50,7 +50,7 @@ func TestKernelSettingsAreHeld(t *testing.T) {
 	)
 	for line, want := range map[string]int{again: 1, without: 2, wanted: 2} {
 		if got := strings.Count(ended.stderr, line); got != want { // forwarding is off in a new namespace
-			t.Errorf("the log has %d times, want %d: %s\n%s", got, want, line, ended.stderr)
+			t.Errorf("the log has this line %d times, want %d: %s\n%s", got, want, line, ended.stderr)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestAFloodOnLoopback(t *testing.T) {
 	}
 	maxConns := min(4096, int(min(limit.Max, 1<<30)/12))
 	const ipv4, ipv6 = "127.0.0.1:30080", "[::1]:30080"
-	wait.Until(t, "it listens", func() bool { // a test connection would be counted, too
+	wait.Until(t, "the proxy listens", func() bool { // a test connection would be counted, too
 		_, page := d.get(t, floodedAt, "/metrics")
 		return strings.Count(page, "\nkubeproxy_nftables_localhost_nodeport_listeners{ip_family=\"IPv4\"} 1\n") == 1 &&
 			strings.Count(page, "\nkubeproxy_nftables_localhost_nodeport_listeners{ip_family=\"IPv6\"} 1\n") == 1
@@ -54,22 +54,22 @@ func TestAFloodOnLoopback(t *testing.T) {
 		d.ends(t, ipv4)
 	}
 	if got := d.outcomes(t); got != (outcomes{forwarded: half, full: more}) {
-		t.Errorf("%+v, want %d forwarded, and %d over the limit", got, half, more)
+		t.Errorf("outcomes %+v, want %d forwarded and %d over the limit", got, half, more)
 	}
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.process.Pid))
 	if err != nil || len(files) > int(limit.Max/2) {
-		t.Errorf("it has %d files open, and the limit is %d (%v)", len(files), limit.Max, err)
+		t.Errorf("the proxy has %d open files, more than half of the limit of %d (%v)", len(files), limit.Max, err)
 	}
 	t.Logf("%d connections: %d files, %s resident", half, len(files), d.resident(t))
 
 	for _, one := range open[:more] { // frees connections
 		_ = one.Close()
 	}
-	wait.Until(t, "there is room for some", func() bool { d.ends(t, ipv6); return d.outcomes(t).unreachable >= 10 })
+	wait.Until(t, "new connections are within the limit", func() bool { d.ends(t, ipv6); return d.outcomes(t).unreachable >= 10 })
 	d.echoes(t, d.dialTCP(t, ipv4))
 	ended := d.end(t)
 	if lines := strings.Count(ended.stderr, "\n"); ended.status != 0 || lines > 20 || strings.Contains(ended.stderr, "30080") {
-		t.Errorf("%d lines, want none for a connection: %+v", lines, ended)
+		t.Errorf("status, or %d log lines, some of them about connections: %+v", lines, ended)
 	}
 }
 
@@ -95,7 +95,7 @@ func (d *daemonUnderTest) outcomes(t *testing.T) outcomes {
 	return outcomes{count("forwarded"), count("unreachable"), count("limit_exceeded")}
 }
 
-// ends dials an address, and fails unless the connection is closed by the proxy.
+// ends connects to an address, and fails unless the proxy closes the connection.
 func (d *daemonUnderTest) ends(t *testing.T, address string) {
 	t.Helper()
 	var connection net.Conn

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes, for which the node is the client; with externalTrafficPolicy
-// Local only those of this node.
+// TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes: endpoints see the node as the client. With externalTrafficPolicy
+// Local, only endpoints on this node are reached.
 func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 	namespace, other := netns.New(t), netns.New(t)
 	joinNodes(t, namespace, other)
@@ -46,7 +46,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 				d := startDaemon(t, namespace, splitArgs("--own-tables never --nodeport-addresses primary,localhost --feature-gates "+
 					"KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, test.state))...)
 				dialled := net.JoinHostPort(family.loopback, "30080")
-				wait.Until(t, "it listens", func() bool { return d.listens(dialled) })
+				wait.Until(t, "the proxy listens", func() bool { return d.listens(dialled) })
 				answers := map[string]bool{}
 				for range 40 {
 					text, err := io.ReadAll(d.dialTCP(t, dialled))
@@ -56,7 +56,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 					answers[string(text)] = true
 				}
 				if diff := cmp.Diff(test.want, answers); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
+					t.Errorf("endpoints and the client addresses that they see (-want +got):\n%s", diff)
 				}
 				d.end(t)
 			})
@@ -93,7 +93,7 @@ func joinNodes(t *testing.T, one, other *netns.Namespace) {
 	}
 }
 
-// serveClientAddress replies to each connection to port 8080 of an address with that address and the client's.
+// serveClientAddress starts a server at port 8080 of an address. It sends the address and that of the client.
 func serveClientAddress(t *testing.T, namespace *netns.Namespace, addr string) {
 	t.Helper()
 	listener := listenIn(t, namespace, net.JoinHostPort(addr, "8080"))

@@ -40,8 +40,8 @@ items:
 
 const rejectedAt = "127.0.0.1:10549"
 
-// TestWhatLoopbackDoesNotServeIsRefusedAndCounted, as by kube-proxy with its gate, even if another process listens
-// there. Counters outlive the proxy.
+// TestWhatLoopbackDoesNotServeIsRefusedAndCounted: as in kube-proxy with the gate, even if another process listens
+// there. The counters survive a restart of the proxy.
 func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	namespace := netns.New(t)
 	const gate = "--feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
@@ -90,7 +90,7 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 			t.Errorf("%s: %v packets are counted, want %v", test.title, got, test.want)
 		}
 		if got := strings.Contains(namespace.NFT("list", "ruleset"), "localhost-nodeport"); got != test.refused {
-			t.Errorf("%s: the tables count: %t", test.title, got)
+			t.Errorf("%s: the tables have the counters: %t", test.title, got)
 		}
 		if ended := d.end(t); ended.status != 0 {
 			t.Errorf("%s: %+v", test.title, ended)
@@ -105,7 +105,7 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreCountedToo if the node accepts packets from the network to its loopback addresses.
+// TestNeighboursAreCountedToo: if the node accepts packets from the network to its loopback addresses.
 func TestNeighboursAreCountedToo(t *testing.T) {
 	namespace, neighbour := netns.New(t), netns.New(t)
 	joinNodes(t, namespace, neighbour)
@@ -127,7 +127,7 @@ func TestNeighboursAreCountedToo(t *testing.T) {
 		}
 	}
 	if toPort, toOther := received(stranger), received(other); toPort != 0 || toOther != 5 {
-		t.Errorf("a neighbour reaches the node port's listener %d times, and another %d times; want 0 and 5", toPort, toOther)
+		t.Errorf("a neighbour's datagrams: %d reached the listener at the node port, and %d the one at another port; want 0 and 5", toPort, toOther)
 	}
 	if ended := d.end(t); ended.status != 0 {
 		t.Errorf("%+v", ended)
@@ -153,7 +153,7 @@ func (d *daemonUnderTest) rejected(t *testing.T) map[string]string {
 	return counts
 }
 
-// isRefused sends one packet from a namespace, and reports whether it is refused.
+// isRefused sends a packet from a namespace, or opens a TCP connection, and reports whether that is refused.
 func isRefused(t *testing.T, namespace *netns.Namespace, network, address string) bool {
 	t.Helper()
 	var connection net.Conn
@@ -205,7 +205,7 @@ func rawSCTP(t *testing.T, address string) (network, host string, packet []byte)
 	return network, to.Addr().String(), packet
 }
 
-// listenUDP receives datagrams of both families in a namespace.
+// listenUDP opens a socket in a namespace for datagrams of both families.
 func listenUDP(t *testing.T, namespace *netns.Namespace, address string) net.PacketConn {
 	t.Helper()
 	var listener net.PacketConn
@@ -218,7 +218,7 @@ func listenUDP(t *testing.T, namespace *netns.Namespace, address string) net.Pac
 	return listener
 }
 
-// received returns the number of datagrams received so far.
+// received reads the datagrams that have arrived, and returns their number.
 func received(listener net.PacketConn) (n int) {
 	_ = listener.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	for {

@@ -44,7 +44,7 @@ items:
   metadata: {name: node-a}
 `
 
-// TestNodePortsOnLoopback: they are served if the gate and the prefixes enable it, and only then.
+// TestNodePortsOnLoopback: they are served only if the gate and --nodeport-addresses enable it.
 func TestNodePortsOnLoopback(t *testing.T) {
 	namespace, folder := netns.New(t), writeState(t, loopbackState)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
@@ -86,10 +86,10 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	const listeners = "kubeproxy_nftables_localhost_nodeport_listeners"
 	wait.Until(t, "IPv4 is served", func() bool { return metric(listeners, `ip_family="IPv4"`) == "1" })
 	if _, findings := d.get(t, at, "/findings"); !strings.Contains(findings, "LocalhostNodePortNotServed") {
-		t.Errorf("a port that another process uses is not reported: %s", findings)
+		t.Errorf("the findings lack the port that another process uses: %s", findings)
 	}
 	if failures := metric("kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total", `ip_family="IPv6"`); failures == "0" {
-		t.Error("no failure is counted")
+		t.Error("the failure to listen is not counted")
 	}
 	_ = other.Close()
 	wait.Until(t, "IPv6 is served, too", func() bool { return metric(listeners, `ip_family="IPv6"`) == "1" })
@@ -103,14 +103,14 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	}
 	ended := d.end(t)
 	if _, err := io.Copy(io.Discard, open); err != nil && strings.Contains(err.Error(), "timeout") {
-		t.Error("a connection outlives the proxy")
+		t.Error("a connection stays open after the proxy has ended")
 	}
 	if lines := strings.Count(ended.stderr, "\n"); ended.status != 0 || lines > 20 || strings.Count(ended.stderr, "30080") != 2 {
 		t.Errorf("%d lines, want one that the port is not served, one that it is, and none for a connection: %+v", lines, ended)
 	}
 }
 
-// echoTCP returns the data that an address receives.
+// echoTCP starts a TCP server that sends the data that it receives back, until the test ends.
 func echoTCP(t *testing.T, namespace *netns.Namespace, address string) {
 	t.Helper()
 	listener := listenIn(t, namespace, address)
@@ -141,7 +141,7 @@ func (d *daemonUnderTest) dialTCP(t *testing.T, address string) net.Conn {
 	return connection
 }
 
-// echoes fails unless a connection returns the data that is sent.
+// echoes fails unless the server returns the data that is sent.
 func (d *daemonUnderTest) echoes(t *testing.T, connection net.Conn) {
 	t.Helper()
 	got := make([]byte, 4)
@@ -149,6 +149,6 @@ func (d *daemonUnderTest) echoes(t *testing.T, connection net.Conn) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(connection, got); err != nil || string(got) != "ping" {
-		t.Errorf("got %q, %v, want what was sent", got, err)
+		t.Errorf("got %q, error %v, want \"ping\"", got, err)
 	}
 }

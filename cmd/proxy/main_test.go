@@ -33,7 +33,7 @@ func proxyCommandOn(t *testing.T, stdin io.Reader, args ...string) outcome {
 
 func splitArgs(line string) []string { return strings.Fields(line) }
 
-// spaced returns the words of a line, each with a space instead of its first underscore.
+// spaced is splitArgs, but replaces the first underscore of each argument by a space.
 func spaced(line string) []string {
 	list := splitArgs(line)
 	for i, word := range list {
@@ -42,14 +42,14 @@ func spaced(line string) []string {
 	return list
 }
 
-// expectInOrder expects parts of a text in the given order.
+// expectInOrder expects that a text has all parts, in the given order.
 func expectInOrder(t *testing.T, name, text string, parts []string) {
 	t.Helper()
 	rest := text
 	for _, part := range parts {
 		_, after, found := strings.Cut(rest, part)
 		if !found {
-			t.Errorf("%s: %q is missing, or too early:\n%s", name, part, text)
+			t.Errorf("%s: %q is missing after the part before it:\n%s", name, part, text)
 		}
 		rest = after
 	}
@@ -114,7 +114,7 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 			}
 			want := outcome{2, "", "proxy: " + test.stderr + "\nusage: " + test.usage + "\nSee '" + help + " --help'.\n"}
 			if diff := cmp.Diff(want, proxyCommand(t, test.args...), cmp.AllowUnexported(outcome{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func TestSeveralMistakesAreReportedAtOnce(t *testing.T) {
 		}
 	}
 	if lines := strings.Count(got.stderr, "proxy: "); lines != 4 {
-		t.Errorf("%d mistakes are printed, want each of 4 on its own line:\n%s", lines, got.stderr)
+		t.Errorf("%d lines with mistakes, want 4, one for each:\n%s", lines, got.stderr)
 	}
 }
 
@@ -155,8 +155,8 @@ func TestEveryCommandHasUsageAndExamples(t *testing.T) {
 	}
 }
 
-// TestHelpListsKubectlCommands: if a type is missing, kubectl writes nothing at all. So ServiceCIDRs, which
-// Kubernetes has since 1.33, are not in one command with the others.
+// TestHelpListsKubectlCommands: if the API server lacks one of the kinds, kubectl prints nothing at all. So there is a
+// separate command for ServiceCIDRs, which Kubernetes has since 1.33.
 func TestHelpListsKubectlCommands(t *testing.T) {
 	help := proxyCommand(t, "--help").stdout
 	for _, command := range []string{

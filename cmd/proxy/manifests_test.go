@@ -53,7 +53,7 @@ func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 	}
 }
 
-// TestAFieldOfManyObjectsIsReportedOnce: a dump of a newer cluster has it in each.
+// TestAFieldOfManyObjectsIsReportedOnce: a newer cluster may write an unknown field into every object.
 func TestAFieldOfManyObjectsIsReportedOnce(t *testing.T) {
 	got := proxyCommandOn(t, strings.NewReader(newer), splitArgs("forecast --manifests -")...)
 	want := "warning: <stdin>: EndpointSlice shop/api-1: endpoints[0].brandNew: " + manifest.ForeignField + "; it counts as absent; " +
@@ -61,11 +61,12 @@ func TestAFieldOfManyObjectsIsReportedOnce(t *testing.T) {
 		"warning: <stdin>: Service shop/api: spec.newIn138: " + manifest.ForeignField + "; it counts as absent; " +
 		"also in 1 more of this kind\n"
 	if got.status != 0 || got.stderr != want {
-		t.Errorf("%+v, want %s", got, want)
+		t.Errorf("got %+v, want status 0 and %s", got, want)
 	}
 }
 
-// TestStandardInputIsReadOnceAndUpToASize, also as JSON values, and never by the daemon, which watches its manifests.
+// TestStandardInputIsReadOnceAndUpToASize: it may have JSON values, and the daemon rejects it, because it watches its
+// manifests.
 func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	for name, test := range map[string]struct {
 		command, stdin string
@@ -84,7 +85,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := proxyCommandOn(t, strings.NewReader(test.stdin), append(splitArgs(test.command), "--manifests", "-")...)
 			if got.status != test.status || !strings.Contains(got.stderr, test.want) {
-				t.Errorf("%+v, want %d and %q", got, test.status, test.want)
+				t.Errorf("got %+v, want status %d and %q", got, test.status, test.want)
 			}
 		})
 	}
@@ -93,11 +94,11 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	defer func() { _ = zeros.Close() }()
 	got := proxyCommandOn(t, zeros, splitArgs("forecast --manifests -")...)
 	if got.status != 2 || !strings.Contains(got.stderr, "read <stdin>: larger than the limit of 268435456 bytes") {
-		t.Errorf("input without end: %+v", got)
+		t.Errorf("endless input: %+v", got)
 	}
 }
 
-// TestACheckReadsStandardInput because it reads only once.
+// TestACheckReadsStandardInput: unlike the daemon, it reads the manifests only once.
 func TestACheckReadsStandardInput(t *testing.T) {
 	var got outcome
 	netns.New(t).Do(func() {
@@ -109,7 +110,7 @@ func TestACheckReadsStandardInput(t *testing.T) {
 	}
 }
 
-// TestTheDaemonFollowsAFile of a newer Kubernetes: the change of an endpoint takes effect.
+// TestTheDaemonFollowsAFile: a change of an endpoint takes effect, in a file with fields of a newer Kubernetes.
 func TestTheDaemonFollowsAFile(t *testing.T) {
 	state := strings.Replace(busyState, "  - {addresses", "  - {brandNew: 1, addresses", 1)
 	namespace, file := netns.New(t), filepath.Join(writeState(t, state), "state.yaml")
@@ -119,7 +120,7 @@ func TestTheDaemonFollowsAFile(t *testing.T) {
 		return strings.Contains(namespace.NFT("list", "map", "ip", "vicinity", "endpoints"), endpoint)
 	}
 	if !has("10.244.1.5") {
-		t.Error("the endpoint is not there")
+		t.Error("the endpoint is not in the kernel after the first sync")
 	}
 	succeed(t, os.WriteFile(file, []byte(strings.Replace(state, "10.244.1.5", "10.244.1.7", 1)), 0o600))
 	wait.Until(t, "the endpoint moves", func() bool { return has("10.244.1.7") && !has("10.244.1.5") })

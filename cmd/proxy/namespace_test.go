@@ -15,7 +15,7 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 	for _, test := range []struct {
 		args   string
 		status int
-		want   string // of the Services in the output, or of the error
+		want   string // the Services in the output, or a part of the error
 	}{
 		{"forecast -o json", 0,
 			"ops/logs ops/metrics shop/api shop/cart shop/db shop/images shop/login shop/mail shop/search shop/web ops/billing"},
@@ -45,7 +45,7 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 	}
 }
 
-// TestAForecastOfANamespaceNamesIt, so that it is not taken for one of the cluster.
+// TestAForecastOfANamespaceNamesIt: so it is not mistaken for a forecast of the whole cluster.
 func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "9 Nodes and 2 Services of the namespace ops, ", "-o json": `"namespace": "ops"`,
@@ -53,12 +53,13 @@ func TestAForecastOfANamespaceNamesIt(t *testing.T) {
 	} {
 		got := proxyCommand(t, splitArgs("forecast -n ops --manifests "+shop+" "+args)...)
 		if got.status != 0 || !strings.Contains(got.stdout, want) {
-			t.Errorf("%s: status %d, lacks %q: %.200s %s", args, got.status, want, got.stdout, got.stderr)
+			t.Errorf("%s: status %d, or the output lacks %q: %.200s %s", args, got.status, want, got.stdout, got.stderr)
 		}
 	}
 }
 
-// TestRejectedServiceOfAnotherNamespaceIsIgnored if another Service is requested.
+// TestRejectedServiceOfAnotherNamespaceIsIgnored: it does not change the exit status, if only another namespace is
+// requested.
 func TestRejectedServiceOfAnotherNamespaceIsIgnored(t *testing.T) {
 	folder := writeState(t, checkedService+`- apiVersion: v1
   kind: Service
@@ -85,8 +86,9 @@ func servicesNamed(text string) []string {
 	return names
 }
 
-// smallCluster serves a Node and a Service in the namespace shop, like an API server, and writes a kubeconfig with two
-// contexts. The current one is in that namespace.
+// smallCluster starts an API server with a Node, and a Service web in each of the namespaces shop and default. It
+// writes a kubeconfig with three contexts: here, the current one, in the namespace shop; there, without a namespace;
+// and broken.
 func smallCluster(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	lists := map[string]string{
@@ -149,7 +151,7 @@ func TestANameIsInTheNamespaceOfTheContext(t *testing.T) {
 	}
 }
 
-// TestANodeThatTheAPIServerDoesNotHaveIsAnError with a suggestion.
+// TestANodeThatTheAPIServerDoesNotHaveIsAnError: the error has a suggestion.
 func TestANodeThatTheAPIServerDoesNotHaveIsAnError(t *testing.T) {
 	kubeconfig := smallCluster(t)
 	const want = "proxy: there is no Node \"node-oen\" in the cluster; did you mean node-one?\n"
@@ -161,7 +163,8 @@ func TestANodeThatTheAPIServerDoesNotHaveIsAnError(t *testing.T) {
 	}
 }
 
-// TestABrokenContextIsReported by every command that reads a kubeconfig: the file, the context, and the missing part.
+// TestABrokenContextIsReported: every command that reads a kubeconfig names the file, the context, and the missing
+// part.
 func TestABrokenContextIsReported(t *testing.T) {
 	kubeconfig := smallCluster(t)
 	for _, args := range []string{

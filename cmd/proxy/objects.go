@@ -68,8 +68,8 @@ func (f *stateFlags) connect(log *slog.Logger) (*apiserver.Watcher, *kube.PeerTr
 	return watcher, peers, err
 }
 
-// exitIncomplete is the exit status of a command whose output is incomplete, because a requested object could not be read
-// or is invalid.
+// exitIncomplete is the exit status of a command whose output is incomplete, because a requested object could not be
+// read or is invalid.
 const exitIncomplete = 2
 
 // load reads everything once. Invalid objects cause a warning and are stored in rejected; the command still handles all
@@ -109,7 +109,8 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes apise
 	return update, nil
 }
 
-// warnOfMissingSlices prints a warning if the manifests have no EndpointSlices for their Services, or some of an old version.
+// warnOfMissingSlices prints a warning if the manifests have no EndpointSlices for their Services, or some of an old
+// version.
 func (f *stateFlags) warnOfMissingSlices(stderr io.Writer) {
 	var missing string
 	if missing, f.lacksSlices = f.inventory.MissingSlices(f.origin()); missing != "" {
@@ -178,8 +179,8 @@ func printWarnings(stderr io.Writer, rejected []model.Finding) {
 	}
 }
 
-// incompleteError returns exitIncomplete if an object is missing in the output. A Service counts only if it was requested. Any
-// other object always counts: an invalid EndpointSlice may belong to any Service.
+// incompleteError returns exitIncomplete if an object is missing in the output. A Service counts only if it was
+// requested. Any other object always counts: an invalid EndpointSlice may belong to any Service.
 func incompleteError(rejected []model.Finding, query explain.Query) error {
 	for _, problem := range rejected {
 		if !problem.IsRejection() {

@@ -10,13 +10,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestForeignChangesCountAsRepairedWhenTheRulesAreBack compares with the kernel: the count must match the actual rules.
+// TestForeignChangesCountAsRepairedWhenTheRulesAreBack: once a change is counted as repaired, the kernel has the rules
+// again.
 func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
 	namespace := netns.New(t)
 	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
 	const repaired = `vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} `
 	if _, page := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(page, repaired+"0\n") {
-		t.Errorf("before anything was changed /metrics lacks %q", repaired+"0")
+		t.Errorf("/metrics lacks %q before the first change", repaired+"0")
 	}
 	for _, change := range []string{"flush map ip vicinity services", "delete table ip vicinity"} {
 		_, before := d.get(t, "127.0.0.1:10249", "/metrics")
@@ -26,13 +27,13 @@ func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
 			return lineOf(page, repaired) != lineOf(before, repaired)
 		})
 		if got := rules(namespace); !strings.Contains(got, webElement) {
-			t.Errorf("%s is counted as repaired, and the kernel lacks %q:\n%s", change, webElement, got)
+			t.Errorf("%s is counted as repaired, but the kernel lacks %q:\n%s", change, webElement, got)
 		}
 	}
 	d.end(t)
 }
 
-// lineOf returns the first line of a page with a prefix.
+// lineOf returns the first line of a page that begins with a text; empty if there is none.
 func lineOf(page, beginning string) string {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, beginning) {

@@ -26,8 +26,8 @@ table ip kube-proxy {
 }
 `
 
-// TestAnotherServiceProxyIsReported by a daemon that starts while its rules exist, and by status, which checks on its
-// own.
+// TestAnotherServiceProxyIsReported: by a daemon that starts while the other proxy's rules exist, and by 'status',
+// which makes its own check.
 func TestAnotherServiceProxyIsReported(t *testing.T) {
 	const series = `vicinity_other_service_proxies{proxy="kube-proxy-nftables"} `
 	for name, test := range map[string]struct {
@@ -52,18 +52,18 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 			})
 			_, page := d.get(t, "127.0.0.1:10256", "/livez")
 			if strings.Contains(page, "kube-proxy in nftables mode also has rules") != (test.exit == 1) {
-				t.Errorf("/livez has %s", page)
+				t.Errorf("/livez wrongly has or lacks the other proxy: %s", page)
 			}
 			node, exit := nodeStatusIn(t, namespace)
 			others := len(node.Kernel.OtherProxies)
 			if exit != test.exit || node.InSync != (test.exit == 0) || !node.Kernel.InSync || others != test.exit {
 				t.Errorf("exit status %d, %+v", exit, node.Kernel)
 			}
-			// A recreated table is the younger one. Status does not wait for the daemon's next check.
+			// A recreated table is newer than the daemon's. 'status' does not wait for the daemon's next check.
 			namespace.NFT("delete", "table", "ip", "kube-proxy")
 			alone, exit := nodeStatusIn(t, namespace)
 			if exit != 0 || !alone.InSync || len(alone.Kernel.OtherProxies) != 0 {
-				t.Errorf("without it: exit status %d, %+v", exit, alone.Kernel)
+				t.Errorf("without the other proxy's table: exit status %d, %+v", exit, alone.Kernel)
 			}
 			namespace.Load(kubeProxy)
 			text := statusIn(t, namespace)
@@ -72,7 +72,7 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 				"delete daemonset kube-proxy",
 			} {
 				if strings.Contains(text.stdout, want) != (test.exit == 1) || text.status != test.exit {
-					t.Errorf("with a younger one: exit status %d, the text wrongly has or lacks %q:\n%s", text.status, want, text.stdout)
+					t.Errorf("after the table was recreated: exit status %d, or the text wrongly has or lacks %q:\n%s", text.status, want, text.stdout)
 				}
 			}
 			ended := d.end(t)
@@ -83,7 +83,7 @@ func TestAnotherServiceProxyIsReported(t *testing.T) {
 	}
 }
 
-// giveToVicinity labels the Service in a folder of manifests.
+// giveToVicinity sets the label service-proxy-name of the Service in a folder of manifests to vicinity.
 func giveToVicinity(t *testing.T, folder string) {
 	t.Helper()
 	path := filepath.Join(folder, "shop.yaml")

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
-// pluginCommand runs a command line like kubectl.
+// pluginCommand runs a command line of the kubectl plugin, inside the test process.
 func pluginCommand(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr strings.Builder
@@ -70,7 +70,7 @@ contexts: [{name: here, context: {cluster: a, user: me}}, {name: there, context:
 		t.Errorf("without a node: status %d, %s", got.status, got.stderr)
 	}
 	if got := pluginCommand(t, "run"); got.status != 2 || !strings.Contains(got.stderr, `unknown command "run"`) {
-		t.Errorf("a command of nodes: status %d, %s", got.status, got.stderr)
+		t.Errorf("a command that the plugin lacks: status %d, %s", got.status, got.stderr)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestShellsCompleteCommandsFlagsAndValues(t *testing.T) {
 	} {
 		args := append([]string{"__complete"}, strings.Split(test.typed, " ")...)
 		if got := proxyCommand(t, args...); !strings.Contains("\n"+got.stdout, "\n"+test.want) {
-			t.Errorf("%q is completed to %q, want %q among it", test.typed, got.stdout, test.want)
+			t.Errorf("%q is completed to %q, want %q among the candidates", test.typed, got.stdout, test.want)
 		}
 	}
 	if got := proxyCommand(t, "completion", "tcsh"); strings.Contains(got.stdout, "__complete") || !strings.Contains(got.stdout, "bash") {

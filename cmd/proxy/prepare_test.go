@@ -29,7 +29,7 @@ func TestInitOnlyWritesKernelSettingsAndEnds(t *testing.T) {
 		t.Errorf("the kernel has %q, want 77", value)
 	}
 	if listed := namespace.NFT("list", "ruleset"); listed != "" {
-		t.Errorf("there are rules: %s", listed)
+		t.Errorf("the ruleset is not empty: %s", listed)
 	}
 }
 

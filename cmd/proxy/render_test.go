@@ -54,13 +54,13 @@ func TestRenderWarnsOfUnintendedSettings(t *testing.T) {
 		state, args string
 		want        string
 	}{
-		"the Node has an address":                        {nodePortState, "--node node-a", ""},
-		"the Node has none":                              {nodePortState, "--node node-b", noPort},
-		"the Node has none, and needs none":              {nodePortState, "--node node-b --nodeport-addresses 0.0.0.0/0,::/0", ""},
-		"CIDRs of one family":                            {nodePortState, "--node node-a --nodeport-addresses 172.18.0.0/16", open},
-		"no Service has a node port, so nothing matters": {withoutNodePort, "--node node-b", ""},
-		"the Node has a podCIDR":                         {nodePortState, "--node node-a --detect-local-mode NodeCIDR", ""},
-		"the Node has no podCIDR":                        {withoutNodePort, "--node node-b --detect-local-mode NodeCIDR", noPods},
+		"the Node has an address":                            {nodePortState, "--node node-a", ""},
+		"the Node has no address":                            {nodePortState, "--node node-b", noPort},
+		"the Node has no address, and needs none":            {nodePortState, "--node node-b --nodeport-addresses 0.0.0.0/0,::/0", ""},
+		"CIDRs of one family":                                {nodePortState, "--node node-a --nodeport-addresses 172.18.0.0/16", open},
+		"no Service has a node port, so there is no warning": {withoutNodePort, "--node node-b", ""},
+		"the Node has a podCIDR":                             {nodePortState, "--node node-a --detect-local-mode NodeCIDR", ""},
+		"the Node has no podCIDR":                            {withoutNodePort, "--node node-b --detect-local-mode NodeCIDR", noPods},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestRenderTakesTheNodesAddressesFromItsObject(t *testing.T) {
 	for node, want := range map[string]bool{"node-a": true, "node-b": false} {
 		got := proxyCommand(t, splitArgs("render --manifests "+folder+" --node "+node)...)
 		if got.status != 0 || strings.Contains(got.stdout, "172.18.0.2") != want {
-			t.Errorf("%s: exit status %d; does 172.18.0.2 serve node ports? want %v:\n%s", node, got.status, want, got.stdout)
+			t.Errorf("%s: exit status %d, or node ports are wrongly served or not served on 172.18.0.2, want served %v:\n%s", node, got.status, want, got.stdout)
 		}
 	}
 }

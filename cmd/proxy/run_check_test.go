@@ -44,7 +44,7 @@ func link(t *testing.T, name string, addrs ...string) {
 
 const nodeText = "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n"
 
-// nodeFolder is a folder with a Node and a Service.
+// nodeFolder returns a folder with a Node and a Service.
 func nodeFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +54,7 @@ func nodeFolder(t *testing.T) string {
 	return dir
 }
 
-// formerNode is a namespace in the state that kube-proxy's IPVS mode leaves on a node.
+// formerNode returns a namespace in the state in which kube-proxy's IPVS mode leaves a node.
 func formerNode(t *testing.T) *netns.Namespace {
 	namespace := netns.New(t)
 	namespace.Load(kubeProxyIPVS)
@@ -71,7 +71,7 @@ func formerNode(t *testing.T) *netns.Namespace {
 	return namespace
 }
 
-// flat returns a text on one line.
+// flat returns a text on one line, with single spaces.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // snapshotOf returns all state that a check must not change.
@@ -93,7 +93,7 @@ func TestACheckReportsWhatChangesAndChangesNothing(t *testing.T) {
 		machine = proxyCommand(t, append(args, "-o", "json")...)
 	})
 	if diff := cmp.Diff(before, snapshotOf(namespace)); diff != "" {
-		t.Errorf("it changed something (-before +after):\n%s", diff)
+		t.Errorf("the check changed the node (-before +after):\n%s", diff)
 	}
 	if text.status != 0 || text.stderr != "" || machine.status != 0 {
 		t.Fatalf("status %d and %d, %s", text.status, machine.status, text.stderr)
@@ -157,8 +157,8 @@ func TestCheckHasTheExitStatusOfTheProxy(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		"it starts, and the Node is not known": {[]string{"--config", file("mode: iptables")}, 0, "give --kubeconfig FILE", ""},
-		"a kubeconfig that is not there": {
+		"the proxy would start, and the Node is unknown": {[]string{"--config", file("mode: iptables")}, 0, "give --kubeconfig FILE", ""},
+		"a missing kubeconfig": {
 			[]string{"--config", file("clientConnection: {kubeconfig: /nowhere}")}, 0,
 			`unknown: connect to the API server: read kubeconfig "/nowhere"`, "",
 		},
@@ -169,11 +169,11 @@ func TestCheckHasTheExitStatusOfTheProxy(t *testing.T) {
 			[]string{"--config", file(), "--manifests", writeState(t, nodeText)}, 2, "Node: node-a names 192.0.2.1",
 			"prints Services; found: Node (1)",
 		},
-		"a Service that is refused": {
+		"an invalid Service": {
 			[]string{"--config", file(), "--manifests", writeState(t, strings.Replace(nodePortState, "10.96.0.10", "nonsense", 1))}, 2,
 			"The proxy would start with this file on this node.", "warning: state.yaml: Service shop/web: spec.clusterIPs[0]: ",
 		},
-		"a file that is none":   {[]string{"--config", file("---", "a: b")}, 2, `refused: line 4: apiVersion "" and kind "" are not`, ""},
+		"a file of other kinds": {[]string{"--config", file("---", "a: b")}, 2, `refused: line 4: apiVersion "" and kind "" are not`, ""},
 		"a file that is absent": {[]string{"--config", "/nowhere"}, 1, "", "open /nowhere"},
 		"no file":               {nil, 2, "", "--check needs --config FILE"},
 		"a flag that is wrong":  {[]string{"--config", file(), "--own-tables", "always"}, 2, "", "--own-tables"},

@@ -47,7 +47,7 @@ func TestRunProgramsTheKernelAndKeepsTheRules(t *testing.T) {
 
 	ended := d.end(t)
 	if ended.status != 0 || !strings.Contains(ended.stderr, "the rules stay in the kernel") {
-		t.Errorf("the daemon ended with %+v, want 0 and a message about the rules", ended)
+		t.Errorf("the daemon ended with %+v, want status 0 and a message about the rules", ended)
 	}
 	if got := rules(namespace); !strings.Contains(got, webElement) {
 		t.Errorf("the rules were removed with the daemon:\n%s", got)
@@ -125,7 +125,7 @@ func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
 		var got outcome
 		namespace.Do(func() { got = proxyCommand(t, "cleanup") })
 		if got != want {
-			t.Errorf("cleanup left %+v, want %+v", got, want)
+			t.Errorf("cleanup: got %+v, want %+v", got, want)
 		}
 	}
 	if got := namespace.NFT("list", "tables"); got != "table ip mine\n" {
@@ -139,6 +139,6 @@ func TestRunEndsIfTheFolderCannotBeRead(t *testing.T) {
 		got = proxyCommand(t, "run", "--node", "node-a", "--log-level", "error", "--manifests", filepath.Join(t.TempDir(), "missing"))
 	})
 	if got.status != 1 || !strings.HasPrefix(got.stderr, "proxy: load manifests: ") || strings.Count(got.stderr, "\n") != 1 {
-		t.Errorf("got %+v, want status 1 and one sentence", got)
+		t.Errorf("got %+v, want status 1 and one line", got)
 	}
 }

@@ -25,7 +25,7 @@ import (
 type running struct {
 	// address is where its pages are served, or where they were expected if there is no response.
 	address string
-	// summary is the proxy's status; nil if there is no response. why is the reason then.
+	// summary is the proxy's status; nil if there is no response. fetchErr is then the reason.
 	summary  *status.Summary
 	fetchErr error
 	// settingsApplied is set if its settings are used here, except where flags override them.
@@ -71,8 +71,8 @@ func (f *stateFlags) hasSameSource(summary *status.Summary) bool {
 	return err == nil && path == summary.Manifests
 }
 
-// applyRunningSettings applies the settings of the running proxy. Settings that are specific to its node are skipped for another
-// node.
+// applyRunningSettings applies the settings of the running proxy. Settings that are specific to its node are skipped
+// for another node.
 func (f *stateFlags) applyRunningSettings(ctx context.Context) error {
 	address, summary := f.running.address, f.running.summary
 	page, err := status.FetchPage(ctx, address, "/configz")
@@ -97,8 +97,8 @@ func (f *stateFlags) applyRunningSettings(ctx context.Context) error {
 	return f.requireCredentials()
 }
 
-// requireCredentials returns an error if the running proxy reaches the API server with credentials that only its pod has; nil
-// otherwise.
+// requireCredentials returns an error if the running proxy reaches the API server with credentials that only its pod
+// has; nil otherwise.
 func (f *stateFlags) requireCredentials() error {
 	if f.manifests != "" || f.master != "" || f.flagSet.Changed("kubeconfig") {
 		return nil
@@ -116,8 +116,8 @@ func (f *stateFlags) requireCredentials() error {
 		"-n kube-system exec POD -- /proxy ...), or give --kubeconfig FILE", credentials)}
 }
 
-// requireSettings returns an error with the remedy if there is no response from a proxy and no flag replaces its settings; nil
-// otherwise.
+// requireSettings returns an error with the remedy if there is no response from a proxy and no flag replaces its
+// settings; nil otherwise.
 func (f *stateFlags) requireSettings() error {
 	if f.running.summary != nil || f.path != "" || f.manifests != "" || f.master != "" || f.settings.Connection.Kubeconfig != "" {
 		return nil
@@ -157,8 +157,8 @@ func (r *running) demotions(node string) model.Change {
 	return r.summary.DemotionChange()
 }
 
-// warnOfUnreachable prints which nodes do not reply to the running proxy's node, if that is one of nodes. No object
-// states it.
+// warnOfUnreachable prints which nodes do not reply to the running proxy's node, if that is one of nodes. No API
+// object has this information.
 func (r *running) warnOfUnreachable(stderr io.Writer, nodes ...string) {
 	if r.summary == nil || !slices.Contains(nodes, r.summary.Node) {
 		return

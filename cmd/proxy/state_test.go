@@ -17,7 +17,7 @@ import (
 
 const (
 	state = "testdata/state"
-	// rejectionPage is the warning of every command about testdata/state/refused.yaml.
+	// rejectionPage is the beginning of every command's warning about testdata/state/refused.yaml.
 	rejectionPage = "warning: refused.yaml: Service shop/refused: spec.ports[0].port: "
 )
 
@@ -52,7 +52,7 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 	}
 }
 
-// heapWriter samples how much of the heap is in use.
+// heapWriter is a writer that samples how much of the heap is in use.
 type heapWriter struct{ written, writes, max int }
 
 func (w *heapWriter) Write(page []byte) (int, error) {
@@ -98,7 +98,7 @@ func TestExplainKeepsNoNodeInMemory(t *testing.T) {
 			t.Fatalf("exit status %d", status)
 		}
 		if grown := stdout.max - before; stdout.writes < nodes || grown > stdout.written/4 {
-			t.Errorf("%s: %d writes; %d bytes more were in memory than before, of %d that were written",
+			t.Errorf("%s: %d writes; the heap grew by %d bytes, for %d bytes of output",
 				format, stdout.writes, grown, stdout.written)
 		}
 	}
@@ -127,7 +127,8 @@ func TestExplainReportsUnknownNames(t *testing.T) {
 	}
 }
 
-// TestARejectedObjectIsAWarningAndAnExitStatus, unless something else is requested. Standard output is not affected.
+// TestARejectedObjectIsAWarningAndAnExitStatus: the status is 0 if only another Service is requested. Standard output
+// has the other objects.
 func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	for command, status := range map[string]int{
 		"explain": 2, "render": 2, "explain shop/web": 0, "explain --all-nodes": 2,
@@ -151,7 +152,7 @@ func TestARejectedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	}
 }
 
-// TestUnknownNodeIsAnError if Nodes are known, and a warning otherwise.
+// TestUnknownNodeIsAnError: but only a warning, if the manifests have no Nodes.
 func TestUnknownNodeIsAnError(t *testing.T) {
 	folder := writeState(t, nodePortState)
 	without := writeState(t, nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")])
@@ -184,7 +185,7 @@ func TestRenderPrintsBothTablesOfTheNode(t *testing.T) {
 		}
 	}
 	if other := proxyCommand(t, splitArgs("render --node node-b --manifests "+state)...); strings.Contains(other.stdout, "10.244.1.5") {
-		t.Errorf("node-b must not use an endpoint of another zone:\n%s", other.stdout)
+		t.Errorf("node-b uses an endpoint of another zone:\n%s", other.stdout)
 	}
 }
 
@@ -196,7 +197,7 @@ func TestUnreadableFolderIsNotAUsageError(t *testing.T) {
 			t.Errorf("%s: exit status %d, stdout %q; want 1 and nothing", command, got.status, got.stdout)
 		}
 		if !strings.HasPrefix(got.stderr, "proxy: load manifests: ") || strings.Count(got.stderr, "\n") != 1 {
-			t.Errorf("%s: stderr is not one sentence: %q", command, got.stderr)
+			t.Errorf("%s: stderr is not one line: %q", command, got.stderr)
 		}
 	}
 }
@@ -207,7 +208,7 @@ func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	want := outcome{2, "[]\n", "'kubectl get services -A -o yaml' prints Services; found: no objects\n"}
 	if !strings.HasSuffix(got.stderr, want.stderr) ||
 		got.status != want.status || got.stdout != want.stdout {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	got = proxyCommand(t, "explain", "--all-nodes", "--manifests", empty)
 	if got.status != 1 || !strings.Contains(got.stderr, "there is no Node in") {
@@ -215,7 +216,7 @@ func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	}
 }
 
-// TestUnservedServiceIsExplained: the message names its proxy, and the consequence.
+// TestUnservedServiceIsExplained: the message has the reason, and what serves the Service instead.
 func TestUnservedServiceIsExplained(t *testing.T) {
 	folder := writeState(t, nodePortState+`- apiVersion: v1
   kind: Service
@@ -280,6 +281,6 @@ func TestTheNodeIsTheHostUnlessOneIsGiven(t *testing.T) {
 	folder := writeState(t, strings.ReplaceAll(nodePortState, "name: node-a", "name: "+host))
 	got := proxyCommand(t, splitArgs("explain --manifests "+folder)...)
 	if !strings.Contains(got.stdout, "on "+host+"\n") {
-		t.Errorf("not explained for host %q:\n%s%s", host, got.stdout, got.stderr)
+		t.Errorf("the output does not name the host %q:\n%s%s", host, got.stdout, got.stderr)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// newStatus returns the command. With everywhere it queries the proxies of all nodes.
+// newStatus returns the command. allNodes is the default of --all-nodes.
 func newStatus(allNodes bool) *cobra.Command {
 	var flags runFlags
 	var output string
@@ -108,10 +108,10 @@ func runStatus(ctx context.Context, stdout io.Writer, flags *runFlags, output st
 	return err
 }
 
-// driftOptions returns the state to compare with the kernel. For invalid objects it uses the versions that are active in the
-// running proxy, if there is one.
+// driftOptions returns the options of the comparison with the kernel. For invalid objects, the desired state has the
+// versions that are active in the running proxy, if there is one.
 func (f *runFlags) driftOptions() drift.Options {
-	f.withHeadless = f.dns.address.IsValid() // as the daemon
+	f.withHeadless = f.dns.address.IsValid() // as in the daemon
 	return drift.Options{
 		Node: f.node, Config: f.settings.Tables(model.Families), Zone: f.dns.zone, IgnoreOtherProxies: f.serviceProxyName != "",
 		Load: func(ctx context.Context) (_ model.Change, err error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestStatusShowsTheLastKnownGoodVersion: with any invalid object the kernel matches the desired state, and 'status'
-// reports so.
+// TestStatusShowsTheLastKnownGoodVersion: for each kind of invalid object, 'status' lists the object and reports that
+// the kernel is in sync with its last known good version.
 func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	namespace, folder := netns.New(t), goodManifests(t)
 	write := func(file, text string) {
@@ -83,14 +83,14 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 			[]string{"", "EndpointSlice web-1", "Node node-a", "Node node-b", "Service web"}, []string{"shop.yaml"}, nothing,
 		},
 		{
-			"a Service twice, of which a proxy that starts would take the other one",
+			"a Service in two files, of which a restarted proxy would use the other one",
 			func() {
 				write("a.yaml", strings.Replace(strings.Replace(string(never), "refused", "web", 1), "70000", "81", 1))
 			},
 			[]string{"Service web"}, []string{"Service shop/web"}, func() { remove("a.yaml") },
 		},
 		{
-			"not an object whose label is wrong", change("zone-b}", "zone-b, vicinity.dev/evacuate: soon}"), nil, nil, nothing,
+			"an invalid label, which does not make the object invalid", change("zone-b}", "zone-b, vicinity.dev/evacuate: soon}"), nil, nil, nothing,
 		},
 	} {
 		step.do()
@@ -107,7 +107,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 		}
 		text := statusIn(t, namespace, at).stdout
 		if says := strings.Contains(text, "; its last known good version is active, as expected\n"); says != (len(lists) > 0) {
-			t.Errorf("%s: the text is\n%s", step.title, text)
+			t.Errorf("%s: the text wrongly has or lacks the line about the last known good version:\n%s", step.title, text)
 		}
 		step.undo()
 		write("shop.yaml", string(good))
@@ -118,7 +118,7 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	refuses("Service refused")
 	node, exit := nodeStatusIn(t, namespace, at)
 	if exit != exitIncomplete || !node.InSync || len(node.Invalid) != 1 || !node.Invalid[0].ReportedByProxy || node.Invalid[0].HasLastKnownGood {
-		t.Errorf("an object that never was good: exit status %d, %+v; want %d", exit, node, exitIncomplete)
+		t.Errorf("an object without a known good version: exit status %d, %+v; want %d", exit, node, exitIncomplete)
 	}
 	remove("refused.yaml")
 	change("port: 80,", "port: 70000,")()
@@ -126,6 +126,6 @@ func TestStatusShowsTheLastKnownGoodVersion(t *testing.T) {
 	daemon.end(t)
 	alone := append([]string{"--node", "node-a"}, args...)
 	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || len(node.Kernel.Differences) == 0 || node.Invalid[0].ReportedByProxy {
-		t.Errorf("without a proxy the last known good version is unknown: exit status %d, %+v", exit, node)
+		t.Errorf("without a proxy: exit status %d, %+v; want 1 and differences, because the last known good version is unknown", exit, node)
 	}
 }

@@ -60,7 +60,7 @@ items:
 `
 
 // decisive are flags that change the tables of describedState, or the number of Services that DNS serves: for each, a
-// command line of the daemon, and one for 'status' with which the expected state differs.
+// command line of the daemon, and one for 'status' that makes it report differences.
 var decisive = map[string]struct{ told, against string }{
 	"bind-address": {"--bind-address 192.0.2.9", "--bind-address 192.0.2.1"},
 	"cluster-cidr": {"--cluster-cidr 10.244.0.0/16", "--cluster-cidr 10.245.0.0/16"},
@@ -83,7 +83,7 @@ var decisive = map[string]struct{ told, against string }{
 	"service-proxy-name": {"--service-proxy-name near", "--service-proxy-name="},
 }
 
-// harmless are the other flags, with values that differ from the default: all of them together change no table.
+// harmless are flags that change no table, with values that differ from the default.
 var harmless = map[string]string{
 	"traffic-accounting": "services=7,key=topology.kubernetes.io/zone", "cluster-domain": "cluster.example",
 	"dns-endpoint-pod-names": "true", "dns-ttl": "7s", "log-level": "debug", "node-topology-source": "proxies", "own-tables": "never",
@@ -95,9 +95,9 @@ var harmless = map[string]string{
 // needsServer are the flags that a daemon with manifests rejects, or that need an API server.
 var needsServer = []string{"kubeconfig", "master", "manifests", "secure-metrics-bind-address", "node-condition"}
 
-// TestStatusShowsTheDaemonsSettings: with every flag set to another value than the default, in a file that this machine
-// does not have, the kernel matches the expectation of 'status'. The decisive flags do matter: with another value
-// 'status' reports differences.
+// TestStatusShowsTheDaemonsSettings: 'status' compares the kernel with the settings that the daemon reports, and finds
+// no difference, although it cannot read the daemon's file. With another value of a decisive flag it reports
+// differences.
 func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 	names := map[string]bool{}
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -132,12 +132,12 @@ func TestStatusShowsTheDaemonsSettings(t *testing.T) {
 	t.Run("all others", func(t *testing.T) { expectReported(t, strings.Join(all, " "), "") })
 }
 
-// TestDecidingCommandsHaveTheDecisiveFlags: commands that run once have the daemon's flags.
+// TestDecidingCommandsHaveTheDecisiveFlags: explain, render and forecast have the daemon's flags that change decisions.
 func TestDecidingCommandsHaveTheDecisiveFlags(t *testing.T) {
 	flagsOf := func(command *cobra.Command) func(string) *pflag.Flag { return command.Flags().Lookup }
 	explain, render, forecast := flagsOf(newExplain(&explainFlags{})), flagsOf(newRender()), flagsOf(newForecast())
 	for _, name := range append(slices.Collect(maps.Keys(decisive)), "topology-namespace") {
-		if name != "dns-bind-address" && (explain(name) == nil || render(name) == nil) { // both assume that DNS is served
+		if name != "dns-bind-address" && (explain(name) == nil || render(name) == nil) { // both behave as if DNS were served
 			t.Errorf("explain or render lacks --%s", name)
 		}
 	}
@@ -206,7 +206,7 @@ func expectExplained(t *testing.T, namespace *netns.Namespace, at string, line [
 	}
 	want, got := proxyCommand(t, sameFlags...), proxyIn(t, namespace, "explain", at)
 	if want.stdout == "" || got != want {
-		t.Errorf("explain next to the daemon: %+v, want what %s prints: %+v", got, sameFlags, want)
+		t.Errorf("explain next to the daemon: %+v; %s elsewhere: %+v", got, sameFlags, want)
 	}
 }
 
@@ -233,13 +233,14 @@ func TestExplainIgnoresAProxyOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestCredentialsOfThePodAreNamed with the remedy: on the node itself there is no kubeconfig of the proxy.
+// TestCredentialsOfThePodAreNamed: if the proxy's kubeconfig exists only in its pod, commands on the node fail with the
+// remedy.
 func TestCredentialsOfThePodAreNamed(t *testing.T) {
 	namespace, kubeconfig, mine := netns.New(t), newKubeconfig(t), newKubeconfig(t)
 	mine.write(t, "..other", kubeconfigOf("6444"))
 	const at = "--metrics-bind-address=127.0.0.1:10549"
 	log, _ := startFailingIn(t, namespace, at, "--own-tables", "never", "--kubeconfig", kubeconfig.path())
-	wait.Until(t, "it tries to reach the API server", func() bool { return strings.Contains(log(), "watch interrupted") })
+	wait.Until(t, "the proxy has tried to reach the API server", func() bool { return strings.Contains(log(), "watch interrupted") })
 	succeed(t, os.Remove(kubeconfig.path()))
 	for _, command := range []string{"status", "flows", "explain"} {
 		got := proxyIn(t, namespace, command, at)

@@ -74,7 +74,7 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 	namespace.NFT("add", "chain", "ip6", "vicinity", "stranger")
 	node, exit = nodeStatusIn(t, namespace, alone...)
 	if exit != 1 || node.Kernel.InSync || len(node.Kernel.Differences) < 2 {
-		t.Errorf("after sabotage: exit status %d, %+v", exit, node.Kernel)
+		t.Errorf("after changes by another program: exit status %d, %+v", exit, node.Kernel)
 	}
 	text = statusIn(t, namespace, alone...).stdout
 	for _, want := range []string{
@@ -86,8 +86,8 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 	}
 }
 
-// TestStatusCountsTheSameOnBothSides: a Service in the kernel, one served by DNS, one that DNS does not serve because
-// no endpoint is ready, and one without topology keys.
+// TestStatusCountsTheSameOnBothSides: the proxy and the kernel check agree about a Service in the kernel, one that DNS
+// serves, one that DNS does not serve because no endpoint is ready, and one without topology keys.
 func TestStatusCountsTheSameOnBothSides(t *testing.T) {
 	const headless = `
 - {apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: shop, annotations: {vicinity.dev/topology-keys: "KEYS"}},

@@ -46,7 +46,7 @@ func TestWithoutXDSThereIsNoCost(t *testing.T) {
 		}
 		return text
 	}
-	wait.Until(t, "both addresses answer", func() bool {
+	wait.Until(t, "the daemon listens at both addresses", func() bool {
 		return slices.Contains(on.listening(t), "TCP port 18000") && slices.Contains(on.listening(t), socket)
 	})
 	var more []string
@@ -63,13 +63,13 @@ func TestWithoutXDSThereIsNoCost(t *testing.T) {
 			t.Errorf("without the flag there is a goroutine of %s:\n%s", of, goroutines)
 		}
 		if goroutines := dump(on, "goroutine?debug=2"); !strings.Contains(goroutines, of) {
-			t.Errorf("with the flag there is no goroutine of %s: the test looks for the wrong thing", of)
+			t.Errorf("with the flag there is no goroutine of %s, so the test cannot detect any", of)
 		}
 	}
 	heap := func(d *daemonUnderTest) int {
 		text := dump(d, "heap?gc=1&debug=1")
 		if d == off && strings.Contains(text, "/proxy/serve/xds.") {
-			t.Error("without the flag something of xDS is on the heap")
+			t.Error("without the flag there are allocations of xDS on the heap")
 		}
 		_, rest, _ := strings.Cut(text, "# HeapAlloc = ")
 		bytes, err := strconv.Atoi(strings.Fields(rest)[0])
@@ -79,7 +79,7 @@ func TestWithoutXDSThereIsNoCost(t *testing.T) {
 	without, with := heap(off), heap(on)
 	t.Logf("heap without xDS %d kB, with it %d kB", without>>10, with>>10)
 	if with-without > 4<<20 {
-		t.Errorf("without a client it costs %d kB", (with-without)>>10)
+		t.Errorf("without clients xDS costs %d kB", (with-without)>>10)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestStatusShowsXDSClients(t *testing.T) {
 	args := []string{"--manifests", folder, "--own-tables", "never", at}
 	plain := startDaemon(t, namespace, args...)
 	if node, _ := nodeStatusIn(t, namespace, at); node.Proxy == nil || node.Proxy.XDS != nil {
-		t.Errorf("without the flag %+v", node.Proxy)
+		t.Errorf("without the flag the summary has xDS: %+v", node.Proxy)
 	}
 	if text := statusIn(t, namespace, at).stdout; strings.Contains(text, "xDS") {
 		t.Errorf("without the flag the status has a line about xDS:\n%s", text)
@@ -181,7 +181,7 @@ func TestStatusShowsXDSClients(t *testing.T) {
 	t.Log(text)
 }
 
-// openXDS opens a stream of bytes.
+// openXDS opens an xDS stream whose messages are raw bytes.
 func openXDS(t *testing.T, target string, options ...grpc.DialOption) grpc.ClientStream {
 	t.Helper()
 	conn, err := grpc.NewClient(target, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -208,7 +208,7 @@ func (bytesAreBytes) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (bytesAreBytes) Name() string { return "proto" }
 
-// xdsRequest returns a request for the endpoints of some names.
+// xdsRequest returns an encoded DiscoveryRequest for the endpoints of some names.
 func xdsRequest(names ...string) []byte {
 	var m []byte
 	for _, name := range names {

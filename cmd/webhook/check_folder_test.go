@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// deployed is a typical folder: a chart, a base and an overlay of kustomize, and a separate file.
+// deployed returns the files of a typical folder: a chart, a base and an overlay of kustomize, and a separate file.
 func deployed() map[string]string {
 	return map[string]string{
 		"deploy/shop/Chart.yaml":             "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
@@ -64,7 +64,7 @@ helmCharts: [{name: a, valuesFile: of-a.yaml}]
 	}
 }
 
-// findingsOfDeployed are the findings in it: those in its patches, whatever objects they apply to.
+// findingsOfDeployed are the findings in deployed. All of them are in patches.
 var findingsOfDeployed = []string{
 	`deploy/prod/kustomization.yml:17: Service any: metadata.annotations[vicinity.dev/max-load]: Invalid value: "12": ... [SVC011] (deny)`,
 	`deploy/prod/patches/wrong.yaml:5: Service: metadata.annotations[vicinity.dev/topology-keys]: Invalid value: "a b": ... [SVC003] (deny)`,
@@ -88,7 +88,7 @@ func TestTypicalFolderIsChecked(t *testing.T) {
 		"deploy/prod/conf/log.yaml":      "input of a kustomization, not a manifest",
 	} {
 		if line := file + ": skipped: " + reason + "\n"; !strings.Contains(verbose.stderr, line) {
-			t.Errorf("-v says:\n%s\nand not %q", verbose.stderr, line)
+			t.Errorf("-v prints\n%s\nwithout %q", verbose.stderr, line)
 		}
 	}
 	if lines := strings.Count(verbose.stderr, "\n"); lines != 17 || !strings.HasSuffix(verbose.stderr, summary+"\n") {
@@ -151,17 +151,17 @@ func TestAnUnknownKindStaysAnError(t *testing.T) {
 		"values without a chart": {map[string]string{"d/values.yaml": "a: b\n"}, []string{"d/values.yaml:1: kind: Required value" + advice}},
 		"a template without a chart": {map[string]string{"d/templates/a.yaml": "a: {{ .b }}\n"},
 			[]string{"d/templates/a.yaml:1: invalid map key; a template must be rendered first, as 'helm template' does (error)"}},
-		"a list that is no patch": {map[string]string{"d/a.yaml": "- op: renew\n  path: /a\n"},
+		"a list that is not a patch": {map[string]string{"d/a.yaml": "- op: renew\n  path: /a\n"},
 			[]string{"d/a.yaml:1: must be a Kubernetes object, with apiVersion, kind and metadata" + advice}},
 		"operations without a path": {map[string]string{"d/a.json": `[{"op":"remove"}]`},
 			[]string{"d/a.json:1: must be a Kubernetes object, with apiVersion, kind and metadata" + advice}},
 		"an empty list": {map[string]string{"d/a.json": `[]`},
 			[]string{"d/a.json:1: must be a Kubernetes object, with apiVersion, kind and metadata" + advice}},
-		"a kustomization that is no YAML": {map[string]string{"d/kustomization.yaml": "a: [\n"},
+		"a kustomization that is not YAML": {map[string]string{"d/kustomization.yaml": "a: [\n"},
 			[]string{"d/kustomization.yaml:2: did not find expected node content (error)"}},
-		"a kustomization of which kustomize can make nothing": {map[string]string{"d/kustomization.yaml": "patches: 5\n"},
+		"a kustomization without a list of patches": {map[string]string{"d/kustomization.yaml": "patches: 5\n"},
 			[]string{"d/kustomization.yaml:1: kind: Required value" + advice}},
-		"a patch that is no YAML": {map[string]string{"d/kustomization.yaml": "patches: [{path: a.yaml}]\n", "d/a.yaml": "a: [\n"},
+		"a patch that is not YAML": {map[string]string{"d/kustomization.yaml": "patches: [{path: a.yaml}]\n", "d/a.yaml": "a: [\n"},
 			[]string{"d/a.yaml:2: did not find expected node content (error)"}},
 		"a patch with a misspelt field": {map[string]string{"d/kustomization.yaml": "patches: [{path: a.yaml}]\n",
 			"d/a.yaml": "apiVersion: v1\nkind: Service\nspec:\n  trafficdistribution: PreferSameZone\n"},
@@ -179,8 +179,8 @@ func TestAnUnknownKindStaysAnError(t *testing.T) {
 	}
 }
 
-// TestKustomizationMetadataIsChecked, at its own line, and as if it were set on a Service or a
-// Namespace.
+// TestKustomizationMetadataIsChecked: annotations and labels are checked as if they were set on a Service or a
+// Namespace, and each finding has their line.
 func TestKustomizationMetadataIsChecked(t *testing.T) {
 	inFolder(t, map[string]string{"d/kustomization.yaml": `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -218,8 +218,8 @@ labels:
 	}
 }
 
-// TestAResourceIsAnObject: a resource is checked in full, however else its kustomization uses it. A file with the name
-// of a kustomization but of another kind is an object.
+// TestAResourceIsAnObject: a resource is checked in full, even if its kustomization also uses it in another way. A file
+// with the name of a kustomization but of another kind is an object.
 func TestAResourceIsAnObject(t *testing.T) {
 	inFolder(t, map[string]string{
 		"d/kustomization.yaml": "resources: [a.yaml]\nconfigMapGenerator: [{files: [a.yaml]}]\n",
@@ -256,7 +256,7 @@ func TestExcludedFilesAreSkipped(t *testing.T) {
 		for _, args := range [][]string{{"deploy"}, files} {
 			got := skippedIn(t, append(args, "--exclude", pattern)...)
 			if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); names != want {
-				t.Errorf("%v without %s: %q are skipped, want %q", args, pattern, names, want)
+				t.Errorf("%v with --exclude %s: %q are skipped, want %q", args, pattern, names, want)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func webhookCommand(t *testing.T, stdin string, args ...string) checkOutcome {
 	return checkOutcome{status, stdout.String(), stderr.String()}
 }
 
-// serviceText is a Service with an annotation for topology keys.
+// serviceText returns a Service with an annotation for topology keys.
 func serviceText(name, keys string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Service
@@ -60,7 +60,7 @@ spec:
 `, name, keys)
 }
 
-// balancedText is the Service web with a bound and a client.
+// balancedText returns the Service web with a load bound and a client.
 func balancedText(client string) string {
 	return strings.Replace(serviceText("web", "topology.kubernetes.io/zone, *"), "spec:",
 		fmt.Sprintf("    service.kubernetes.io/topology-mode: vicinity.dev/balanced\n    vicinity.dev/clients: %q\nspec:", client), 1)
@@ -163,7 +163,7 @@ func TestEveryFindingHasItsLocationAndTheStatusFollows(t *testing.T) {
 		"a client that is among the files": {
 			balancedText("shop/api") + "---\n" + serviceText("api", "*"), nil, nil, 0, "2 objects checked, 0 denied, 0 warnings",
 		},
-		"a client that is not, with another Service of its Namespace": {
+		"a client that is missing, with another Service of its Namespace": {
 			balancedText("shop/apo") + "---\n" + serviceText("api", "*"), nil,
 			[]string{`a.yaml:9: Service shop/web: metadata.annotations[vicinity.dev/clients]: ... [SVC038] (warn)`},
 			0, "2 objects checked, 0 denied, 1 warning",
@@ -174,7 +174,7 @@ func TestEveryFindingHasItsLocationAndTheStatusFollows(t *testing.T) {
 		"a client in a Namespace with only the Service that names it": {
 			balancedText("shop/api"), nil, nil, 0, "1 object checked, 0 denied, 0 warnings",
 		},
-		"a bound that is none": {
+		"an invalid bound": {
 			strings.Replace(balancedText("other/api"), "clients: ", "max-load: ", 1), nil,
 			[]string{`a.yaml:9: Service shop/web: metadata.annotations[vicinity.dev/max-load]: ... [SVC011] (deny)`},
 			1, "1 object checked, 1 denied, 0 warnings",
@@ -203,16 +203,16 @@ func TestWhatCannotBeCheckedIsAnErrorWithItsLocation(t *testing.T) {
 			"a.yaml:5: Service web: metadata.anotations: unknown field, which API servers drop; did you mean metadata.annotations?"},
 		"a field that is found once": {service("  trafficDistribution: PreferClose\n", ""),
 			"a.yaml:5: Service web: metadata.trafficDistribution: unknown field, which API servers drop; did you mean spec.trafficDistribution?"},
-		"a setting that is no field": {service("", "  topologyMode: Auto\n"),
+		"a setting that is not a field": {service("", "  topologyMode: Auto\n"),
 			"a.yaml:7: Service web: spec.topologyMode: unknown field, which API servers drop; is it an annotation?"},
 		"an annotation with too little indentation": {service("  annotations:\n  vicinity.dev/topology-keys: a\n", ""),
 			"a.yaml:6: Service web: metadata.vicinity.dev/topology-keys: unknown field, which API servers drop; " +
 				"did you mean metadata.annotations[vicinity.dev/topology-keys]?"},
 		"a field that is set twice": {service("  annotations: {a: b}\n  annotations: {c: d}\n", ""),
 			"a.yaml:6: Service web: metadata.annotations: duplicate field"},
-		"an annotation that is no text": {service("  annotations:\n    a: b\n    c: true\n", ""),
+		"an annotation that is not a string": {service("  annotations:\n    a: b\n    c: true\n", ""),
 			"a.yaml:7: Service web: metadata.annotations[c]: must be a string, not true; put it in quotes"},
-		"a label that is no text": {service("  labels: {a: 5}\n", ""),
+		"a label that is not a string": {service("  labels: {a: 5}\n", ""),
 			"a.yaml:5: Service web: metadata.labels[a]: must be a string, not 5; put it in quotes"},
 		"a field of the wrong type": {service("", "  topologyKeys: rack\n"),
 			"a.yaml:7: Service web: spec.topologyKeys: must be []string, not string"},
@@ -221,12 +221,12 @@ func TestWhatCannotBeCheckedIsAnErrorWithItsLocation(t *testing.T) {
 			`a.yaml:3: invalid map key; a template must be rendered first, as 'helm template' does`},
 		"a template between lines": {"apiVersion: v1\n{{- if .Values.on }}\nkind: Service\n{{- end }}\n",
 			`a.yaml:4: could not find expected ':'; a template must be rendered first, as 'helm template' does`},
-		"a template that is text": {"apiVersion: v1\nkind: Service\nmetadata:\n  name: \"{{ .Release.Name }}\"\n",
+		"a template in quotes": {"apiVersion: v1\nkind: Service\nmetadata:\n  name: \"{{ .Release.Name }}\"\n",
 			`a.yaml:4: Service {{ .Release.Name }}: metadata.name: a template must be rendered first, as 'helm template' does`},
-		"text that is no YAML":       {"kind: Service\n\tname: bad\n", "a.yaml:2: found a tab character that violates indentation"},
+		"text that is not YAML":      {"kind: Service\n\tname: bad\n", "a.yaml:2: found a tab character that violates indentation"},
 		"UTF-16":                     {"\xff\xfek\x00", "a.yaml:1: the file is UTF-16; save it as UTF-8"},
-		"bytes":                      {"a: \x00\x01\n", "a.yaml:1: control characters are not allowed"},
-		"a number that is none":      {"apiVersion: v1\nkind: Service\nx: .nan\n", "a.yaml:1: json: unsupported value: NaN"},
+		"control characters":         {"a: \x00\x01\n", "a.yaml:1: control characters are not allowed"},
+		"not a number":               {"apiVersion: v1\nkind: Service\nx: .nan\n", "a.yaml:1: json: unsupported value: NaN"},
 		"no kind":                    {"apiVersion: v1\nmetadata: {name: a}\n", "a.yaml:1: kind: Required value"},
 		"lists that are nested deep": {deepLists, "a.yaml:1: lists are nested more than 8 deep"},
 		"a name that would break lines": {"apiVersion: v1\nkind: Service\nmetadata: {name: \"a\\n\\u001b\", labels: {a: 5}}\n",
@@ -263,7 +263,7 @@ func TestOddFilesAreReadAsTheyAre(t *testing.T) {
 	}{
 		"an empty file":     {"a.yaml", "", nil, 0, "0 objects checked, 0 denied, 0 warnings"},
 		"a byte order mark": {"a.yaml", "\xef\xbb\xbf" + bad, []string{"a.yaml:7: Service shop/web: " + badFinding + " ... (deny)"}, 1, one},
-		"line breaks of Windows": {"a.yaml", "# x\r\n" + strings.ReplaceAll(bad, "\n", "\r\n"),
+		"Windows line breaks": {"a.yaml", "# x\r\n" + strings.ReplaceAll(bad, "\n", "\r\n"),
 			[]string{"a.yaml:8: Service shop/web: " + badFinding + " ... (deny)"}, 1, one},
 		"anchors and merges": {"a.yaml", "apiVersion: v1\nkind: List\nitems:\n- &a\n  apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n" +
 			"  spec: &spec\n    selector: {a: b}\n    topologyKeys: [rack]\n- <<: *a\n  metadata:\n    name: b\n", []string{
@@ -384,7 +384,7 @@ func TestJSONIsOneDocumentWithEveryField(t *testing.T) {
 	}
 	const nothing = "{\n  \"findings\": [],\n  \"skipped\": [],\n"
 	if none := webhookCommand(t, "", "check", "-o", "json", "c.yaml"); !strings.HasPrefix(none.stdout, nothing) || none.status != 0 {
-		t.Errorf("%+v; want an empty list", none)
+		t.Errorf("got %+v, want an empty list", none)
 	}
 }
 

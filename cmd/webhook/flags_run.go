@@ -41,7 +41,7 @@ type runFlags struct {
 
 	logLevel, logFormat string
 
-	// level and tlsVersion are parsed from two of the flags by check.
+	// level and tlsVersion are parsed from two of the flags by validate.
 	level      slog.Level
 	tlsVersion uint16
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// TestCheckedFilesAreEscaped: each text of objects that violate rules, the configuration's texts,
-// and the names of files.
+// TestCheckedFilesAreEscaped: each text of objects that violate rules, the texts of the configuration, and the names of
+// files.
 func TestCheckedFilesAreEscaped(t *testing.T) {
 	const (
 		objects = `apiVersion: v1
@@ -85,6 +85,6 @@ defaults: {topologyMode: Auto}, excludedNamespaces: [kube-system], proxyName: ot
 	see("a configuration that is missing", "-f", "objects.yaml", "--config", hostile.Text)
 	see("a configuration that is none", "-f", "objects.yaml", "--config", filepath.Join(folder, "raw.yaml"))
 	if printed < 50 { // otherwise the injected texts would not be in the output
-		t.Errorf("only %d outputs hold any of it", printed)
+		t.Errorf("only %d outputs have an injected text", printed)
 	}
 }

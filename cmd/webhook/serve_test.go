@@ -36,7 +36,7 @@ func (noCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	return nil, errors.New("the certificate is not created yet")
 }
 
-// lockedBuffer is a log with several concurrent writers.
+// lockedBuffer is a buffer for a log that several goroutines write.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -82,13 +82,13 @@ func TestStartWaitsForTheAPIServer(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- cli.RunAll(ctx, s.runManager, s.https.Start) }()
-	wait.Until(t, "it listens", func() bool { return strings.Contains(s.https.Ready().Error(), "not created yet") })
+	wait.Until(t, "the webhook listens", func() bool { return strings.Contains(s.https.Ready().Error(), "not created yet") })
 	if s.synced() == nil {
 		t.Error("the cluster counts as synced before it was listed")
 	}
 	for range 2 {
 		if s.ready() == nil {
-			t.Error("it is ready")
+			t.Error("the webhook is ready without a certificate")
 		}
 	}
 	end()
@@ -98,7 +98,7 @@ func TestStartWaitsForTheAPIServer(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("it does not end")
+		t.Fatal("the webhook did not end")
 	}
 	if count := strings.Count(log.String(), "the certificate is not created yet"); count != 1 {
 		t.Errorf("the log has %d reasons why it is not ready, want 1: %s", count, log.String())

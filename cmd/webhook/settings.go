@@ -39,8 +39,8 @@ func readSettings(flags *runFlags, recorder *metrics.Recorder, log *slog.Logger)
 
 func (s *settings) current() *rules.Settings { return s.now.Load() }
 
-// activate activates settings. The webhook's own namespace never gets defaults, because its Service must not depend on the
-// webhook.
+// activate activates settings. The webhook's own namespace never gets defaults, because its Service must not depend on
+// the webhook.
 func (s *settings) activate(next *rules.Settings) {
 	active := *next
 	active.ExcludedNamespaces = append(slices.Clone(next.ExcludedNamespaces), s.namespace)

@@ -16,14 +16,14 @@ func TestAllowedSources(t *testing.T) {
 		loadBalancers []string
 		want          []string
 	}{
-		"no range: all clients may": {nil, []string{"198.51.100.7"}, nil},
-		"a range":                   {prefixes("203.0.113.0/24"), []string{"198.51.100.7"}, []string{"203.0.113.0/24"}},
-		"only the ranges of the family count": {
+		"no range allows all clients": {nil, []string{"198.51.100.7"}, nil},
+		"a range":                     {prefixes("203.0.113.0/24"), []string{"198.51.100.7"}, []string{"203.0.113.0/24"}},
+		"ranges of the other family are omitted": {
 			prefixes("203.0.113.0/24", "2001:db8::/32"), []string{"198.51.100.7"}, []string{"203.0.113.0/24"},
 		},
-		"a range of everything forbids nothing":    {prefixes("0.0.0.0/0"), []string{"198.51.100.7"}, nil},
-		"a Service without such an IP has nothing": {prefixes("203.0.113.0/24"), nil, nil},
-		"this node is inside, so the IP itself may, too": {
+		"a range of all addresses excludes no client": {prefixes("0.0.0.0/0"), []string{"198.51.100.7"}, nil},
+		"no LoadBalancerIP, so no allowed sources":    {prefixes("203.0.113.0/24"), nil, nil},
+		"this node is in the range, so the LoadBalancerIP is allowed, too": {
 			prefixes("172.18.0.0/16"), []string{"198.51.100.7"}, []string{"172.18.0.0/16", "198.51.100.7/32"},
 		},
 	}
@@ -53,11 +53,11 @@ func TestAHealthCheckCountsTheReadyEndpointsOfThisNode(t *testing.T) {
 		endpoints []model.SliceEndpoint
 		want      *explain.HealthCheck
 	}{
-		"no health check port":           {0, []model.SliceEndpoint{here}, nil},
-		"one is here":                    {32000, []model.SliceEndpoint{here, there}, &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1}},
-		"none is here":                   {32000, []model.SliceEndpoint{there}, &explain.HealthCheck{NodePort: 32000}},
-		"the one here is not ready":      {32000, []model.SliceEndpoint{unready}, &explain.HealthCheck{NodePort: 32000}},
-		"the Service has none of either": {32000, nil, &explain.HealthCheck{NodePort: 32000}},
+		"no health check port":                   {0, []model.SliceEndpoint{here}, nil},
+		"a ready endpoint is on this node":       {32000, []model.SliceEndpoint{here, there}, &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1}},
+		"no endpoint is on this node":            {32000, []model.SliceEndpoint{there}, &explain.HealthCheck{NodePort: 32000}},
+		"the endpoint on this node is not ready": {32000, []model.SliceEndpoint{unready}, &explain.HealthCheck{NodePort: 32000}},
+		"no endpoints":                           {32000, nil, &explain.HealthCheck{NodePort: 32000}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,18 +10,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// dialledAddress is a dialled address and port on a node, and where it leads. The zero value means that nothing is dialled.
+// dialledAddress is a dialled address and port on a node, and where it leads. The zero value means that nothing is
+// dialled.
 type dialledAddress struct {
 	addr netip.AddrPort
-	// frontends are the frontends that are reached, by protocol. The tables look up one with the address first, and then a
-	// node port.
+	// frontends are the frontends that are reached, by protocol. The tables look up one with the address first, and
+	// then a node port.
 	frontends map[model.Protocol]model.Frontend
 	// services are the Services that own them, sorted.
 	services []model.ObjectName
 }
 
-// resolveAddress returns where the address that a query dials leads on the cluster's own node. Loopback leads to a node port
-// whether it is served there or not.
+// resolveAddress returns where the address that a query dials leads on the cluster's own node. Loopback leads to a node
+// port whether it is served there or not.
 func (q Query) resolveAddress(cluster *model.Cluster) dialledAddress {
 	if !q.AddrPort.IsValid() {
 		return dialledAddress{}
@@ -45,19 +46,19 @@ func (q Query) resolveAddress(cluster *model.Cluster) dialledAddress {
 	return d
 }
 
-// reaches reports whether a frontend is reached.
+// reaches reports whether the dialled address leads to a frontend.
 func (d dialledAddress) reaches(frontend model.PortFrontend) bool {
 	return d.frontends[frontend.Protocol] == frontend.Frontend
 }
 
-// reachesPort reports whether a frontend of a port is reached.
+// reachesPort reports whether the dialled address leads to a frontend of a port.
 func (d dialledAddress) reachesPort(decision selection.Decision) bool {
 	return slices.ContainsFunc(decision.Frontends, d.reaches)
 }
 
-// undefinedPort explains the protocols over which the dialled address leads to no Service port, but matches a rule: a port
-// of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is no ClusterIP. Nil means that
-// it matches none. holders are the Services with this ClusterIP.
+// undefinedPort explains the protocols over which the dialled address leads to no Service port, but matches a rule: a
+// port of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is not a ClusterIP. It
+// returns nil if there are no such protocols. services are the Services with this ClusterIP.
 func (d dialledAddress) undefinedPort(cluster *model.Cluster, services []model.ObjectName) *PortReport {
 	addr := d.addr.Addr()
 	if !d.addr.IsValid() || len(d.frontends) == len(model.Protocols) || slices.Contains(cluster.LocalAddrs(), addr) {
@@ -95,7 +96,7 @@ func (d dialledAddress) undefinedPort(cluster *model.Cluster, services []model.O
 	return port
 }
 
-// enumerate writes "TCP, UDP and SCTP".
+// enumerate joins words, as in "TCP, UDP and SCTP".
 func enumerate(words []string) string {
 	last := len(words) - 1
 	if last == 0 {

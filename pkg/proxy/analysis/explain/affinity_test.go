@@ -26,13 +26,13 @@ func TestAffinityScopeIsReported(t *testing.T) {
 		endpoint model.SliceEndpoint
 		want     string
 	}{
-		"no policy is Local":                             {nil, here, one},
-		"the external one is":                            {[]func(*model.Service){external}, here, two},
-		"the internal one is":                            {[]func(*model.Service){internal}, here, two},
-		"both are, and pods dial an external address":    {[]func(*model.Service){internal, external}, here, two},
-		"the internal one is, and there is nothing else": {[]func(*model.Service){internal, unexposed}, here, one},
-		"the external one is, and governs nothing":       {[]func(*model.Service){external, unexposed}, here, one},
-		"the external one is, and none here is allowed":  {[]func(*model.Service){external}, elsewhere, one},
+		"no policy is Local":             {nil, here, one},
+		"externalTrafficPolicy is Local": {[]func(*model.Service){external}, here, two},
+		"internalTrafficPolicy is Local": {[]func(*model.Service){internal}, here, two},
+		"both policies are Local":        {[]func(*model.Service){internal, external}, here, two},
+		"internalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){internal, unexposed}, here, one},
+		"externalTrafficPolicy is Local, and there is no external frontend": {[]func(*model.Service){external, unexposed}, here, one},
+		"externalTrafficPolicy is Local, and no endpoint is on this node":   {[]func(*model.Service){external}, elsewhere, one},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

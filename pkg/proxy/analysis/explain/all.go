@@ -10,7 +10,8 @@ import (
 )
 
 // All explains the query for some nodes, Service by Service: once for nodes that decide alike, as seen from the first
-// of them. The cost is the sum of the nodes, the endpoints and the different decisions.
+// of them. The cost is proportional to the sum of the nodes, the endpoints and the different
+// decisions.
 func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) iter.Seq[[]PortReport] {
 	return func(yield func([]PortReport) bool) {
 		for _, group := range v.groupByClients(nodes, clientsOf) {
@@ -21,7 +22,7 @@ func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) it
 	}
 }
 
-// groupByClients groups nodes on which the settings treat clients alike. A node that has the dialled address is in a
+// groupByClients groups nodes that recognize pods in the same families. A node that has the dialled address is in a
 // group of its own.
 func (v *Views) groupByClients(nodes []*model.Node, clientsOf func(*model.Node) Clients) (groups [][]*model.Node) {
 	numbers := map[[3]string]int{}
@@ -94,13 +95,13 @@ func (p *PortReport) addAlike(others []string, group selection.Group) {
 	}
 	var differences []string
 	for _, key := range group.Shared {
-		differences = append(differences, "by its own "+sharedBy(key, "equally many"))
+		differences = append(differences, "by its own "+sharedBy(key, "the same number of"))
 	}
 	for _, key := range group.Unshared {
 		differences = append(differences, "by its own "+sharedBy(key, "no"))
 	}
 	if group.OnNode {
-		differences = append(differences, "by the endpoints on the node itself, of which each has equally many")
+		differences = append(differences, "by the endpoints on the node itself, of which each node has the same number")
 	}
 	p.Alike = &Alike{Nodes: others}
 	if len(differences) > 0 {

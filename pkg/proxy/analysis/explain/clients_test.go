@@ -39,9 +39,9 @@ func TestTrafficIsShownForTheClientsThatTheProxyDistinguishes(t *testing.T) {
 		clients explain.Clients
 		want    []brief
 	}{
-		"pods are recognized":                   {explain.Clients{}, []brief{toClusterIP, outside, inside}},
-		"pods are unknown, so they are outside": {explain.Clients{PodsUnknown: unknown(model.IPv4)}, []brief{toClusterIP, withPods, nodeAlone}},
-		"pods of the other family are unknown":  {explain.Clients{PodsUnknown: unknown(model.IPv6)}, []brief{toClusterIP, outside, inside}},
+		"pods are recognized":                               {explain.Clients{}, []brief{toClusterIP, outside, inside}},
+		"pods are not recognized, so they count as outside": {explain.Clients{PodsUnknown: unknown(model.IPv4)}, []brief{toClusterIP, withPods, nodeAlone}},
+		"pods of the other family are not recognized":       {explain.Clients{PodsUnknown: unknown(model.IPv6)}, []brief{toClusterIP, outside, inside}},
 		"all connections to ClusterIPs are masqueraded, and no others": {
 			explain.Clients{MasqueradeAll: true}, []brief{masqueraded, outside, inside},
 		},

@@ -4,7 +4,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// ClusterView returns a state of the cluster as seen from one of its nodes. change describes the state completely.
+// ClusterView returns the cluster as seen from one of its nodes. change contains its complete state.
 func ClusterView(change model.Change, node string, nodePorts model.NodePortAddresses) *model.Cluster {
 	cluster := model.NewCluster(node)
 	cluster.NodePorts = nodePorts

@@ -9,8 +9,8 @@ import (
 // maxListedPerReason is how many endpoints, and sentences, of one reason are listed one by one.
 const maxListedPerReason = 3
 
-// maxListed is the maximum number of endpoints in use that are listed if all nodes are explained; of more, only a few
-// are.
+// maxListed is the maximum number of endpoints in use that are all listed if many nodes are explained. If there are
+// more, only maxListedPerReason are listed.
 const maxListed = 10
 
 // Condense makes the text of ports shorter: if more than a few endpoints are excluded for the same reason with the same
@@ -31,7 +31,7 @@ func Condense(ports []PortReport, manyNodes bool) {
 	}
 }
 
-// abbreviate makes the text list only some of the endpoints, if there are many.
+// abbreviate makes the text list only the first endpoints, as many as listed, if there are more than maxListed.
 func (c *Choice) abbreviate(listed int) {
 	if len(c.Endpoints) > maxListed {
 		c.Listed = listed

@@ -11,7 +11,7 @@ import (
 )
 
 // TestManySkippedEndpointsAreCountedByReason: each sentence appears once, a few endpoints are listed individually, and
-// none is missing.
+// all endpoints are listed or counted.
 func TestManySkippedEndpointsAreCountedByReason(t *testing.T) {
 	excluded := func(endpoint int, reason, message string) explain.Excluded {
 		return explain.Excluded{Endpoint: fmt.Sprintf("10.244.0.%d:80", endpoint), Reason: reason, Message: message}

@@ -51,7 +51,7 @@ func defaultDemandText(clients []string, ready int) string {
 	return "If each ready endpoint of " + names + " had the same demand"
 }
 
-// roundedParts rounds parts of 1.
+// roundedParts returns shares of a whole, rounded by RoundParts.
 func roundedParts(parts map[string]float64) map[string]float64 {
 	names := slices.Sorted(maps.Keys(parts))
 	values, pointers, rounded := make([]float64, len(names)), make([]*float64, len(names)), map[string]float64{}
@@ -68,7 +68,7 @@ func roundedParts(parts map[string]float64) map[string]float64 {
 // maxListedZones is the maximum number of zones in a sentence.
 const maxListedZones = 6
 
-// parts describes which share of the demand comes from each of some zones.
+// parts lists the share of the demand that comes from each of some zones.
 func parts(zones []string, demand map[string]float64) string {
 	words, rest := make([]string, 0, maxListedZones), 0.0
 	for i, zone := range zones {
@@ -84,7 +84,7 @@ func parts(zones []string, demand map[string]float64) string {
 	return strings.Join(words, ", ")
 }
 
-// percent formats a part of 1 as package selection does.
+// percent formats a share from 0 to 1 as package selection does.
 func percent(part float64) string { return selection.FractionOf(part).String() }
 
 // defaultDemandReason states that the default demand is used, and why if the Service has the setting "measured".

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRoundedPartsSumUp exactly, as decimal numbers.
+// TestRoundedPartsSumUp: the sum of the rounded parts is exact in decimal.
 func TestRoundedPartsSumUp(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 2000 {
@@ -31,7 +31,7 @@ func TestRoundedPartsSumUp(t *testing.T) {
 			_, fraction, _ := strings.Cut(strconv.FormatFloat(part, 'f', -1, 64), ".")
 			unit, err := strconv.Atoi((fraction + "000000000")[:9])
 			if len(fraction) > 9 || err != nil || part-before[i] > 1e-9 || before[i]-part > 1e-9 || before[i] == 0 && part != 0 {
-				t.Fatalf("round %d: %v became %v", round, before[i], part)
+				t.Fatalf("round %d: %v was rounded to %v", round, before[i], part)
 			}
 			units += unit + int(part)*1_000_000_000
 		}
@@ -45,10 +45,10 @@ func TestRoundingKeepsExactNumbers(t *testing.T) {
 	for _, x := range []float64{0, 1, 0.8, 0.1, 1.2, 0.000001} {
 		part := x
 		if RoundParts(&part); part != x || Rounded(x) != x {
-			t.Errorf("%v becomes %v and %v", x, part, Rounded(x))
+			t.Errorf("RoundParts changes %v to %v, and Rounded to %v; want it unchanged", x, part, Rounded(x))
 		}
 	}
 	if got := Rounded(0.1 + 0.2); got != 0.3 {
-		t.Errorf("0.1 and 0.2 are %v", got)
+		t.Errorf("Rounded(0.1 + 0.2) = %v, want 0.3", got)
 	}
 }

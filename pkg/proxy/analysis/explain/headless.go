@@ -16,7 +16,7 @@ const (
 	outcomeRejected = "refuse"
 )
 
-// toDNS is the label of names.
+// toDNS is the label of a DNS name in the text.
 const toDNS = "DNS"
 
 // EndpointName formats an endpoint as address:port, or as the address alone if the port is 0.

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// TestDNSResponseIsExplained, for a headless Service as seen from node-a in zone a.
+// TestDNSResponseIsExplained: for a headless Service, as seen from node-a in zone a.
 func TestDNSResponseIsExplained(t *testing.T) {
 	const zone = "example.com/zone"
 	db := func(keys ...policy.Key) *model.Service {
@@ -25,11 +25,11 @@ func TestDNSResponseIsExplained(t *testing.T) {
 		endpoints []model.SliceEndpoint
 		want      []string // NAME OUTCOME, the endpoints, and the excluded ones with their reasons
 	}{
-		"its own zone": {db(zone, "*"), []model.SliceEndpoint{here, there, unready}, []string{
+		"one endpoint is in the node's zone": {db(zone, "*"), []model.SliceEndpoint{here, there, unready}, []string{
 			"web.default.svc answer 10.0.0.1 -10.0.0.2 OtherTopologyValue -10.0.0.3 NotReady",
 			"_http._tcp.web.default.svc answer 10.0.0.1:8080 -10.0.0.2:8080 OtherTopologyValue -10.0.0.3:8080 NotReady",
 		}},
-		"no endpoint in its zone": {db(zone), []model.SliceEndpoint{there}, []string{
+		"no endpoint is in the node's zone": {db(zone), []model.SliceEndpoint{there}, []string{
 			"web.default.svc empty -10.0.0.2 OtherTopologyValue", "_http._tcp.web.default.svc empty -10.0.0.2:8080 OtherTopologyValue",
 		}},
 		"no endpoint is ready": {db("*"), []model.SliceEndpoint{unready, terminating}, []string{
@@ -47,16 +47,16 @@ func TestDNSResponseIsExplained(t *testing.T) {
 				}
 				got = append(got, strings.Join(words, " "))
 				if port.Message == "" || len(port.Traffic) > 0 || len(port.Frontends) > 0 {
-					t.Errorf("message %q, traffic %v, frontends %v", port.Message, port.Traffic, port.Frontends)
+					t.Errorf("got message %q, traffic %v, frontends %v; want only a message", port.Message, port.Traffic, port.Frontends)
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("explained (-want +got):\n%s", diff)
+				t.Errorf("reports (-want +got):\n%s", diff)
 			}
 			var page strings.Builder
 			const begin = "default/web IPv4 on node-a\n  DNS        web.default.svc\n"
 			if err := write("text")(&page, ports); err != nil || !strings.HasPrefix(page.String(), begin) {
-				t.Errorf("the text does not begin with the name (%v):\n%s", err, page.String())
+				t.Errorf("error %v, or the text does not begin with the name:\n%s", err, page.String())
 			}
 		})
 	}

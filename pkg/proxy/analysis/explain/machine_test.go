@@ -80,8 +80,8 @@ func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
 	}
 }
 
-// TestJSONListsAreNeverNull, because no script can iterate over null: of a port without endpoints, of one that another
-// Service owns, of a headless one, and of an address of no port.
+// TestJSONListsAreNeverNull: scripts could not iterate over null. The ports are one without endpoints, one whose
+// frontends another Service owns, one of a headless Service, and an address that leads to no Service port.
 func TestJSONListsAreNeverNull(t *testing.T) {
 	lost, headless := web(), web()
 	lost.Name.Name, headless.Name.Name = "web-2", "web-3"
@@ -96,7 +96,7 @@ func TestJSONListsAreNeverNull(t *testing.T) {
 	}
 	for list, want := range map[string]int{": null": 0, `"traffic": []`: 5, `"frontends": []`: 6, `"excluded": []`: 7, `"endpoints": []`: 7} {
 		if got := strings.Count(text.String(), list); got != want {
-			t.Errorf("%s is there %d times, want %d:\n%s", list, got, want, text.String())
+			t.Errorf("%s occurs %d times, want %d:\n%s", list, got, want, text.String())
 		}
 	}
 }
@@ -108,7 +108,7 @@ func TestMachineFormatsOfNothingAreAnEmptyList(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.String() != "[]\n" {
-			t.Errorf("%s of nothing is %q, want %q", format, got.String(), "[]\n")
+			t.Errorf("%s without ports is %q, want %q", format, got.String(), "[]\n")
 		}
 	}
 }
@@ -153,7 +153,7 @@ func decode(t *testing.T, ports []explain.PortReport) []map[string]any {
 	return list
 }
 
-// TestEscapedOutputIsDecodedUnchanged, although control characters are escaped.
+// TestEscapedOutputIsDecodedUnchanged: control characters are escaped in the output, and decoding restores them.
 func TestEscapedOutputIsDecodedUnchanged(t *testing.T) {
 	for _, text := range []string{hostile.Text, "a\u202eb", "a\u2028b", "a\u009bb", "plain"} {
 		for _, format := range []string{"json", "yaml"} {
@@ -163,13 +163,13 @@ func TestEscapedOutputIsDecodedUnchanged(t *testing.T) {
 			}
 			var got map[string]string
 			if err := yaml.Unmarshal([]byte(page.String()), &got); err != nil || got[text] != text || hostile.Found(page.String()) != "" {
-				t.Errorf("%q as %s is %q, which means %q (%v)", text, format, page.String(), got, err)
+				t.Errorf("%q as %s is %q, which is decoded as %q (error %v)", text, format, page.String(), got, err)
 			}
 		}
 	}
 }
 
-// TestAStreamIsOneList, even if an item must be written in quotes.
+// TestAStreamIsOneList: also if an item must be written in quotes.
 func TestAStreamIsOneList(t *testing.T) {
 	plain, quoted := emptyPort(), emptyPort()
 	quoted.Message = "a\u202eb" + hostile.Text
@@ -181,7 +181,7 @@ func TestAStreamIsOneList(t *testing.T) {
 			}
 			var got []explain.PortReport
 			if err := yaml.Unmarshal([]byte(page.String()), &got); err != nil || hostile.Found(page.String()) != "" {
-				t.Fatalf("%s: %v in\n%s", format, err, page.String())
+				t.Fatalf("%s: error %v, or control characters, in\n%s", format, err, page.String())
 			}
 			if diff := cmp.Diff(ports, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", format, diff)

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// shop returns a cluster with a Service with two endpoints in each of two zones, and the setting "measured".
+// shop returns a cluster with one Service, which has two endpoints in each of two zones and the setting "measured".
 func shop(clients ...string) *model.Cluster {
 	service := web()
 	service.Topology = policy.Topology{
@@ -70,10 +70,10 @@ func TestLoadReportsTheDemandSource(t *testing.T) {
 		"measured, no client is ready": {model.DemandActive, demands, []string{"default/none"}, "measured", measured,
 			"No endpoint of default/none is ready on a Node; if each Node had the same demand, the demand of zones would be zone-b 50 %, " +
 				"zone-a 50 %: planned with it, 10.244.98.0:8080 would get 1.80 times the mean."},
-		"no demand":    {model.DemandActive, nil, nil, "labels", string(servicedemand.NoUsableDemand) + each, ""},
-		"stale":        {model.DemandStale, demands, nil, "labels", string(servicedemand.LeaseNotRenewed) + each, ""},
-		"no publisher": {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
-		"not read":     {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
+		"no demand":           {model.DemandActive, nil, nil, "labels", string(servicedemand.NoUsableDemand) + each, ""},
+		"stale":               {model.DemandStale, demands, nil, "labels", string(servicedemand.LeaseNotRenewed) + each, ""},
+		"no publisher":        {model.DemandUnavailable, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
+		"demand was not read": {model.DemandUnknown, nil, nil, "labels", string(servicedemand.DemandUnknown) + each, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := shop(c.clients...)
@@ -81,21 +81,21 @@ func TestLoadReportsTheDemandSource(t *testing.T) {
 			port := onlyPort(t, cluster)
 			load := port.Load
 			if load == nil || load.Demand != c.demand || load.Assumed != c.assumed || load.DemandSource != c.source {
-				t.Fatalf("the load is %+v, want\n%s\n%s", load, c.demand, c.assumed)
+				t.Fatalf("load %+v, want the sentences\n%s\n%s", load, c.demand, c.assumed)
 			}
 			isMeasured := c.source == "measured"
 			if (load.Measured != nil) != isMeasured || (load.BusiestIfAssumed >= 1.8) != isMeasured {
-				t.Errorf("measured is %+v, assumed would give %f", load.Measured, load.BusiestIfAssumed)
+				t.Errorf("Measured is %+v and BusiestIfAssumed %f, but both are set only for measured demand", load.Measured, load.BusiestIfAssumed)
 			}
 			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.Zones["zone-a"] != 0.1) {
-				t.Errorf("measured is %+v", load.Measured)
+				t.Errorf("Measured is %+v, want 200 nodes, and a share of 0.1 for zone-a", load.Measured)
 			}
 			var page strings.Builder
 			if err := explain.NewStream(&page, "text").Write([]explain.PortReport{port}); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(page.String(), c.demand+"\n") || !strings.Contains(page.String(), c.assumed) {
-				t.Errorf("the page is\n%s", page.String())
+				t.Errorf("the text lacks the sentences about demand:\n%s", page.String())
 			}
 		})
 	}

@@ -24,8 +24,8 @@ func NotFound(cluster *model.Cluster, query Query, origin string) error {
 	return ServiceNotFound(query.Service, cluster.ServiceNames(), " in "+origin)
 }
 
-// ServiceNotFound returns an error that there is no Service of a name, with a suggestion: a similar name, or the same name in
-// another namespace. where is appended to the name, and starts with a space.
+// ServiceNotFound returns an error that there is no Service of a name, with a suggestion: a similar name, or the same
+// name in another namespace. where is appended to the name, and starts with a space.
 func ServiceNotFound(name model.ObjectName, existing []model.ObjectName, where string) error {
 	known := make([]string, 0, len(existing))
 	for _, one := range existing {

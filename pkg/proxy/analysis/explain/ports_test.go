@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// web returns a Service with one port. Its ready endpoints are 10.244.1.5 and 10.244.2.5 on two nodes in two zones.
+// web returns the Service default/web with one port.
 func web() *model.Service {
 	return &model.Service{
 		Name:       model.ObjectName{Namespace: "default", Name: "web"},
@@ -124,7 +124,7 @@ func TestPortsAreInAFixedOrderAndOnlyThoseRequested(t *testing.T) {
 		query string // empty for the zero Query
 		want  []string
 	}{
-		"without a query all": {"", []string{
+		"without a query, all ports": {"", []string{
 			"default/api http IPv4 10.96.0.11:80", "default/web http IPv4 10.96.0.10:80", "default/web http IPv6 [fd00:10:96::10]:80",
 			"default/web dns IPv4 10.96.0.10:53", "default/web dns IPv6 [fd00:10:96::10]:53",
 		}},
@@ -150,7 +150,8 @@ func TestPortsAreInAFixedOrderAndOnlyThoseRequested(t *testing.T) {
 	}
 }
 
-// TestABoundedLoadIsSplit: the only endpoint here gets the connections within its bound, the others get the rest.
+// TestABoundedLoadIsSplit: the only endpoint on this node gets connections up to its bound, and the others get the
+// rest.
 func TestABoundedLoadIsSplit(t *testing.T) {
 	service := web()
 	service.Topology = policy.Topology{Keys: []policy.Key{"example.com/zone", policy.AnyNode}, MaxLoad: 150}
@@ -169,33 +170,33 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 		sum += got.Slots[endpoint]
 	}
 	if near := got.Slots["10.244.1.5:8080"]; near*4 < sum*3-8 || near*4 > sum*3+8 || len(got.Endpoints) != 4 {
-		t.Errorf("%d of %d slots are near, of %d endpoints", near, sum, len(got.Endpoints))
+		t.Errorf("the near endpoint has %d of %d slots, and there are %d endpoints; want about 3 of 4 slots, and 4 endpoints", near, sum, len(got.Endpoints))
 	}
 	if got.Tier != "example.com/zone" || got.Reason != "Spillover" {
 		t.Errorf("got %s, %s", got.Tier, got.Reason)
 	}
 }
 
-// TestALoadBoundReportsWhatItPrevents: which endpoints would be overloaded without it, by how much, and by which
+// TestALoadBoundReportsWhatItPrevents: which endpoints would be overloaded without it, by how much, and with which
 // demand.
 func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 	assumed := "Demand is assumed. Each Node counts as one client, unless its labels say otherwise."
 	for name, test := range map[string]struct {
 		keys            []policy.Key
 		clients         []string
-		nearby          int // endpoints on this node; the other one has three
+		nearby          int // number of endpoints on this node; the other node has three
 		load            map[string]explain.EndpointLoad
 		message, demand string
 		warnings        int
 	}{
-		"one is": {
+		"one endpoint would be overloaded": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 1, demand: assumed,
 			load: map[string]explain.EndpointLoad{
 				"10.244.1.0:8080": {1.5, 2}, "10.244.2.0:8080": {0.833, 0.667}, "10.244.2.1:8080": {0.833, 0.667}, "10.244.2.2:8080": {0.833, 0.667},
 			},
 			message: "Without the bound 10.244.1.0:8080 would expect 2.00 times the mean load; with it no endpoint expects more than 1.50 times.",
 		},
-		"none is": {
+		"no endpoint would be overloaded": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, demand: assumed,
 			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
 		},
@@ -232,7 +233,7 @@ func TestALoadBoundReportsWhatItPrevents(t *testing.T) {
 			cluster.Apply(model.Change{AllNodes: new(true), Slices: map[model.ObjectName]*model.EndpointSlice{api: &clients}})
 			port := onlyPort(t, cluster)
 			if port.Load == nil || port.Load.MaxLoad != 1.5 || len(port.Load.Clients) != len(test.clients) {
-				t.Fatalf("the load is %+v", port.Load)
+				t.Fatalf("load %+v does not have the bound and the clients of the Service", port.Load)
 			}
 			if port.Load.Message != test.message || port.Load.Demand != test.demand || len(port.Warnings) != test.warnings {
 				t.Errorf("got\n%s\n%s\n%q\nwant\n%s\n%s\nand %d warnings", port.Load.Message, port.Load.Demand, port.Warnings,

@@ -16,25 +16,25 @@ func TestParseQuery(t *testing.T) {
 		want  explain.Query
 		err   string // a part of the error's text
 	}{
-		"a Service":                         {arg: "default/web", want: explain.Query{Service: web}},
-		"a port by its name":                {arg: "default/web:http", want: explain.Query{Service: web, Port: "http"}},
-		"a port by its number":              {arg: "default/web:80", want: explain.Query{Service: web, Port: "80"}},
-		"a name in the usual namespace":     {arg: "web", usual: "default", want: explain.Query{Service: web}},
-		"a port there":                      {arg: "web:http", usual: "default", want: explain.Query{Service: web, Port: "http"}},
-		"another namespace than usual":      {arg: "default/web", usual: "shop", want: explain.Query{Service: web}},
-		"nothing in the usual namespace":    {arg: "", usual: "default", err: `"" is not a Service's name`},
-		"no namespace says what is missing": {arg: "web", err: "as in default/web"},
-		"nothing":                           {arg: "", err: "namespace is missing"},
-		"an empty namespace":                {arg: "/web", err: `"" is not a namespace's name`},
-		"an empty name":                     {arg: "default/", err: `"" is not a Service's name`},
-		"an empty name before a port":       {arg: "default/:80", err: `"" is not a Service's name`},
-		"an empty port":                     {arg: "default/web:", err: `"" is neither a port's name nor its number`},
-		"two ports":                         {arg: "default/web:80:81", err: `"80:81" is neither`},
-		"a kind in front":                   {arg: "service/default/web", err: `"default/web" is not a Service's name`},
-		"upper case":                        {arg: "Default/web", err: `"Default" is not a namespace's name`},
-		"spaces":                            {arg: "default/web ", err: `"web " is not a Service's name`},
-		"a protocol":                        {arg: "default/web:80/TCP", err: `"80/TCP" is neither`},
-		"a name longer than Kubernetes has": {arg: "default/" + strings.Repeat("a", 64), err: "is not a Service's name"},
+		"a Service":                            {arg: "default/web", want: explain.Query{Service: web}},
+		"a port by its name":                   {arg: "default/web:http", want: explain.Query{Service: web, Port: "http"}},
+		"a port by its number":                 {arg: "default/web:80", want: explain.Query{Service: web, Port: "80"}},
+		"a name in the default namespace":      {arg: "web", usual: "default", want: explain.Query{Service: web}},
+		"a port in the default namespace":      {arg: "web:http", usual: "default", want: explain.Query{Service: web, Port: "http"}},
+		"a namespace other than the default":   {arg: "default/web", usual: "shop", want: explain.Query{Service: web}},
+		"nothing, with a default namespace":    {arg: "", usual: "default", err: `"" is not a Service's name`},
+		"a name without any namespace":         {arg: "web", err: "as in default/web"},
+		"nothing":                              {arg: "", err: "namespace is missing"},
+		"an empty namespace":                   {arg: "/web", err: `"" is not a namespace's name`},
+		"an empty name":                        {arg: "default/", err: `"" is not a Service's name`},
+		"an empty name before a port":          {arg: "default/:80", err: `"" is not a Service's name`},
+		"an empty port":                        {arg: "default/web:", err: `"" is neither a port's name nor its number`},
+		"two ports":                            {arg: "default/web:80:81", err: `"80:81" is neither`},
+		"a kind in front":                      {arg: "service/default/web", err: `"default/web" is not a Service's name`},
+		"upper case":                           {arg: "Default/web", err: `"Default" is not a namespace's name`},
+		"spaces":                               {arg: "default/web ", err: `"web " is not a Service's name`},
+		"a protocol":                           {arg: "default/web:80/TCP", err: `"80/TCP" is neither`},
+		"a name longer than Kubernetes allows": {arg: "default/" + strings.Repeat("a", 64), err: "is not a Service's name"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,17 +63,17 @@ func TestQueryMatch(t *testing.T) {
 		number uint16
 		want   bool
 	}{
-		"no query matches everything":             {"", id("default/web", "http"), 80, true},
-		"a Service matches its port":              {"default/web", id("default/web", "http"), 80, true},
-		"a Service matches a port without a name": {"default/web", id("default/web", ""), 80, true},
-		"a Service does not match another":        {"default/web", id("default/api", "http"), 80, false},
-		"nor one in another namespace":            {"default/web", id("other/web", "http"), 80, false},
-		"a port name matches that port":           {"default/web:http", id("default/web", "http"), 80, true},
-		"a port name does not match another":      {"default/web:http", id("default/web", "https"), 443, false},
-		"a number matches by number":              {"default/web:80", id("default/web", "http"), 80, true},
-		"a number does not match another":         {"default/web:80", id("default/web", "http"), 8080, false},
-		"a number matches a port of that name":    {"default/web:80", id("default/web", "80"), 443, true},
-		"a port of another Service never matches": {"default/web:80", id("default/api", "80"), 80, false},
+		"no query matches everything":                            {"", id("default/web", "http"), 80, true},
+		"a Service matches its port":                             {"default/web", id("default/web", "http"), 80, true},
+		"a Service matches a port without a name":                {"default/web", id("default/web", ""), 80, true},
+		"a Service does not match another":                       {"default/web", id("default/api", "http"), 80, false},
+		"a Service does not match its name in another namespace": {"default/web", id("other/web", "http"), 80, false},
+		"a port name matches that port":                          {"default/web:http", id("default/web", "http"), 80, true},
+		"a port name does not match another":                     {"default/web:http", id("default/web", "https"), 443, false},
+		"a number matches by number":                             {"default/web:80", id("default/web", "http"), 80, true},
+		"a number does not match another":                        {"default/web:80", id("default/web", "http"), 8080, false},
+		"a number matches a port of that name":                   {"default/web:80", id("default/web", "80"), 443, true},
+		"a port of another Service never matches":                {"default/web:80", id("default/api", "80"), 80, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestQueryMatch(t *testing.T) {
 				query = mustParse(t, test.query)
 			}
 			if got := query.Match(test.id, test.number); got != test.want {
-				t.Errorf("does query %q match %v, %d? %v, want %v", test.query, test.id, test.number, got, test.want)
+				t.Errorf("query %q matches %v, %d: %v, want %v", test.query, test.id, test.number, got, test.want)
 			}
 		})
 	}
@@ -110,8 +110,8 @@ func TestAnUnknownServiceSuggestsAnother(t *testing.T) {
 		"two letters swapped":                  {"shop/chekcout", "shop/checkout"},
 		"the right name, the wrong namespace":  {"default/checkout", "shop/checkout"},
 		"a mistyped namespace":                 {"defualt/web", "default/web"},
-		"something else altogether":            {"default/database", ""},
-		"a short name is not near every other": {"kube-system/dns", ""},
+		"a name that resembles no other":       {"default/database", ""},
+		"a short name that resembles no other": {"kube-system/dns", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

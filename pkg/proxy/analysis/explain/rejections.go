@@ -13,8 +13,8 @@ type Rejection struct {
 	Service string `json:"service"` // namespace/name
 	// Message names the operation, the object and the kernel's reason.
 	Message string `json:"message"`
-	// Since is when the kernel first rejected it, Tries is the number of rejections since then, and Next is when the proxy
-	// retries.
+	// Since is when the kernel first rejected it, Tries is the number of rejections since then, and Next is when the
+	// proxy retries.
 	Since time.Time `json:"since"`
 	Tries int       `json:"tries"`
 	Next  time.Time `json:"next"`

@@ -29,7 +29,7 @@ func TestARejectedServiceReportsThatTheKernelDiffers(t *testing.T) {
 	} {
 		block := strings.Split(page.String(), "\n\n")[i] + "\n"
 		if strings.Contains(block, "rejected  ") != (want != "") || !strings.Contains(block, want) {
-			t.Errorf("port %d is explained as\n%swant it to contain\n%s", i, block, want)
+			t.Errorf("the report of port %d is\n%swant one that contains\n%s", i, block, want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// topologyPort returns a port with everything that a report can have.
+// topologyPort returns the report of a port with nearly every field set.
 func topologyPort() explain.PortReport {
 	external := []string{"198.51.100.7:80", "192.0.2.10:80", "*:30080"}
 	return explain.PortReport{
@@ -87,7 +87,7 @@ func splitPort() explain.PortReport {
 	return port
 }
 
-// lostPort returns a port without frontends.
+// lostPort returns a port whose frontends belong to another Service.
 func lostPort() explain.PortReport {
 	port := emptyPort()
 	port.Frontends, port.Traffic = nil, nil
@@ -116,7 +116,7 @@ func TestTextFormat(t *testing.T) {
 	}
 }
 
-// brokenPipe is a writer whose reader has ended.
+// brokenPipe is a writer that always fails.
 type brokenPipe struct{}
 
 var errBroken = errors.New("broken pipe")

@@ -23,11 +23,11 @@ func TestOutcomeOfTheClusterIP(t *testing.T) {
 		outcome string
 		message string
 	}{
-		"several endpoints share the connections": {
+		"two endpoints share the connections": {
 			clusterOf(webSlice(here, elsewhere), web()),
 			"balance", "New connections to the ClusterIP are spread at random over 2 endpoints.",
 		},
-		"a Local policy with an endpoint here counts only that": {
+		"a Local policy uses only the endpoint on this node": {
 			clusterOf(webSlice(here, elsewhere), local()),
 			"balance", "New connections to the ClusterIP go to one endpoint on this node.",
 		},
@@ -82,8 +82,8 @@ func TestEveryFrontendIsNamedWithItsKind(t *testing.T) {
 // row is a Traffic without its message and frontends.
 type row struct{ to, from, outcome, choice, source string }
 
-// The rows are those of kube-proxy's table of which endpoints serve which traffic, with the sources of its packet
-// matrix.
+// TestTrafficIsSplitWherePoliciesDiffer has the rows of kube-proxy's table of which endpoints serve which traffic, with
+// the source addresses of its packet matrix.
 func TestTrafficIsSplitWherePoliciesDiffer(t *testing.T) {
 	here, elsewhere := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
 	internal := func(service *model.Service) { service.InternalTrafficLocal = true }
@@ -95,7 +95,7 @@ func TestTrafficIsSplitWherePoliciesDiffer(t *testing.T) {
 		endpoints []model.SliceEndpoint
 		want      []row
 	}{
-		"no policy: two kinds of traffic": {nil, both, []row{
+		"no policy is Local": {nil, both, []row{
 			{"ClusterIP", "everybody", "balance", "cluster", ""}, {"external", "everybody", "balance", "cluster", "masqueraded"},
 		}},
 		"internalTrafficPolicy Local governs only the ClusterIP": {[]func(*model.Service){internal}, both, []row{

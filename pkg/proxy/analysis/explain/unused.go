@@ -10,7 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// maxUnused limits the EndpointSlices that are listed for one port: a Service may have thousands of both.
+// maxUnused limits the EndpointSlices that are listed for one port: a Service may have thousands of EndpointSlices
+// and of ports.
 const maxUnused = 20
 
 // The reasons why endpoints of an EndpointSlice, or with ReasonLaterAddresses some of their addresses, are not used.
@@ -84,8 +85,8 @@ func (s serviceSlices) unused(decision selection.Decision) (list []UnusedSlice, 
 	return list, more
 }
 
-// UnusedReason returns why a slice of a Service has no effect on a port, or why some addresses of its endpoints have none;
-// zero if all are used.
+// UnusedReason returns why a slice of a Service has no effect on a port, or why some addresses of its endpoints have
+// none; zero if all are used.
 func UnusedReason(slice *model.EndpointSlice, decision selection.Decision) UnusedSlice {
 	return unusedReason(slice, decision, familiesOf(decision.Service), portNamesOf(decision.Port).anyIn(slice))
 }

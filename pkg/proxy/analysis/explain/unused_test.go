@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// sliceWithPorts returns a slice of default/web with one endpoint, and ports of these names.
+// sliceWithPorts returns a slice of default/web with one endpoint, and ports with these names.
 func sliceWithPorts(name string, ports ...string) *model.EndpointSlice {
 	slice := webSlice(endpoint("10.244.1.5", "node-a", true))
 	slice.Name.Name, slice.Ports = name, nil
@@ -47,8 +47,8 @@ func TestAnUnusedSliceReportsWhy(t *testing.T) {
 		slices []*model.EndpointSlice
 		want   []string // PORT FAMILY SLICE REASON
 	}{
-		"all serve":          {two, []*model.EndpointSlice{sliceWithPorts("all", "http", "metrics")}, nil},
-		"a slice for a port": {two, []*model.EndpointSlice{sliceWithPorts("one", "http"), sliceWithPorts("other", "metrics")}, nil},
+		"one slice serves all ports": {two, []*model.EndpointSlice{sliceWithPorts("all", "http", "metrics")}, nil},
+		"one slice for each port":    {two, []*model.EndpointSlice{sliceWithPorts("one", "http"), sliceWithPorts("other", "metrics")}, nil},
 		"no slice serves one of the ports": {two, []*model.EndpointSlice{sliceWithPorts("one", "http")},
 			[]string{"metrics IPv4 default/one SliceOfOtherPorts"}},
 		"a slice that serves no port next to one that does": {
@@ -56,13 +56,13 @@ func TestAnUnusedSliceReportsWhy(t *testing.T) {
 			[]string{"http IPv4 default/bad SliceOfOtherPorts", "metrics IPv4 default/bad SliceOfOtherPorts"}},
 		"no ports":         {nil, []*model.EndpointSlice{sliceWithPorts("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
 		"the other family": {nil, []*model.EndpointSlice{inIPv6(sliceWithPorts("six", "http"))}, []string{"http IPv4 default/six SliceOfOtherFamily"}},
-		"a family is reported where it is decided": {dual, []*model.EndpointSlice{sliceWithPorts("four", "http"), inIPv6(sliceWithPorts("six", "web"))},
+		"a slice is reported only for ports of its family": {dual, []*model.EndpointSlice{sliceWithPorts("four", "http"), inIPv6(sliceWithPorts("six", "web"))},
 			[]string{"http IPv6 default/six SliceOfOtherPorts"}},
-		"later addresses": {dual, []*model.EndpointSlice{multiAddress}, []string{"http IPv4 default/crowded LaterAddresses"}},
-		"names": {nil, []*model.EndpointSlice{sliceWithPorts("good", "http"), names},
+		"several addresses in an endpoint": {dual, []*model.EndpointSlice{multiAddress}, []string{"http IPv4 default/crowded LaterAddresses"}},
+		"an FQDN slice": {nil, []*model.EndpointSlice{sliceWithPorts("good", "http"), names},
 			[]string{"http IPv4 default/names SliceOfNames"}},
-		"addresses need no port": {headless, []*model.EndpointSlice{sliceWithPorts("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
-		"nor the names of headless ones": {headless, []*model.EndpointSlice{sliceWithPorts("good", "http"), names},
+		"a slice of a headless Service without ports": {headless, []*model.EndpointSlice{sliceWithPorts("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
+		"an FQDN slice of a headless Service": {headless, []*model.EndpointSlice{sliceWithPorts("good", "http"), names},
 			[]string{" IPv4 default/names SliceOfNames", "http IPv4 default/names SliceOfNames"}},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestUnusedSliceMessages(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"it serves": {of(model.IPv4, 2, 0, ports(named)), named, "", ""},
+		"the slice serves the port": {of(model.IPv4, 2, 0, ports(named)), named, "", ""},
 		"a slice without a name for its port": {of(model.IPv4, 2, 0, ports(unnamed)), named, "SliceOfOtherPorts",
 			"EndpointSlice t/web-1 has 2 endpoints, but no port named http/TCP; it has 8080/TCP without a name."},
 		"a Service without a name for its port": {of(model.IPv4, 1, 0, ports(named)), unnamed, "SliceOfOtherPorts",
@@ -161,7 +161,7 @@ func TestUnusedSliceMessages(t *testing.T) {
 			"EndpointSlice t/web-1 has 1 endpoint, but no port named http/TCP; it has a 8080/TCP, b 8081/TCP, c 8082/TCP, d 8083/TCP and 2 more."},
 		"no ports": {of(model.IPv4, 3, 0, nil), named, "SliceWithoutPorts",
 			"EndpointSlice t/web-1 has 3 endpoints, but no ports, which does not mean every port."},
-		"names": {byName, named, "SliceOfNames", "EndpointSlice t/web-1 has 1 endpoint, " +
+		"an FQDN slice": {byName, named, "SliceOfNames", "EndpointSlice t/web-1 has 1 endpoint, " +
 			"but by name (addressType FQDN), and a proxy sends connections only to addresses."},
 		"the other family": {of(model.IPv6, 2, 0, ports(named)), named, "SliceOfOtherFamily",
 			"EndpointSlice t/web-1 has 2 IPv6 endpoints, but the Service has no IPv6 address, only IPv4."},
@@ -169,10 +169,10 @@ func TestUnusedSliceMessages(t *testing.T) {
 			"an endpoint with more than one address, and only the first one is used; another endpoint needs an entry of its own."},
 		"two addresses in each": {of(model.IPv4, 2, 2, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
 			"2 endpoints with more than one address, and only the first one of each is used; another endpoint needs an entry of its own."},
-		"a label for others": {forOthers, named,
+		"the label of headless Services": {forOthers, named,
 			"SliceOfHeadless", "EndpointSlice t/web-1 has 1 endpoint, but the label service.kubernetes.io/headless, " +
 				"so no proxy reads it."},
-		"nothing to miss": {of(model.IPv4, 0, 0, nil), named, "", ""},
+		"an empty slice": {of(model.IPv4, 0, 0, nil), named, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := explain.UnusedReason(&test.slice, webPort(test.port, model.TCP))
@@ -201,9 +201,9 @@ func TestAPortIsFoundByNameAndProtocolAmongMany(t *testing.T) {
 		slice.Ports = append(slice.Ports, model.SlicePort{Name: fmt.Sprint("p", i), Protocol: model.TCP, Port: uint16(i + 1)})
 	}
 	if got := explain.UnusedReason(&slice, webPort("p999", model.TCP)); got != (explain.UnusedSlice{}) {
-		t.Errorf("got %+v; name and protocol decide, and no number does", got)
+		t.Errorf("got %+v, want none: a port with this name and protocol exists", got)
 	}
 	if got := explain.UnusedReason(&slice, webPort("p999", model.UDP)); got.Reason != "SliceOfOtherPorts" {
-		t.Errorf("got %+v; a port of another protocol is another port", got)
+		t.Errorf("got %+v, want SliceOfOtherPorts: no port has this protocol", got)
 	}
 }

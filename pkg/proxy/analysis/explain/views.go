@@ -8,7 +8,7 @@ import (
 )
 
 // Views explains one state of the cluster as seen from several of its nodes. The parts that do not depend on the node
-// are computed once: the cost is that of the explanations, and not of all nodes for each node.
+// are computed only once.
 type Views struct {
 	cluster *model.Cluster
 	planner *selection.Planner
@@ -16,7 +16,7 @@ type Views struct {
 	names   []model.ObjectName // see namesIn
 }
 
-// NewViews returns the views of a state. change describes the state completely.
+// NewViews returns the views of a cluster. change contains its complete state.
 func NewViews(change model.Change, nodePorts model.NodePortAddresses, query Query) *Views {
 	cluster := ClusterView(change, "", nodePorts)
 	return &Views{cluster: cluster, planner: selection.NewPlanner(cluster), query: query, names: query.namesIn(cluster)}

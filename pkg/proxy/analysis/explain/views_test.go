@@ -18,11 +18,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/analysis/explain"
 )
 
-// The Services of manyNodes with hints, and with a policy and addresses of load balancers.
+// The indexes of the Services of manyNodes with hints for zones, and with hints for nodes. The former also has a Local
+// policy and external addresses.
 const hinted, hintedForNodes = 7, 8
 
-// manyNodes returns a cluster that uses everything that a view caches for other nodes: bounds by several lists of keys,
-// named clients, measured demand, and demoted endpoints.
+// manyNodes returns the state of a cluster with everything that a view caches for other nodes: bounds by several lists
+// of keys, named clients, measured demand, and demoted endpoints.
 func manyNodes(nodes int, random *rand.Rand) model.Change {
 	all := true
 	change := model.Change{
@@ -95,15 +96,15 @@ func TestViewEqualsTheNodesReport(t *testing.T) {
 			alone := explain.ClusterView(change, name, model.NodePortAddresses{Primary: true})
 			want := explain.Clients{}.Ports(alone, explain.Query{})
 			if diff := cmp.Diff(want, views.Ports(explain.Clients{}, node)); diff != "" {
-				t.Fatalf("seed %d, %s: (-alone +view):\n%s", seed, name, diff)
+				t.Fatalf("seed %d, %s: (-without a cache +view):\n%s", seed, name, diff)
 			}
 		}
 	}
 }
 
 // TestNodesThatDecideAlikeAreExplainedOnce: each node is in one group, and its report is the same as that of the first
-// node of its group, except for its name and the values that the group lists as its own; then it has as many endpoints,
-// for the same reasons.
+// node of its group, except for its name and the values that the group lists as differences; then the numbers of
+// endpoints by reason are the same.
 func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 	once := map[bool]int{}
 	for seed := range uint64(6) {
@@ -132,7 +133,7 @@ func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 				for _, name := range append([]string{port.Node}, alike.Nodes...) {
 					got[name+" "+port.Service]++
 					if diff := cmp.Diff(summary(want[name+" "+port.Service], alike), summary(port, alike)); diff != "" {
-						t.Fatalf("seed %d: %s on %s is not as on %s (%q): (-want +got):\n%s", seed, port.Service, name, port.Node, alike.Differences, diff)
+						t.Fatalf("seed %d: %s on %s differs from %s (%q): (-want +got):\n%s", seed, port.Service, name, port.Node, alike.Differences, diff)
 					}
 				}
 			}
@@ -144,7 +145,7 @@ func TestNodesThatDecideAlikeAreExplainedOnce(t *testing.T) {
 		}
 	}
 	if once[true] < 100 || once[false] < 100 {
-		t.Errorf("few are alike: %v", once)
+		t.Errorf("too few reports are the same (true), or differ as described (false): %v", once)
 	}
 }
 
@@ -208,9 +209,9 @@ func sorted(nodes map[string]*model.Node) (list []*model.Node) {
 
 func clientsOf(*model.Node) explain.Clients { return explain.Clients{} }
 
-// TestViewsOfTwiceAsManyNodesTakeTwiceTheWork, and twice as much output, although there are twice as many endpoints,
-// too. If the cost per node were proportional to all nodes, or all endpoints, it would be four times. The text hardly
-// grows.
+// TestViewsOfTwiceAsManyNodesTakeTwiceTheWork: the work and the output in JSON are about doubled for twice as many
+// nodes and endpoints. If the cost of each node were proportional to the number of nodes or endpoints, they would be
+// four times as much. The text grows by less than half.
 func TestViewsOfTwiceAsManyNodesTakeTwiceTheWork(t *testing.T) {
 	cost := func(nodes int, format string) (allocations float64, written, lines int) {
 		change := manyNodes(nodes, rand.New(rand.NewPCG(1, 1)))

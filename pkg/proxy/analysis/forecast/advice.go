@@ -24,7 +24,7 @@ const (
 func (o *Projection) keepsBound(bound uint64) bool { return o.Busiest.Load < float64(bound)/100+0.005 }
 
 // advise recommends a setting, if one would improve anything and keeps the first bound that is compared. A setting that
-// protects the endpoints as well as the bound, and needs no proxy of ours, comes first. If the Service has a bound
+// protects the endpoints as well as the bound does, and works with any proxy, comes first. If the Service has a bound
 // already, that was a choice: the only possible advice is to plan it with measured demand. A setting without effect
 // needs a fix, not another setting in addition: Causes has the fix.
 func (f *forecaster) advise(s *Service, object *corev1.Service, parsed *model.Service) *Advice {
@@ -42,7 +42,7 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, parsed *model.Se
 			(isNearer(o) || now.Busiest.Load-o.Busiest.Load >= minLoadGain)
 	}
 	if len(parsed.Topology.Keys) == 0 && isNearer(field) && isBetter(field) {
-		if hasDistribution(object) { // and has no hints
+		if hasDistribution(object) { // it is already set, but there are no hints
 			return nil
 		}
 		return &Advice{
@@ -136,8 +136,8 @@ func hasDistribution(service *corev1.Service) bool {
 		!policy.ModeOf(service.Annotations).IsAuto()
 }
 
-// settingsPatch returns the change of a Service to the settings of another one: a patch in YAML, in which null removes a
-// field.
+// settingsPatch returns the change of a Service to the settings of another one: a patch in YAML, in which null removes
+// a field.
 func settingsPatch(from, to *corev1.Service) string {
 	var set strings.Builder
 	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
@@ -171,7 +171,7 @@ func (s *Service) projection(setting string) *Projection {
 	return nil
 }
 
-// percent formats a part of 1. It never rounds to all or to nothing.
+// percent formats a share from 0 to 1. It never rounds to 0 % or to 100 %.
 func percent(part float64) string {
 	switch {
 	case part == 0, part == 1:

@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// TestAdviceOmitsUnchangedValues in the printed precision.
+// TestAdviceOmitsUnchangedValues: values are compared as printed.
 func TestAdviceOmitsUnchangedValues(t *testing.T) {
 	outlook := func(zone float64) *Projection { return &Projection{Shares: Shares{Zone: zone}} }
 	if got := staysInZone(outlook(0.671), outlook(0.668)); got != "" {
-		t.Errorf("%q of two values that are printed alike", got)
+		t.Errorf("got %q for two values that are printed alike, want nothing", got)
 	}
 	if got, want := staysInZone(outlook(0.8), outlook(0.67)), "80 % stay in the zone instead of 67 %"; got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, test := range [][3]string{{"a", "b", "a, and b"}, {"a", "", "a"}, {"", "b", "b"}} {
 		if got := joinClauses(test[0], test[1]); got != test[2] {
-			t.Errorf("joined(%q, %q) = %q", test[0], test[1], got)
+			t.Errorf("joinClauses(%q, %q) = %q", test[0], test[1], got)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func TestAnUnknownZoneIsNotZero(t *testing.T) {
 		p.totals(&report, []string{"now"}, report.Settings)
 		line := strings.Join(strings.Fields(strings.Split(text.String(), "\n")[1]), " ")
 		if !strings.HasPrefix(line, strings.Join(strings.Fields(want), " ")) {
-			t.Errorf("%q, want %q", line, want)
+			t.Errorf("got line %q, want %q", line, want)
 		}
 	}
 }

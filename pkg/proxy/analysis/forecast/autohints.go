@@ -13,7 +13,7 @@ import (
 )
 
 // The EndpointSlice controller gives each zone a share of the endpoints equal to its share of the processors. Among
-// zones with an equal lack or excess it selects the first one in a Go map. So there are several valid results.
+// zones with an equal deficit or excess it selects the first one in a Go map. So there are several valid results.
 // Forecasts of the same objects must be the same: here zones are in the order of their names.
 
 // overloadThreshold is the controller's overloadThreshold: if an endpoint would get that much more than others, the

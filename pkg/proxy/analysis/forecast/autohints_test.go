@@ -101,15 +101,15 @@ func TestAutoIsOneOfTheControllersResults(t *testing.T) {
 			ambiguous++
 		}
 		if !results[got] {
-			t.Fatalf("round %d: %s is none of the controller's results: %v", round, got, results)
+			t.Fatalf("round %d: %s is not one of the controller's results: %v", round, got, results)
 		}
 	}
 	if hinted < 200 || ambiguous < 50 {
-		t.Errorf("only %d of 2,000 have hints, of %d the controller has several results", hinted, ambiguous)
+		t.Errorf("only %d of 2,000 results have hints, and only in %d rounds the controller has several results", hinted, ambiguous)
 	}
 }
 
-// TestAForecastIsTheSameEachTime, with any measurement.
+// TestAForecastIsTheSameEachTime: two forecasts of the same objects and the same measurement are equal.
 func TestAForecastIsTheSameEachTime(t *testing.T) {
 	random := rand.New(rand.NewPCG(34, 8))
 	for round := range 50 {

@@ -21,8 +21,8 @@ import (
 
 // Change is a hypothetical change of a cluster.
 type Change interface {
-	// apply applies the change to a cluster. It may change the cluster's lists and maps, but not its objects. It marks the
-	// Services whose hints the controller would rewrite.
+	// apply applies the change to a cluster. It may change the cluster's lists and maps, but not its objects. It marks
+	// the Services whose hints the controller would rewrite.
 	apply(c *Cluster, rehinted map[model.ObjectName]bool) error
 }
 

@@ -16,22 +16,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// Cluster holds objects in the order of a forecast.
+// Cluster holds the API objects of a cluster.
 type Cluster struct {
 	nodes    []*corev1.Node
 	services []*corev1.Service                                 // by name
 	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
-	// demands are the measured demands that are valid; nil if they should not be used. assumed is why other Services have
-	// default demand. demandsInvalid is set if there are ServiceDemands, but none is valid.
+	// demands are the measured demands that are valid; nil if they should not be used. assumedReason is why other
+	// Services have default demand. demandsInvalid is set if there are ServiceDemands, but none is valid.
 	demands        map[model.ObjectName]*model.Demand
 	assumedReason  servicedemand.AssumedReason
 	demandsInvalid bool
-	// isDump is set if the objects are printed output, which may be incomplete.
+	// isDump is set if the objects are from manifests, such as the output of kubectl, which may be incomplete.
 	isDump bool
 	// rejected are the findings about objects that could not be read.
 	rejected []model.Finding
 	view     convert.View
-	// demotions are those of the proxy on the node in question, from its own observations. No object has them.
+	// demotions are the node-local demotions of the proxy on the explained node, which no API object contains.
 	demotions map[model.DemotionKey]*model.Demotion
 }
 

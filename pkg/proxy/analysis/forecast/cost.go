@@ -21,7 +21,7 @@ type Traffic map[string]float64
 func TrafficOf(samples []Sample) (Traffic, error) {
 	traffic := Traffic{}
 	for i, sample := range samples {
-		if isRate := sample.Value >= 0 && !math.IsInf(sample.Value, 0); !isRate { // nor is NaN
+		if isRate := sample.Value >= 0 && !math.IsInf(sample.Value, 0); !isRate { // NaN is not a rate either
 			return nil, fmt.Errorf("sample %d: %v is not a number of bytes a second", i+1, sample.Value)
 		}
 		traffic[sample.service()] += sample.Value

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// reportOf returns a report with two Services under two settings, with given parts that go to other zones.
+// reportOf returns a report with two Services under two settings, with fixed shares that go to other zones.
 func reportOf() *Report {
 	outlooks := func(now, near float64) []Projection {
 		return []Projection{{Setting: "now", Shares: Shares{OtherZones: now}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: near}}}
@@ -41,7 +41,7 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 		{"now", (1000 + 60) * month, (1000 + 60) * month / 1e9 * 0.02}, {"PreferSameZone", 10 * month, 10 * month / 1e9 * 0.02},
 	}
 	if diff := cmp.Diff(want, report.Costs, cmpopts.EquateApprox(1e-9, 0)); diff != "" || report.BytesInMonth != 2100*month {
-		t.Errorf("of %v bytes (-want +got):\n%s", report.BytesInMonth, diff)
+		t.Errorf("costs of %v bytes (-want +got):\n%s", report.BytesInMonth, diff)
 	}
 	var page bytes.Buffer
 	p := printer{w: &page}
@@ -69,7 +69,7 @@ func TestNoBytesIsAnError(t *testing.T) {
 			_, err = TrafficOf(samples)
 		}
 		if err == nil {
-			t.Errorf("%s: there is a price", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func weightsByService(samples []Sample) map[string]Weights {
 // add adds to a weight. The sum must be a valid weight, too.
 func (w Weights) add(name string, weight float64) error {
 	sum := w[name] + weight
-	if isWeight := weight >= 0 && !math.IsInf(sum, 0); !isWeight { // nor is NaN
+	if isWeight := weight >= 0 && !math.IsInf(sum, 0); !isWeight { // NaN is not a weight either
 		return fmt.Errorf("%s: %v is not a weight; it must be a number, 0 or more", name, weight)
 	}
 	w[name] = sum

@@ -50,9 +50,9 @@ func TestWeightsAreReadFromQueries(t *testing.T) {
 		},
 		"a mapping":          {`{"node-1": 3}`, nil, none},
 		"a mapping, in YAML": {"node-1: 3\n", nil, none},
-		"a text":             {"hello\n", nil, none},
+		"a plain string":     {"hello\n", nil, none},
 		"empty":              {"", nil, none},
-		"half of it":         {`{"status":"success"`, nil, none},
+		"truncated JSON":     {`{"status":"success"`, nil, none},
 	} {
 		samples, err := ParseSamples([]byte(test.text))
 		var got Weights
@@ -79,19 +79,19 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 			return nil, err
 		}
 		if diff := cmp.Diff(m.byNode, m.nodeSharesOn("shop/web")); diff != "" {
-			t.Errorf("%v: a Service's is different (-all +of it):\n%s", weights, diff)
+			t.Errorf("%v: the shares of the demand on a Service differ (-all Services +one):\n%s", weights, diff)
 		}
 		return m.byNode, nil
 	}
 	got, err := of(Weights{"a": 4, "b": 3, "b2": 5})
 	if diff := cmp.Diff(map[string]float64{"a1": 2. / 12, "a2": 2. / 12, "b1": 3. / 12, "b2": 5. / 12}, got); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
+		t.Errorf("error %v, shares (-want +got):\n%s", err, diff)
 	}
 	if got, err = of(Weights{"a": 5e-324}); err != nil || got["a1"] != 0.5 {
-		t.Errorf("the smallest number, for two nodes: %v, %v", got, err)
+		t.Errorf("the smallest positive weight, for two nodes: got %v, error %v", got, err)
 	}
 	if got, err = of(Weights{"a": 1, "x": 1}); err != nil || got["a1"] != 0.5 {
-		t.Errorf("with demand of an unknown node: %v, %v", got, err)
+		t.Errorf("with demand of an unknown node: got %v, error %v", got, err)
 	}
 	cluster.nodes = append(cluster.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
 	for _, bad := range []Weights{{"b": 1}, {"x": 1}, {"": 1}, {"a": 0}, {"a": 0, "x": 1}, {"a": 1e308, "c1": 1e308}} {
@@ -101,9 +101,9 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 	}
 }
 
-// TestMeasuredServiceHasItsDemand: a measured Service has its own clients, and others have those of all
-// together. A bound that is planned without the measurement does not hold for those clients; the report also has one
-// that would.
+// TestMeasuredServiceHasItsDemand: a Service with measured demand of its own has that, and others have the demand on
+// all Services. A bound that is planned without the measurement does not hold for this demand; the report also has one
+// that would hold.
 func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	const text = `[{"metric":{"node":"a1","namespace":"shop","service":"web"},"value":[1,"3"]},` +
 		`{"metric":{"instance":"b1","namespace":"shop","service":"web"},"value":[1,"1"]},` +
@@ -140,7 +140,7 @@ func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	}
 	other, web := &report.Services[0], &report.Services[1]
 	if got := other.projection(Now).Zone; math.Abs(got-3./40) > 1e-6 {
-		t.Errorf("%v of shop/other stay in the zone, but 3 of 40 of the measured demand is there", got)
+		t.Errorf("a share of %v of shop/other stays in the zone, want 3/40, the zone's share of the demand", got)
 	}
 	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% measured": 1.2} {
 		if got := web.projection(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
@@ -149,12 +149,12 @@ func TestMeasuredServiceHasItsDemand(t *testing.T) {
 	}
 	// Without a measurement there is nothing to compare.
 	if report, _ := Compute(cluster, Options{Now: time.Now(), Bounds: []uint64{120}}); len(report.Settings) != 6 {
-		t.Errorf("a bound is planned with measured demand although there is none")
+		t.Errorf("the report has a bound with measured demand, although there is none")
 	}
 }
 
-// TestAServiceHasTheDemandOfItsServiceDemand: the demand of nodes is that of the ServiceDemand, with their number or
-// without a zone; a Service with the setting "measured" is planned with it, and a bound is compared with both plans.
+// TestAServiceHasTheDemandOfItsServiceDemand: the demand of nodes is that of the ServiceDemand, by zone; a Service with
+// the setting "measured" is planned with it, and a bound is compared with both plans.
 func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 	zoned := func(service *corev1.Service) {
 		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
@@ -196,7 +196,7 @@ func TestAServiceHasTheDemandOfItsServiceDemand(t *testing.T) {
 		_, has := c.want["120% measured"]
 		says := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "planned with measured demand") })
 		if (report.Services[0].projection("120% measured") != nil) != has || says != has {
-			t.Errorf("%s: it compares with measured demand: %t, and the notes are %q", name, !has, report.Notes)
+			t.Errorf("%s: has a bound with measured demand: %t, or wrong notes: %q", name, !has, report.Notes)
 		}
 	}
 }

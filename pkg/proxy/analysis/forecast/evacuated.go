@@ -17,11 +17,12 @@ type OnlyEvacuated struct {
 	Service string `json:"service"` // namespace/name
 	// Share is the part of the Service's connections inside the cluster that still go to these Nodes.
 	Share float64 `json:"share"`
-	// Clients counts the Nodes from which these connections come, and On names them, at most MaxListed; never null.
+	// Clients counts the Nodes from which these connections come, and ClientNodes names them, at most MaxListed; never
+	// null.
 	Clients     int      `json:"clients"`
 	ClientNodes []string `json:"on"`
-	// ExternalNodes are the evacuated Nodes on which connections from outside the cluster stay, because externalTrafficPolicy is
-	// Local; by name, never null.
+	// ExternalNodes are the evacuated Nodes on which connections from outside the cluster stay, because
+	// externalTrafficPolicy is Local; by name, never null.
 	ExternalNodes []string `json:"outside"`
 }
 

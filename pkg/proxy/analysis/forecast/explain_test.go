@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// change returns the objects as the proxies read them.
+// change returns the objects in the form that proxies convert them to.
 func change(t *testing.T, objects convert.Objects) model.Change {
 	t.Helper()
 	var change model.Change
@@ -88,8 +88,8 @@ func averageOverNodes(t *testing.T, objects convert.Objects, service model.Objec
 	return out
 }
 
-// TestAForecastIsTheAverageOfExplain, exactly. With a bound only the shares of keys are compared, because slots
-// are rounded. Another test covers the expected loads that explain prints (selection/simulate).
+// TestAForecastIsTheAverageOfExplain: they are equal, apart from rounding. With a bound only the shares of keys are
+// compared, because slots are rounded. Another test covers the expected loads that explain prints (selection/simulate).
 func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 	compared := map[string]int{}
 	for seed := range uint64(3000) {
@@ -100,13 +100,13 @@ func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 			t.Fatal(rejected)
 		}
 		if len(report.Services)+len(report.NotServed) != len(objects.Services) {
-			t.Fatalf("seed %d: %d and %d of %d Services", seed, len(report.Services), len(report.NotServed), len(objects.Services))
+			t.Fatalf("seed %d: %d served and %d not served, of %d Services", seed, len(report.Services), len(report.NotServed), len(objects.Services))
 		}
 		for i := range report.Services {
 			service := &report.Services[i]
 			compared[compare(t, seed, objects, service)]++
 			if listed := shareOfEvacuated(report, service.Service); listed != service.Projections[0].evacuated {
-				t.Errorf("seed %d, %s: the list has %v, want %v", seed, service.Service, listed, service.Projections[0].evacuated)
+				t.Errorf("seed %d, %s: OnlyEvacuated has the share %v, want %v", seed, service.Service, listed, service.Projections[0].evacuated)
 			} else if listed > 0 {
 				compared["only evacuated"]++
 			}
@@ -117,7 +117,7 @@ func TestAForecastIsTheAverageOfExplain(t *testing.T) {
 	}
 	for _, kind := range []string{"plain", "keys", "bound", "local", "headless", "only evacuated"} {
 		if compared[kind] < 200 {
-			t.Errorf("only %d of kind %s", compared[kind], kind)
+			t.Errorf("compared only %d Services of kind %s", compared[kind], kind)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) s
 	return "plain"
 }
 
-// total returns the number of connections that a load of 1, the mean, stands for.
+// total returns the number of connections of a load of 1, which is the mean.
 func total(loads []float64, endpoints []Endpoint, want map[string]float64) float64 {
 	sum, all := 0.0, 0.0
 	for i := range endpoints {

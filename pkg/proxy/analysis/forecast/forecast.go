@@ -30,7 +30,7 @@ type Options struct {
 	Checker RuleChecker
 }
 
-// Compute returns a forecast. It rejects unreadable objects, as a proxy would.
+// Compute returns a forecast, and the findings about invalid objects, which it ignores as a proxy would.
 func Compute(cluster Cluster, options Options) (Report, []model.Finding) {
 	f, report := newForecaster(cluster, options)
 	f.forecast(&report, options.Only)
@@ -198,8 +198,8 @@ func (f *forecaster) projectMeasured(
 	return &projection
 }
 
-// parse reads a Service as the proxy does, and also a headless one without topology keys: its clients look up all of its
-// ready endpoints, and choose at random.
+// parse reads a Service as the proxy does, and also a headless one without topology keys: its clients look up all of
+// its ready endpoints, and choose at random.
 func (f *forecaster) parse(object *corev1.Service) (*model.Service, string) {
 	parsed, errs := convert.Service(object, f.view)
 	f.rejected = append(f.rejected, rejectedFindings(convert.Services, object, errs)...)
@@ -351,7 +351,7 @@ func (f *forecaster) project(
 			NodeDemand: byNode, Measured: published,
 		})
 		times := float64(len(group.ports))
-		out.source, out.PlannedWith = string(distribution.Source), string(distribution.PlannedWith) // the same for all portions
+		out.source, out.PlannedWith = string(distribution.Source), string(distribution.PlannedWith) // the same for all groups
 		demand += times * distribution.Demand
 		out.add(&Shares{
 			Node: distribution.Node, Zone: distribution.Zone, Region: distribution.Region, OtherZones: distribution.OtherZones, Refused: distribution.Refused,
@@ -408,7 +408,7 @@ func (f *forecaster) publishedFor(setting Setting, service model.ObjectName) *mo
 	return f.demands[service]
 }
 
-// addLoads adds the loads of the endpoints of a portion. The endpoints of the first portion are listed.
+// addLoads adds the loads of the endpoints of a group. The endpoints of the first group are listed.
 func (o *Projection) addLoads(group *endpointGroup, distribution *simulate.Distribution, mean float64, isFirst bool) {
 	for i, load := range distribution.Loads {
 		if load /= mean; load > o.Busiest.Load+1e-9 {
@@ -431,8 +431,8 @@ func notNaN(x float64) float64 {
 	return x
 }
 
-// setWeights sets each Service's part of the sums over all of them: by its demand, if the demand on Services was measured in
-// the same unit, as in some files; otherwise all have the same.
+// setWeights sets each Service's weight in the totals: its demand, if the file of --demand has the demand on Services;
+// otherwise all weights are equal.
 func (f *forecaster) setWeights(services []Service) {
 	weights, all := make([]float64, len(services)), 0.0
 	for i := range services {

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// page is the page without the report: it loads nothing from elsewhere.
+// page is the HTML page without the report. It loads no external resources.
 //
 //go:embed page.html
 var page []byte

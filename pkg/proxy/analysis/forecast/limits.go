@@ -35,7 +35,7 @@ func (r *Report) Violations(limits Limits) []string {
 	return sentences
 }
 
-// unknownZonesText states which part has unknown zones; it is empty if there is none.
+// unknownZonesText states the share of connections whose zones are unknown; empty if there are none.
 func unknownZonesText(part float64) string {
 	if part == 0 {
 		return ""

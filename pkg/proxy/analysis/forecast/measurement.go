@@ -17,19 +17,20 @@ import (
 
 // Measurement is the measured demand of a cluster's nodes: on all Services together, and on single ones.
 type Measurement struct {
-	// source is the source, such as the name of a file.
+	// source names where the measurement comes from, such as a file.
 	source    string
 	locations locations
-	// byNode is each node's part of all demand; byService is by node or zone, and by namespace/name.
+	// byNode is each node's share of all demand. byService is the demand on each Service, by its namespace/name and
+	// then by node or zone.
 	byNode    map[string]float64
 	byService map[string]Weights
-	// unknown are names that are no node and no zone of the cluster; unknownShare is their part of all demand.
+	// unknown are names of neither a node nor a zone of the cluster; unknownShare is their share of all demand.
 	unknown      []string
 	unknownShare float64
 }
 
 // NewMeasurement returns a measurement in a cluster. It fails if no sample is about a node of the cluster, or if a name
-// is that of a node and of a zone.
+// is that of both a node and a zone.
 func NewMeasurement(from string, samples []Sample, cluster Cluster) (*Measurement, error) {
 	all, err := weightsOf(samples)
 	if err != nil {
@@ -94,8 +95,8 @@ func (m *Measurement) nodeSharesOn(service string) map[string]float64 {
 	return m.locations.divide(m.byService[service])
 }
 
-// serviceDemand returns the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with that.
-// A Service without measured demand has the demand on all together.
+// serviceDemand returns the demand on a Service as a ServiceDemand would have it: by zone. Proxies could plan with
+// that. A Service without measured demand has the demand on all together.
 func (m *Measurement) serviceDemand(service string) *model.Demand {
 	byNode := m.nodeSharesOn(service)
 	if byNode == nil {
@@ -113,7 +114,7 @@ func (m *Measurement) serviceDemand(service string) *model.Demand {
 	return published
 }
 
-// ppm are the unit of a ServiceDemand.
+// ppm is the unit of a ServiceDemand: parts per million.
 const ppm = 1e6
 
 // missingParts describes the nodes of the cluster without a measurement, and the part of the measurement that is
@@ -169,7 +170,7 @@ func (m *Measurement) missingServices(query explain.Query, forecast []Service) (
 // locations are the nodes of a cluster, by name and by zone.
 type locations struct {
 	zoneOf map[string]string
-	// linux are the nodes on which a proxy like this one can run, and in are those of a zone: clients on others do not
+	// linux are the nodes on which this proxy can run, and byZone are those of each zone. Clients on other nodes do not
 	// count.
 	linux  []string
 	byZone map[string][]string
@@ -199,7 +200,7 @@ func (l *locations) nodesWithoutWeight(zone string, weights Weights) (nodes []st
 	return nodes
 }
 
-// ambiguous returns the names that are those of a node and of a zone.
+// ambiguous returns the names of both a node and a zone.
 func (l *locations) ambiguous(weights Weights) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		if _, isNode := l.zoneOf[name]; isNode && len(l.nodesWithoutWeight(name, weights)) > 0 {
@@ -209,9 +210,9 @@ func (l *locations) ambiguous(weights Weights) (names []string) {
 	return names
 }
 
-// divide returns each node's part of all weights: its own weight, and an equal part of its zone's weight, which the
-// nodes of the zone without a weight of their own share. Other nodes are absent. The cost is proportional to the names
-// and the nodes of zones among them.
+// divide returns each node's share of the sum of all weights: that of its own weight, or, for a node without one, that
+// of an equal part of its zone's weight. Nodes with neither are absent. The cost is proportional to the names and the
+// nodes of zones among them.
 func (l *locations) divide(weights Weights) map[string]float64 {
 	all, byNode := weights.sum(), map[string]float64{}
 	for name, weight := range weights {

@@ -78,8 +78,8 @@ func (g clusterGenerator) inNamespaces(objects convert.Objects) convert.Objects 
 	return objects
 }
 
-// TestASelectionIsTheSumOfItsServices, of shares and bytes, with a measurement and without; the forecast of each
-// Service is the same as in a forecast of all.
+// TestASelectionIsTheSumOfItsServices: its shares and bytes are sums, with a measurement and without. The forecast of
+// each Service is the same as in a forecast of all.
 func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 	byDemand, priced, without := 0, 0, 0
 	for seed := range uint64(300) {
@@ -128,12 +128,12 @@ func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 				without++
 			}
 			if !isAbout(weights, 1) || math.Abs(report.BytesInMonth-bytes) > 1e-3 {
-				t.Errorf("seed %d: %+v: the weights are %v in all, and %v bytes are moved, want %v", seed, only, weights, report.BytesInMonth, bytes)
+				t.Errorf("seed %d: %+v: the sum of the weights is %v, want 1; the report has %v bytes, want %v", seed, only, weights, report.BytesInMonth, bytes)
 			}
 			for s, total := range report.Settings {
 				for i, part := range total.parts() {
 					if !isAbout(*part, *sums[s].parts()[i]) {
-						t.Errorf("seed %d: %+v, %s: the total is %+v, and the sum %+v", seed, only, total.Setting, total.Shares, sums[s])
+						t.Errorf("seed %d: %+v, %s: the total is %+v, want the sum %+v", seed, only, total.Setting, total.Shares, sums[s])
 					}
 				}
 				if math.Abs(report.Costs[s].Bytes-cost[s]) > 1e-3 {
@@ -146,14 +146,14 @@ func TestASelectionIsTheSumOfItsServices(t *testing.T) {
 			}
 		}
 		if len(all.Services) > 0 && math.Abs(all.Costs[0].Bytes-crossing) > 1e-3 {
-			t.Errorf("seed %d: all Services have %v bytes, their namespaces %v", seed, all.Costs[0].Bytes, crossing)
+			t.Errorf("seed %d: all Services have %v bytes to other zones, and the sum of the namespaces is %v", seed, all.Costs[0].Bytes, crossing)
 		}
 		if t.Failed() {
 			return
 		}
 	}
 	if byDemand < 100 || priced < 200 || without < 20 {
-		t.Errorf("only %d weighted by demand, %d priced, %d without bytes", byDemand, priced, without)
+		t.Errorf("tested only %d Services weighted by demand, %d selections with a cost, %d without bytes", byDemand, priced, without)
 	}
 }
 
@@ -169,20 +169,20 @@ func TestTotalsAreWeightedByDemand(t *testing.T) {
 		return list
 	}
 	if diff := cmp.Diff([]float64{0.75, 0, 0.25}, weights()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("weights (-want +got):\n%s", diff)
 	}
 	services = services[1:2]
 	if diff := cmp.Diff([]float64{1}, weights()); diff != "" {
-		t.Errorf("without measured demand on it (-want +got):\n%s", diff)
+		t.Errorf("weights without measured demand on the Service (-want +got):\n%s", diff)
 	}
 	f.demand = nil
 	services = []Service{{Service: "shop/api"}, {Service: "shop/web"}}
 	if diff := cmp.Diff([]float64{0.5, 0.5}, weights()); diff != "" {
-		t.Errorf("without a measurement (-want +got):\n%s", diff)
+		t.Errorf("weights without a measurement (-want +got):\n%s", diff)
 	}
 }
 
-// TestMissingPartsOfAMeasurementAreReported, with their amount.
+// TestMissingPartsOfAMeasurementAreReported: with their number or share.
 func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 	cluster := NewCluster(newGenerator(1).cluster(), convert.View{})
 	cluster.nodes = cluster.nodes[:0]
@@ -198,14 +198,14 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 		only      explain.Query
 		want      []string
 	}{
-		"nothing": {Weights{"a": 1, "b": 1, "node-4": 0, "node-5": 1}, nil, explain.Query{}, nil},
+		"nothing is missing": {Weights{"a": 1, "b": 1, "node-4": 0, "node-5": 1}, nil, explain.Query{}, nil},
 		"Nodes without a zone": {Weights{"a": 1, "b": 1}, nil, explain.Query{}, []string{
 			"demand.json lacks 2 of 6 Nodes (node-4, node-5)" + zero,
 		}},
 		"Nodes": {Weights{"node-3": 1}, nil, explain.Query{}, []string{
 			"demand.json lacks 5 of 6 Nodes (node-0, node-1, node-2 and 2 more)" + zero,
 		}},
-		"names of nothing here": {Weights{"a": 1, "b": 1, "node-4": 1, "node-5": 0, "node-9": 1}, nil, explain.Query{}, []string{
+		"a name of neither a Node nor a zone": {Weights{"a": 1, "b": 1, "node-4": 1, "node-5": 0, "node-9": 1}, nil, explain.Query{}, []string{
 			"25 % of the demand in demand.json is omitted, because there is no Node and no zone of this name: node-9.",
 		}},
 		"Services": {
@@ -233,8 +233,8 @@ func TestMissingPartsOfAMeasurementAreReported(t *testing.T) {
 	}
 }
 
-// TestAdviceKeepsTheBound, and nothing else: after following the advice, with the ServiceDemand that it may
-// need, the new forecast keeps the bound as promised.
+// TestAdviceKeepsTheBound: after the advice was followed, with the ServiceDemand that it may need, the new forecast
+// keeps the bound and equals the promised projection.
 func TestAdviceKeepsTheBound(t *testing.T) {
 	advised, missed := map[string]int{}, 0
 	for seed := range uint64(1000) {
@@ -260,7 +260,7 @@ func TestAdviceKeepsTheBound(t *testing.T) {
 					t.Errorf("seed %d: %s misses its bound, and no cause is reported", seed, service.Service)
 				}
 				if then := service.asMeasured; service.Advice == nil && then != nil && then.keepsBound(bound) && then.Refused <= now.Refused {
-					t.Errorf("seed %d: %s misses its bound, and what keeps it is not advised: %+v", seed, service.Service, then)
+					t.Errorf("seed %d: %s misses its bound, and there is no advice, although measured demand keeps it: %+v", seed, service.Service, then)
 				}
 			}
 			if service.Advice == nil {
@@ -274,7 +274,7 @@ func TestAdviceKeepsTheBound(t *testing.T) {
 			if service.Advice.Setting == policy.Measured {
 				promised = service.asMeasured
 				if row := service.projection("120%" + measured); row != nil && row.Note == "" && bound == 120 && row.Shares != promised.Shares {
-					t.Errorf("seed %d: %s: the advice promises %+v, and the row has %+v", seed, service.Service, promised, row)
+					t.Errorf("seed %d: %s: the advice promises %+v, and the projection is %+v", seed, service.Service, promised, row)
 				}
 			}
 			if strings.Contains(service.Advice.Patch, policy.DemandSourceAnnotation) {
@@ -298,6 +298,6 @@ func TestAdviceKeepsTheBound(t *testing.T) {
 	}
 	if missed < 30 || advised["120%"] < 5 || advised["120%"+measured] < 30 ||
 		advised[policy.Measured] < 10 || advised[policy.PreferSameZone] < 10 {
-		t.Errorf("only %v advised; %d bounds missed", advised, missed)
+		t.Errorf("too few cases: advice %v, %d missed bounds", advised, missed)
 	}
 }

@@ -36,7 +36,7 @@ const (
 	ignoredAnnotation = "IgnoredAnnotation"
 )
 
-// refusedShare is the refused connections to a portion.
+// refusedShare is the share of the connections to a group's ports that is refused.
 type refusedShare struct {
 	group    int
 	share    float64
@@ -66,8 +66,8 @@ var demandTexts = map[string]string{
 	string(simulate.Given):    "the demand in the file of --demand",
 }
 
-// boundProblems returns why an endpoint expects more than the Service's bound; empty if none does. In a comparison loads
-// are not multiples of the mean that a bound applies to.
+// boundProblems returns why an endpoint expects more than the Service's bound; empty if none does. It returns none in a
+// comparison, where loads are not multiples of the mean that a bound applies to.
 func (f *forecaster) boundProblems(s *Service, parsed *model.Service) []Problem {
 	now, bound := &s.Projections[0], parsed.Topology.MaxLoad
 	if now.PlannedWith == "" || now.keepsBound(bound) || f.clientsOf != nil {
@@ -129,7 +129,7 @@ func listFirst(first []string, all int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(first, ", "), all-len(first))
 }
 
-// toPorts names the ports of a portion, if it is not all of them.
+// toPorts names the ports of a group, if there are others.
 func toPorts(service *model.Service, groups []endpointGroup, index int) string {
 	if len(groups) == 1 {
 		return ""

@@ -31,8 +31,8 @@ type Report struct {
 	Services []Service `json:"services"`
 	// NotServed are the Services without connections to endpoints.
 	NotServed []NotServed `json:"notServed"`
-	// EvacuatedNodes is the number of Nodes that are being evacuated, and OnlyEvacuated are the Services that would have
-	// endpoints only there; never null.
+	// EvacuatedNodes is the number of Nodes that are being evacuated, and OnlyEvacuated are the Services that would
+	// have endpoints only there; never null.
 	EvacuatedNodes int             `json:"evacuatedNodes"`
 	OnlyEvacuated  []OnlyEvacuated `json:"onlyEvacuated"`
 	// Costs are the costs of bytes to other zones in a month under each setting, of BytesInMonth in all, at PerGB; none
@@ -49,14 +49,15 @@ type Total struct {
 	// Busiest is the endpoint with the highest load relative to the others of its Service.
 	Busiest        Busiest `json:"busiest"`
 	BusiestService string  `json:"busiestService"`
-	// Matrix is the traffic from the zone of a row to that of a column, as a part of 1 of all demand. Its sum and the
-	// refused part make 1.
+	// Matrix is the traffic from the zone of a row to that of a column, as a part of 1 of all demand. Its sum plus
+	// the refused share is 1.
 	Matrix [][]float64 `json:"matrix"`
 }
 
-// Shares are the parts of all connections by where they go, and the refused part.
+// Shares are the shares of all connections by where they go, and the refused share.
 type Shares struct {
-	// Node stays on the client's node, Zone there or in its zone, Region in these or in its region.
+	// Node stays on the client's node, Zone in its zone (including the node), and Region in its region (including the
+	// zone).
 	Node   float64 `json:"node"`
 	Zone   float64 `json:"zone"`
 	Region float64 `json:"region"`
@@ -66,12 +67,12 @@ type Shares struct {
 	Refused      float64 `json:"refused"`
 }
 
-// parts returns all of them.
+// parts returns pointers to all shares.
 func (s *Shares) parts() [6]*float64 {
 	return [...]*float64{&s.Node, &s.Zone, &s.Region, &s.OtherZones, &s.UnknownZones, &s.Refused}
 }
 
-// add adds a part of others.
+// add adds other shares, multiplied by part.
 func (s *Shares) add(others *Shares, part float64) {
 	from := others.parts()
 	for i, to := range s.parts() {
@@ -79,7 +80,7 @@ func (s *Shares) add(others *Shares, part float64) {
 	}
 }
 
-// round rounds all of them, so that the parts by zone and the refused part still make 1.
+// round rounds all shares, so that those by zone and the refused share still sum to 1.
 func (s *Shares) round() {
 	explain.RoundParts(&s.Zone, &s.OtherZones, &s.UnknownZones, &s.Refused)
 	s.Node, s.Region = min(explain.Rounded(s.Node), s.Zone), max(explain.Rounded(s.Region), s.Zone)
@@ -92,7 +93,7 @@ func (s *Shares) hasZones() bool { return s.Zone > 0 || s.OtherZones > 0 || s.Un
 type Busiest struct {
 	Endpoint string `json:"endpoint"` // address:port, empty if no endpoint gets anything
 	Node     string `json:"node"`
-	// Load is a multiple of the mean of its Service's endpoints; after changes, of their mean before.
+	// Load is a multiple of the mean of its Service's endpoints; in a comparison, of their mean before the changes.
 	Load float64 `json:"load"`
 }
 
@@ -113,7 +114,8 @@ type Service struct {
 	Causes []Problem `json:"causes"`
 	Advice *Advice   `json:"advice"` // null if nothing would improve
 
-	// asMeasured is the present setting, planned with measured demand; nil if it is already, or if that is unknown.
+	// asMeasured is the present setting, planned with measured demand; nil if it already is, or if there is
+	// no measured demand.
 	asMeasured *Projection
 }
 
@@ -140,14 +142,15 @@ type Projection struct {
 	Busiest Busiest    `json:"busiest"`
 	// Used is how many of the first port's endpoints get any connections.
 	Used int `json:"used"`
-	// Loads are the loads of the Service's Endpoints, as multiples of their mean; after changes, of the mean before.
+	// Loads are the loads of the Service's Endpoints, as multiples of their mean; in a comparison, of the mean before
+	// the changes.
 	Loads []float64 `json:"loads"`
 	// Note is why the setting has no meaning here; empty if it has one.
 	Note string `json:"note,omitempty"`
 
-	source    string // see Service.DemandSource
-	zones     []float64
-	evacuated float64 // the part of all connections that still goes to evacuated Nodes
+	source    string    // see Service.DemandSource
+	zones     []float64 // Total.Matrix of the Service alone, row by row
+	evacuated float64   // the part of all connections that still goes to evacuated Nodes
 	// onlyEvacuated are the Nodes of those clients.
 	onlyEvacuated map[string]bool
 	refusedShares []refusedShare

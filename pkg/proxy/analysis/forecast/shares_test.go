@@ -17,7 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// isAbout reports whether two numbers of a report are the same: numbers have nine digits, and sums have a larger error.
+// isAbout reports whether two numbers of a report are the same: numbers have nine decimal places, and sums have a
+// larger error.
 func isAbout(a, b float64) bool { return math.Abs(a-b) < 1e-7 }
 
 // TestAllSharesMakeOne: of a Service, of all Services together, and in a matrix.
@@ -27,14 +28,14 @@ func TestAllSharesMakeOne(t *testing.T) {
 		report, _ := Compute(NewCluster(newGenerator(seed).hintedCluster(), convert.View{}), Options{Now: time.Now(), Bounds: []uint64{120, 150}})
 		check := func(what string, s *Shares) {
 			if sum := s.Zone + s.OtherZones + s.UnknownZones + s.Refused; !isAbout(sum, 1) {
-				t.Errorf("seed %d: %s: %v in all: %+v", seed, what, sum, *s)
+				t.Errorf("seed %d: %s: the sum of the shares is %v, want 1: %+v", seed, what, sum, *s)
 			}
 			if s.Node > s.Zone+1e-7 || s.Zone > s.Region+1e-7 || s.Region > 1-s.Refused+1e-7 {
 				t.Errorf("seed %d: %s: a smaller area has a larger share: %+v", seed, what, *s)
 			}
 			for _, part := range s.parts() {
 				if math.Signbit(*part) {
-					t.Errorf("seed %d: %s: a negative part: %+v", seed, what, *s)
+					t.Errorf("seed %d: %s: a share is negative: %+v", seed, what, *s)
 				}
 			}
 			if s.UnknownZones > 0 {
@@ -55,7 +56,7 @@ func TestAllSharesMakeOne(t *testing.T) {
 				if len(projection.Keys) > 0 && projection.Note == "" {
 					keys++
 					if !isAbout(sum, 1) {
-						t.Errorf("seed %d: %s: %+v", seed, report.Services[i].Service, projection)
+						t.Errorf("seed %d: %s: the shares of the keys do not sum up: %+v", seed, report.Services[i].Service, projection)
 					}
 				}
 			}
@@ -72,12 +73,12 @@ func TestAllSharesMakeOne(t *testing.T) {
 				}
 			}
 			if !isAbout(sum, 1) {
-				t.Errorf("seed %d: the matrix of %s, and what is refused: %v", seed, total.Setting, sum)
+				t.Errorf("seed %d: the sum of the matrix of %s and the refused share is %v, want 1", seed, total.Setting, sum)
 			}
 		}
 	}
 	if unknown < 500 || refused < 500 || keys < 500 {
-		t.Errorf("only %d with unknown zones, %d with refusals, %d with keys", unknown, refused, keys)
+		t.Errorf("too few cases: %d with unknown zones, %d with refusals, %d with keys", unknown, refused, keys)
 	}
 }
 
@@ -150,7 +151,7 @@ func TestAdviceMatchesItsForecast(t *testing.T) {
 		}
 	}
 	if followed["PreferSameZone"] < 20 || followed["120%"] < 30 || removed < 5 {
-		t.Errorf("followed: %v; %d removed a setting", followed, removed)
+		t.Errorf("too few cases: advice %v, of which %d removed a setting", followed, removed)
 	}
 }
 
@@ -179,12 +180,12 @@ func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 			}
 			compared++
 			if ratio := (1 - now.Refused) / (1 - then.Refused); !isAbout(sum(now.Loads)/sum(then.Loads), ratio) {
-				t.Errorf("seed %d: %s: loads %v, then %v, and the served connections grow by a factor of %v",
+				t.Errorf("seed %d: %s: loads before %v and after %v, but the served connections grow by a factor of %v",
 					seed, was.Services[i].Service, then.Loads, now.Loads, ratio)
 			}
 			for e := range now.Loads {
 				if !isAbout(now.Loads[e]/sum(now.Loads), single.Loads[e]/sum(single.Loads)) {
-					t.Errorf("seed %d: the shares of endpoints depend on the measure: %v, %v", seed, now.Loads, single.Loads)
+					t.Errorf("seed %d: the shares of endpoints depend on the reference: %v, %v", seed, now.Loads, single.Loads)
 				}
 			}
 			if was.Services[i].Service == "shop/web-1" && now.Shares == single.Shares {
@@ -196,7 +197,7 @@ func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 		}
 	}
 	if compared < 500 || byClients < 100 {
-		t.Errorf("only %d compared, %d of them with clients by name", compared, byClients)
+		t.Errorf("compared only %d Services, %d of them with named clients", compared, byClients)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/sanitize"
 )
 
-// Text writes a report for a terminal: all Services together, and then each, in the order of sorted. It writes the
-// first most Services; 0 means all.
+// Text writes a report for a terminal: all Services together, and then each, in the order of sortServices. It writes
+// at most limit Services; 0 means all.
 func Text(w io.Writer, report *Report, limit int) error {
 	p := printer{w: w}
 	p.printf("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", sanitize.Count(report.Nodes, "Node"),
@@ -54,7 +54,7 @@ func (r *Report) ofSelection() string {
 	return r.ofNamespace()
 }
 
-// orService returns the Service of the report, or else the name all with the namespace of the report.
+// orService returns the Service of the report, or else the given words and the namespace of the report.
 func (r *Report) orService(all string) string {
 	if r.Service != "" {
 		return r.Service
@@ -159,8 +159,8 @@ func (p *printer) notes(report *Report) {
 	}
 }
 
-// sortServices returns the Services by the share that is refused, then by whether there are suggestions, then by the share
-// that leaves the zone, then by overload.
+// sortServices returns the Services by the share that is refused, then by whether there are suggestions, then by the
+// share that leaves the zone, then by overload.
 func sortServices(services []Service) []Service {
 	return slices.SortedStableFunc(slices.Values(services), func(a, b Service) int {
 		now, then := &a.Projections[0], &b.Projections[0]
@@ -330,8 +330,8 @@ func differences(before, after *Report) (list []comparison) {
 	return list
 }
 
-// refused, leftZone and load return the increases: of the share that is refused, of the share that leaves the zone, and
-// of the load of the busiest endpoint.
+// The increases after the change: of the share that is refused, of the share that leaves the zone, and of the load of
+// the busiest endpoint.
 func (c *comparison) refused() float64  { return c.after.Refused - c.before.Refused }
 func (c *comparison) leftZone() float64 { return c.before.Zone - c.after.Zone }
 func (c *comparison) load() float64     { return c.after.Busiest.Load - c.before.Busiest.Load }

@@ -35,12 +35,12 @@ type EndpointExplanation struct {
 	// Share is the endpoint's part of the node's connections to the ClusterIP, or of the DNS responses: 0 if it is not
 	// used.
 	Share float64 `json:"share"`
-	// Reason is a stable code: of the choice if the endpoint is used, otherwise of the exclusion. Message is the same as a
-	// sentence.
+	// Reason is a stable code: of the choice if the endpoint is used, otherwise of the exclusion. Message is the same
+	// as a sentence.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Suggestions are the smallest changes after which it would be used, each verified by deciding again; never null, and
-	// empty if it is used.
+	// Suggestions are the smallest changes after which it would be used, each verified by deciding again; never null,
+	// and empty if it is used.
 	Suggestions []Suggestion `json:"suggestions"`
 
 	// isUnused is set if its EndpointSlice has no effect on the port.

@@ -12,7 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// slotsOn returns the slots in explain for a Service's ports on a node, by family and endpoint, as parts of all.
+// slotsOn returns the share of the slots that each endpoint has in explain's report for a node, by port number and
+// endpoint.
 func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map[string]float64 {
 	t.Helper()
 	objects := convert.Objects{Nodes: c.nodes, Services: c.services}
@@ -80,7 +81,7 @@ func TestEverySuggestionIsProven(t *testing.T) {
 								t.Fatal(err)
 							}
 							if then := slotsOn(t, after, node.Name, name); then[key] == 0 {
-								t.Fatalf("seed %d: %+v, but then explain has %v", seed, why, then)
+								t.Fatalf("seed %d: %+v, but after the changes explain has %v", seed, why, then)
 							}
 						}
 					}
@@ -89,7 +90,7 @@ func TestEverySuggestionIsProven(t *testing.T) {
 		}
 	}
 	if suggested < 5000 || combined < 500 {
-		t.Errorf("%d suggestions, %d of several changes", suggested, combined)
+		t.Errorf("only %d suggestions, %d of them with several changes", suggested, combined)
 	}
 }
 

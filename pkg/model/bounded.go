@@ -75,7 +75,8 @@ func (b *bounded) markDemandChanged(service *Service) {
 	}
 }
 
-// ClientsVersion changes whenever a Service is first named as a client, or a client's endpoints change.
+// ClientsVersion returns a number that changes whenever a Service is first named as a client, or a client's endpoints
+// change.
 func (c *Cluster) ClientsVersion() uint64 { return c.bounded.version }
 
 // HasStale reports whether any load-bounded Service has had new clients or new demand since the last TakeStale.

@@ -63,7 +63,7 @@ func (s Selection) exclusionReason(endpoint *model.PortEndpoint, viewpoint NodeV
 		return Reason{Code: NotReady}
 	case s.Local != nil && viewpoint.isLocal(endpoint):
 		// The local choice then has ready endpoints, and this one is terminating. That is the reason, even if the cluster
-		// choice has another one.
+		// choice has another reason.
 		return Reason{Code: TerminatingNotNeeded}
 	case reason.Code == ClusterChoiceUnused:
 		return Reason{Code: NotOnThisNode, Key: internalTrafficPolicy}

@@ -21,7 +21,7 @@ type NodeGrouper struct {
 	nodes     []*model.Node
 	columns   map[string]*column
 	addresses map[netip.Addr]bool // of all nodes
-	cache     map[string][]Group  // by the keys, of Services whose endpoints make no difference
+	cache     map[string][]Group  // by dimensions, for Services whose endpoints make no difference
 }
 
 // Group is a set of nodes that decide alike.
@@ -55,7 +55,8 @@ type column struct {
 	values []string // by number
 }
 
-// dimension is a topology key, or another way in which endpoints may be meant for a node.
+// dimension is a topology key, or another property by which a decision matches endpoints with a node.
+--
 type dimension struct {
 	name           string
 	valueOf        func(node *model.Node) (value string, has bool)

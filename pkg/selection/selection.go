@@ -108,11 +108,11 @@ func (s Selection) serveCluster() (Choice, Outcome) {
 	return s.Cluster, Refuse
 }
 
-// serveLocal returns the local choice, named after the policy that applies here: both may, and they choose the same
-// endpoints.
+// serveLocal returns the local choice, with policyField as the policy in its reason: if both policies apply, they choose
+// the same endpoints.
 func (s Selection) serveLocal(policyField string) (Choice, Outcome) {
 	choice := *s.Local
-	if choice.Reason.Key != "" { // A Service without usable endpoints has none, with any policy.
+	if choice.Reason.Key != "" { // it is empty if the Service has no usable endpoints
 		choice.Reason.Key = policyField
 	}
 	switch {

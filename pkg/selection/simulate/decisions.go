@@ -275,7 +275,8 @@ func (d *decisions) byPlan(node *model.Node) *decision {
 	return decided
 }
 
-// groupOf returns the endpoints of a group of the plan that a node with this name uses.
+// targetOf returns the target for a group of the plan. The node that sends to the group matters only if the group's key
+// is the hostname.
 func (d *decisions) groupOf(group balance.Group, node string) *target {
 	t := d.groups[group]
 	if t != nil {

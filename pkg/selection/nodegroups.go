@@ -56,7 +56,6 @@ type column struct {
 }
 
 // dimension is a topology key, or another property by which a decision matches endpoints with a node.
---
 type dimension struct {
 	name           string
 	valueOf        func(node *model.Node) (value string, has bool)

@@ -14,7 +14,7 @@ type prefixSums struct {
 	byClass map[int32]*row
 }
 
-// prefixTable has the nodes of one class, sorted by name. sums[i] has the sums over the first i nodes.
+// row has the nodes of one class, sorted by name. sums[i] has the sums over the first i nodes.
 type row struct {
 	names []string
 	sums  []sums

@@ -114,10 +114,10 @@ func TestApplyReturnsAffectedServices(t *testing.T) {
 		"a slice that now names another Service: both": {changeOf(sliceFor("plain-1", "racks")), "plain racks"},
 		"a slice before its Service":                   {changeOf(sliceFor("later-1", "later")), "later"},
 
-		"a node label that no Service uses":     {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=blue")), ""},
-		"an unchanged node":                     {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red")), ""},
-		"a node label that topology keys name":  {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=9", "colour=red")), "racks"},
-		"a removed node label":                  {changeOf(nodeWith("node-2", zoneLabel+"=b", "colour=red")), "racks"},
+		"a node label that no Service uses":            {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=blue")), ""},
+		"an unchanged node":                            {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red")), ""},
+		"a node label that topology keys name":         {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=9", "colour=red")), "racks"},
+		"a removed node label":                         {changeOf(nodeWith("node-2", zoneLabel+"=b", "colour=red")), "racks"},
 		"another node's zone: Services with zone keys": {changeOf(nodeWith("node-2", zoneLabel+"=c", rackLabel+"=2", "colour=red")), "zones"},
 		"this node's zone: also Services that may have hints": {
 			changeOf(nodeWith("node-1", zoneLabel+"=c", rackLabel+"=1", "colour=red")), "elsewhere plain zones",

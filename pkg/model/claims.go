@@ -9,8 +9,8 @@ import (
 )
 
 // claims records which Services claim which frontend. If several Services claim one, the first of them owns it until it
-// releases it. Claims are ordered by the kind of the frontend (see rank), then by age (the oldest Service first), then by
-// name.
+// releases it. Claims are ordered by the kind of the frontend (see rank), then by age (the oldest Service first), then
+// by name.
 type claims struct {
 	byFrontend map[Frontend][]claim
 	// external has the Services with each external IP. A node port of another Service that is served on that address takes
@@ -212,8 +212,8 @@ func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
 	return isOwned && owner == service
 }
 
-// reservedReason returns why no Service may own a frontend that was set in the Service or by a load balancer; it is empty
-// if one may. The API server's own ClusterIP is not reserved, because pods dial it.
+// reservedReason returns why no Service may own a frontend that was set in the Service or by a load balancer; it is
+// empty if one may. The API server's own ClusterIP is not reserved, because pods dial it.
 func (c *Cluster) reservedReason(frontend PortFrontend) LossReason {
 	switch {
 	case frontend.Kind != ExternalIP && frontend.Kind != LoadBalancerIP:

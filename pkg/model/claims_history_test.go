@@ -12,8 +12,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestOwnershipDoesNotDependOnHistory: any history of changes results in the same owners. Apply returns every Service that
-// gains or loses a frontend. If only one Service changes, Apply returns no others than it must.
+// TestOwnershipDoesNotDependOnHistory: any history of changes results in the same owners. Apply returns every Service
+// that gains or loses a frontend. If only one Service changes, Apply returns no others than it must.
 func TestOwnershipDoesNotDependOnHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -45,7 +45,8 @@ func TestOwnershipDoesNotDependOnHistory(t *testing.T) {
 	}
 }
 
-// TestNothingIsContestedWhenAllAreRemoved: no frontend is contested when all Services are removed. Before that, some were.
+// TestNothingIsContestedWhenAllAreRemoved: no frontend is contested when all Services are removed. Before that, some
+// were.
 func TestNothingIsContestedWhenAllAreRemoved(t *testing.T) {
 	random, most := rand.New(rand.NewPCG(3, 4)), 0
 	cluster := NewCluster("node-1")

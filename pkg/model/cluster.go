@@ -20,7 +20,7 @@ type Cluster struct {
 	// slicesOf are the slices of each Service, sorted by name. A slice may exist before its Service.
 	slicesOf map[ObjectName][]*EndpointSlice
 	nodes    map[string]*Node
-	// allNodes is set if nodes holds all nodes of the cluster.
+	// hasAllNodes is set if nodes holds all nodes of the cluster.
 	allNodes bool
 	// demotions are all demotions of nodes. effective has those that apply to each node.
 	demotions map[DemotionKey]*Demotion

@@ -66,8 +66,8 @@ func join(endpointSlices []*EndpointSlice, ports int) JoinedSlices {
 	return joined
 }
 
-// LimitSlices returns the first slices of a Service that list at most MaxSlicePorts ports together, and the number of these
-// ports.
+// LimitSlices returns the first slices of a Service that list at most MaxSlicePorts ports together, and the number of
+// these ports.
 func LimitSlices(endpointSlices []*EndpointSlice) (limited []*EndpointSlice, ports int) {
 	for i, slice := range endpointSlices {
 		if ports+len(slice.Ports) > MaxSlicePorts {

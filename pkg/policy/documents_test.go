@@ -84,8 +84,8 @@ func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 	}
 }
 
-// TestThePoliciesCoverEachAnnotation compares the lists of our annotations in the CEL policies, which are written by hand,
-// too, with the annotations.
+// TestThePoliciesCoverEachAnnotation compares the lists of our annotations in the CEL policies, which are written by
+// hand, too, with the annotations.
 func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook-cel/base/services.yaml")
 	if err != nil {

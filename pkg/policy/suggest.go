@@ -21,8 +21,9 @@ var formerNames = map[string][]string{
 }
 
 // Suggest returns which of the candidates was probably meant by a word. It tries, in this order: the new name of a
-// setting; a candidate that differs in case, spaces or punctuation; a typo; the singular or plural; another prefix before
-// the last slash; a candidate that begins the word. It returns the first match, or "" if no candidate is similar.
+// setting; a candidate that differs in case, spaces or punctuation; a typo; the singular or plural; another prefix
+// before the last slash; a candidate that begins the word. It returns the first match, or "" if no candidate is
+// similar.
 func Suggest(word string, known ...string) string {
 	if len(word) > maxQuoted {
 		return ""
@@ -75,12 +76,12 @@ func isWordPrefixOf(words, name string) bool {
 	return ok && words != "" && rest != "" && (rest[0] == '-' || unicode.IsUpper(rune(rest[0])))
 }
 
-// nameOf returns the part after the last slash.
+// lastSegment returns the part after the last slash.
 func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
 
 // IsTypo reports whether two words differ at one position by at most two letters: omitted, added, mistyped or swapped.
-// If both letters are replaced it is another word: internalTrafficPolicy is not a typo of externalTrafficPolicy. Words of
-// less than four letters are too short to compare.
+// If both letters are replaced it is another word: internalTrafficPolicy is not a typo of externalTrafficPolicy. Words
+// of less than four letters are too short to compare.
 func IsTypo(a, b string) bool {
 	const shortest, most = 4, 2
 	if min(len(a), len(b)) < shortest {

@@ -53,7 +53,8 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	return choice
 }
 
-// withoutUnreachable returns the slots without those of endpoints on unreachable nodes. The others keep their proportions.
+// withoutUnreachable returns the slots without those of endpoints on unreachable nodes. The others keep their
+// proportions.
 func withoutUnreachable(slots []int, endpoints []model.PortEndpoint) []int {
 	if !slices.ContainsFunc(endpoints, isUnreachable) {
 		return slots

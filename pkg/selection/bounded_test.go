@@ -190,7 +190,8 @@ func TestWithoutAllNodesTheFirstKeyWins(t *testing.T) {
 	}
 }
 
-// TestNamedClientsAreTheDemand: all clients are in one zone, so some connections spill over to the endpoints of other zones.
+// TestNamedClientsAreTheDemand: all clients are in one zone, so some connections spill over to the endpoints of other
+// zones.
 func TestNamedClientsAreTheDemand(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	topology.Clients = []string{"shop/front"}
@@ -214,7 +215,8 @@ func TestNamedClientsAreTheDemand(t *testing.T) {
 	}
 }
 
-// TestSessionAffinityHasStandbyEndpoints: with session affinity, endpoints without a slot on this node are standby endpoints.
+// TestSessionAffinityHasStandbyEndpoints: with session affinity, endpoints without a slot on this node are standby
+// endpoints.
 func TestSessionAffinityHasStandbyEndpoints(t *testing.T) {
 	town := newTown(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 3, 3})
 	town.change.Services[town.web].AffinityTimeout = 1
@@ -291,8 +293,8 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 	}
 }
 
-// TestClientsAreRecountedWhenTheyChange: clients are counted again after their endpoints changed, also if no Service named
-// them at that time.
+// TestClientsAreRecountedWhenTheyChange: clients are counted again after their endpoints changed, also if no Service
+// named them at that time.
 func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})

@@ -27,9 +27,9 @@ func demotionSentences() (all []sentence) {
 	return all
 }
 
-// withDemotions chooses among the endpoints on nodes that are not demoted, and adds those of the next level of demotions
-// only if choose returns no endpoint. So keys and hints apply to the remaining endpoints, and a hard key is never
-// widened. If all nodes are unreachable, the result is the same as if none were.
+// withDemotions chooses among the endpoints on nodes that are not demoted, and adds those of the next level of
+// demotions only if choose returns no endpoint. So keys and hints apply to the remaining endpoints, and a hard key is
+// never widened. If all nodes are unreachable, the result is the same as if none were.
 func withDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
 	replying := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
 	choice := withClusterWideDemotions(replying, choose)

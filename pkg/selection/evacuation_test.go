@@ -18,9 +18,9 @@ func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Demotion)
 	return marked
 }
 
-// checkLastResort checks a choice among endpoints, some of which are the last resort. It must equal the choice among the
-// others. If that is empty, it must equal the choice among all, without demotions and with the reason only. It returns
-// the choice that applies.
+// checkLastResort checks a choice among endpoints, some of which are the last resort. It must equal the choice among
+// the others. If that is empty, it must equal the choice among all, without demotions and with the reason only. It
+// returns the choice that applies.
 func checkLastResort(t *testing.T, kind string, only Code, got, others, without *Choice) (want *Choice, isLastResort bool) {
 	t.Helper()
 	want = others

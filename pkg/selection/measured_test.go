@@ -134,9 +134,9 @@ func TestMeasuredLoads(t *testing.T) {
 	}
 }
 
-// TestPlansDoNotDependOnHistory: nodes are added, removed, and moved to another, an empty or no zone. Demand is measured
-// for any zones, including those without nodes, and is active or stale. A planner with such a history decides like a new
-// one, and NeedsReplan returns true whenever the slots change.
+// TestPlansDoNotDependOnHistory: nodes are added, removed, and moved to another, an empty or no zone. Demand is
+// measured for any zones, including those without nodes, and is active or stale. A planner with such a history decides
+// like a new one, and NeedsReplan returns true whenever the slots change.
 func TestPlansDoNotDependOnHistory(t *testing.T) {
 	for seed, keys := range [][]policy.Key{
 		zoneThenAll, {policy.Hostname, policy.Zone, policy.AnyNode}, {policy.Hostname, policy.AnyNode}, {"example.com/none", policy.AnyNode},
@@ -169,7 +169,7 @@ func TestPlansDoNotDependOnHistory(t *testing.T) {
 	}
 }
 
-// events returns random events.
+// randomChanges returns random changes of nodes and demand.
 func (t *town) events(random *rand.Rand, count int) []model.Change {
 	zones := []string{"zone-a", "zone-b", "zone-c", "zone-gone", "", "no label"}
 	node := func() string { return fmt.Sprintf("zone-%c-%d", 'a'+rune(random.IntN(4)), random.IntN(5)) }
@@ -200,7 +200,7 @@ func (t *town) events(random *rand.Rand, count int) []model.Change {
 	return events
 }
 
-// plan returns everything that a planner decides, and separately the slots in its plan.
+// decideAll returns everything that a planner decides, and separately the slots in its plan.
 func (t *town) plan(planner *Planner) (all, slots string) {
 	decisions := planner.Decide(t.web, []model.Family{model.IPv4})
 	planner.OnApplied(t.web, planner.Derive(decisions))

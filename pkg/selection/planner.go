@@ -28,13 +28,13 @@ type Planner struct {
 	clientCounts        map[model.ObjectName]map[string]uint32
 	clientCountsVersion uint64
 
-	// views caches what the decisions of other nodes have in common. It is nil before SetView.
+	// cache has what the decisions of other nodes have in common. It is nil before SetView.
 	views *views
 }
 
-// maxCachedEntries bounds the entries of all indexes together, some 40 MiB. Each node in an index is an entry. Users may
-// write any number of lists of keys, and each needs an index of all nodes. Beyond the bound all indexes are dropped, and
-// are rebuilt when they are needed: plans are the same, and take up to a millisecond longer.
+// maxCachedEntries bounds the entries of all indexes together, some 40 MiB. Each node in an index is an entry. Users
+// may write any number of lists of keys, and each needs an index of all nodes. Beyond the bound all indexes are
+// dropped, and are rebuilt when they are needed: plans are the same, and take up to a millisecond longer.
 const maxCachedEntries = 1 << 19
 
 // keyIndex has the nodes by one list of keys.
@@ -109,8 +109,8 @@ func (p *Planner) evictIfFull(nodes int) {
 }
 
 // NeedsReplan reports whether a decision about a load-bounded Service may differ from the applied one, if only other
-// nodes or clients were added or removed. It also returns the approximate cost of this check, in the unit of Weight. The
-// check takes a few microseconds, much less than a decision.
+// nodes or clients were added or removed. It also returns the approximate cost of this check, in the unit of Weight.
+// The check takes a few microseconds, much less than a decision.
 func (p *Planner) NeedsReplan(name model.ObjectName) (differs bool, weight int) {
 	service, plans := p.cluster.Service(name), p.applied[name]
 	if service == nil || len(plans) == 0 {
@@ -167,8 +167,8 @@ func (p *Planner) viewpoint() NodeView {
 	return NodeView{Node: p.cluster.Self(), Labels: p.cluster.NodeLabels, Demand: p.demandOf}
 }
 
-// demandOf returns each node's demand on a Service: the measured demand if the Service requests it and it is known, else
-// the assumed demand. It returns false while some nodes are unknown.
+// demandOf returns each node's demand on a Service: the measured demand if the Service requests it and it is known,
+// else the assumed demand. It returns false while some nodes are unknown.
 func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
 	if p.views == nil {
 		return p.sumDemand(service)

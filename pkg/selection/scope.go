@@ -11,9 +11,9 @@ import (
 type Scope struct {
 	// Pods are the address ranges of pods. In a family without a range, pods are not recognized by their addresses.
 	Pods []netip.Prefix
-	// NodePorts are the addresses that serve node ports, in the families of the tables that OnAll does not contain.
+	// NodePorts are the addresses that serve node ports, in the families of the tables that are not in AllAddrFamilies.
 	NodePorts []netip.Addr
-	// OnAll are the families in which every address of the node except loopback serves node ports.
+	// AllAddrFamilies are the families in which every address of the node except loopback serves node ports.
 	OnAll []model.Family
 }
 

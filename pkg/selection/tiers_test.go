@@ -182,8 +182,8 @@ func fallbackTiers(decision Decision, first []model.PortEndpoint) []Tier {
 	}
 }
 
-// checkPartition checks that no endpoint is in two tiers, and that each allowed and usable endpoint is in one. Terminating
-// endpoints may be in none if a tier has a ready one.
+// checkPartition checks that no endpoint is in two tiers, and that each allowed and usable endpoint is in one.
+// Terminating endpoints may be in none if a tier has a ready one.
 func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 	t.Helper()
 	in := map[netip.AddrPort]int{}

@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestUnreachableEndpointsAreTheLastRank: in random scenarios with random nodes that are evacuated, unreachable or both,
-// each choice equals that among the endpoints on reachable nodes or, if there are none, the choice if all were
+// TestUnreachableEndpointsAreTheLastRank: in random scenarios with random nodes that are evacuated, unreachable or
+// both, each choice equals that among the endpoints on reachable nodes or, if there are none, the choice if all were
 // reachable. So unreachable nodes never make a choice empty, nothing is widened, and unreachable endpoints are never
 // mixed with others.
 func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 // SetView makes the planner decide for another node from now on: view is the cluster as that node sees it
 // (model.Cluster.ViewFrom). Results that do not depend on the node are computed once, so decisions for all nodes cost
-// the sum of the nodes and of the endpoints of each decision. From then on, decisions must not be made concurrently, and
-// the cluster must not change.
+// the sum of the nodes and of the endpoints of each decision. From then on, decisions must not be made concurrently,
+// and the cluster must not change.
 func (p *Planner) SetView(view *model.Cluster) {
 	p.cluster = view
 	if p.views == nil {

@@ -71,7 +71,8 @@ func newWorld(bytes []byte) *world {
 	return w
 }
 
-// generateFrontends gives the port external frontends of all kinds, some or none. Those of the other family have no effect.
+// generateFrontends gives the port external frontends of all kinds, some or none. Those of the other family have no
+// effect.
 func worldFrontends(dice *dice, w *world) {
 	if dice.oneIn(4) {
 		w.port.NodePort = 30080
@@ -134,7 +135,8 @@ func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice 
 	return slice
 }
 
-// generateHints returns no hints if chances is 0, hints for half of the endpoints if it is 1, and for nearly all if it is 2.
+// generateHints returns no hints if chances is 0, hints for half of the endpoints if it is 1, and for nearly all if it
+// is 2.
 func worldHints(dice *dice, chances int, places []string) []string {
 	if chances == 0 || chances == 1 && dice.oneIn(2) || chances == 2 && dice.oneIn(16) {
 		return nil

@@ -123,8 +123,8 @@ func seen(w *world, labels map[string]string) string {
 	return all
 }
 
-// TestSharesAreTheSameOnAllPlatforms: shares are the same on every processor, and after an upgrade. If the hash changes on
-// purpose, every node of every cluster rewrites its tables when it gets the new version.
+// TestSharesAreTheSameOnAllPlatforms: shares are the same on every processor, and after an upgrade. If the hash changes
+// on purpose, every node of every cluster rewrites its tables when it gets the new version.
 func TestSharesAreTheSameOnAllPlatforms(t *testing.T) {
 	hash := fnv.New64a()
 	for _, shape7 := range shapes {
@@ -248,7 +248,8 @@ func TestSimilarNodesCancelRoundingErrors(t *testing.T) {
 	}
 }
 
-// TestRoundingErrorsCauseNoSpillover: if all endpoints are at the limit, rounding errors neither spill over nor affect shares.
+// TestRoundingErrorsCauseNoSpillover: if all endpoints are at the limit, rounding errors neither spill over nor affect
+// shares.
 func TestRoundingErrorsCauseNoSpillover(t *testing.T) {
 	for nodes := 1; nodes < 12; nodes++ {
 		for endpoints := 1; endpoints < 12; endpoints++ {

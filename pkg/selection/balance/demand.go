@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// MaxDemand bounds the demand of one node; higher demand counts as MaxDemand. A plan for 65,535 endpoints can include up
-// to 260,000 nodes with that demand. Labels set much less (policy.MaxDemand), and a node has far fewer pods.
+// MaxDemand bounds the demand of one node; higher demand counts as MaxDemand. A plan for 65,535 endpoints can include
+// up to 260,000 nodes with that demand. Labels set much less (policy.MaxDemand), and a node has far fewer pods.
 const MaxDemand = 1 << 16
 
 // Demand is each node's demand on one Service. It shares memory with the NodeClasses that it came from, and is invalid

@@ -14,11 +14,11 @@ type EndpointClasses struct {
 	keys []policy.Key
 	// classOf is the class of each endpoint in the given order, or noClass if it is not usable.
 	classOf []int32
-	// count is the number of endpoints of each class, and rank their rank.
+	// counts are the numbers of endpoints by class, and ranks their ranks.
 	count []uint64
 	rank  []model.Rank
 	// groups are the groups of each class, key by key; noGroup where a value is unknown. Groups are numbered over all
-	// keys: those of key k are first[k] to first[k+1]-1.
+	// keys: those of key k are firstGroup[k] to firstGroup[k+1]-1.
 	groups []int32
 	first  []int32
 	values []string // by group

@@ -9,8 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestRemainingEndpointsShareTheLoad: while nodes are being evacuated, the endpoints on other nodes share the load within
-// the bound, as if there were no evacuated endpoints. Only client nodes that none of them can serve use evacuated ones.
+// TestRemainingEndpointsShareTheLoad: while nodes are being evacuated, the endpoints on other nodes share the load
+// within the bound, as if there were no evacuated endpoints. Only client nodes that none of them can serve use
+// evacuated ones.
 func TestRemainingEndpointsShareTheLoad(t *testing.T) {
 	served, lastResort := 0, 0
 	check := func(w *world, random *rand.Rand) {

@@ -117,8 +117,8 @@ func TestMeasuredZones(t *testing.T) {
 	}
 }
 
-// TestLoadsUnderAnotherDemand: under a demand that a plan was not computed for, the load of an endpoint is the sum of what
-// the nodes send to it.
+// TestLoadsUnderAnotherDemand: under a demand that a plan was not computed for, the load of an endpoint is the sum of
+// what the nodes send to it.
 func TestLoadsUnderAnotherDemand(t *testing.T) {
 	differ := 0
 	measuredWorlds(t, 300, func(w *world, _ *rand.Rand) {

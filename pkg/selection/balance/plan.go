@@ -110,8 +110,8 @@ type component struct {
 }
 
 // epsilonBits sets the amount that counts as zero: 1/2^epsilonBits of a component's demand, at least a million units.
-// Rounding errors are smaller: less than a unit for each entry, endpoint and key. A node's demand is larger, in clusters
-// of up to a billion nodes, and so is the amount that raises 65,535 endpoints by a unit.
+// Rounding errors are smaller: less than a unit for each entry, endpoint and key. A node's demand is larger, in
+// clusters of up to a billion nodes, and so is the amount that raises 65,535 endpoints by a unit.
 const epsilonBits = 36
 
 // countEndpoints counts the endpoints of the rank, and reports whether there are any.
@@ -359,8 +359,8 @@ func (r *rankPlan) waterFill(k int, g *group, classes []int32) {
 	g.assigned = min(g.remaining, g.capacity)
 }
 
-// assignOverflow places the demand that no endpoint can accept within the bound at the last key that matches, beyond the
-// bound. Such demand exists if hard keys overlap, or if nodes or endpoints lack a label.
+// assignOverflow places the demand that no endpoint can accept within the bound at the last key that matches, beyond
+// the bound. Such demand exists if hard keys overlap, or if nodes or endpoints lack a label.
 func (r *rankPlan) assignOverflow() {
 	var overflow []uint64 // by group
 	for i, e := range r.entries {

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestPrefixSumsOfAllNodes: after each change, the sums that NodeClasses keeps for its own node and those that it computes
-// for other nodes are correct.
+// TestPrefixSumsOfAllNodes: after each change, the sums that NodeClasses keeps for its own node and those that it
+// computes for other nodes are correct.
 func TestPrefixSumsOfAllNodes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	classes := NewNodeClasses([]policy.Key{policy.Zone}, "node-05")

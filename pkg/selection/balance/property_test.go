@@ -50,8 +50,8 @@ func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[st
 func byParts(r row, i int) float64 { return float64(r.Fractions[i]) }
 func bySlots(r row, i int) float64 { return float64(r.slots[i]) }
 
-// TestSharesAreOptimal: if groups are nested, as much as possible is placed up to each key. Among all plans that achieve
-// this, the load of the busiest endpoint is the smallest.
+// TestSharesAreOptimal: if groups are nested, as much as possible is placed up to each key. Among all plans that
+// achieve this, the load of the busiest endpoint is the smallest.
 func TestSharesAreOptimal(t *testing.T) {
 	problems, crossing, multi := 0, 0, 0
 	var gaps []float64
@@ -83,8 +83,8 @@ func TestSharesAreOptimal(t *testing.T) {
 	}
 }
 
-// checkLoads checks Plan.Loads: for each endpoint the load from all nodes together, and the load if all connections went
-// to the first key that has endpoints.
+// checkLoads checks Plan.Loads: for each endpoint the load from all nodes together, and the load if all connections
+// went to the first key that has endpoints.
 func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
 	t.Helper()
 	bounded, unbounded := w.outcome(p, byParts, rows).loads, make([]float64, len(p.endpoints))
@@ -216,8 +216,8 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 	}
 }
 
-// TestSlotsKeepTheBound: with slots, the busiest endpoint has at most 1.03 times its load in the plan, and the demand that
-// is placed up to each key differs by at most 1 % of the total. If groups are nested, the plan is optimal
+// TestSlotsKeepTheBound: with slots, the busiest endpoint has at most 1.03 times its load in the plan, and the demand
+// that is placed up to each key differs by at most 1 % of the total. If groups are nested, the plan is optimal
 // (TestSharesAreOptimal).
 func TestSlotsKeepTheBound(t *testing.T) {
 	var excesses, deviations []float64

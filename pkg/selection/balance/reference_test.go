@@ -11,8 +11,8 @@ import (
 )
 
 // The minimum-cost flow (flow_test.go) checks only the sum over all nodes. This file is the reference for each node:
-// demand that a group cannot accept is taken from all its nodes in proportion, nodes without demand have shares too, and
-// groups may cross. It computes exact fractions for each endpoint and node, without classes and without rounding.
+// demand that a group cannot accept is taken from all its nodes in proportion, nodes without demand have shares too,
+// and groups may cross. It computes exact fractions for each endpoint and node, without classes and without rounding.
 
 func rat(n int64) *big.Rat { return big.NewRat(n, 1) }
 
@@ -70,7 +70,7 @@ func (w *world) references(p *problem) []reference {
 	return byKey
 }
 
-// group computes a key's groups.
+// buildGroups computes a key's groups.
 func (w *world) group(p *problem, k int, t *reference) {
 	byValue := map[string]int{}
 	for j, i := range p.endpoints {
@@ -96,8 +96,8 @@ func (w *world) group(p *problem, k int, t *reference) {
 	}
 }
 
-// fillToLevel raises the least loaded members to one level, in total by placed. It tries how many of them the level covers,
-// from all to one.
+// fillToLevel raises the least loaded members to one level, in total by placed. It tries how many of them the level
+// covers, from all to one.
 func raise(t *reference, members []int, loads []*big.Rat, placed *big.Rat) {
 	sorted := slices.Clone(members)
 	slices.SortFunc(sorted, func(a, b int) int { return loads[a].Cmp(loads[b]) })

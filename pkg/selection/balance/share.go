@@ -16,8 +16,8 @@ const epsilon = One >> 30
 
 // Share is one node's part of a plan. Ratios are per mille: 1200 is 1.2 times.
 type Share struct {
-	// Fractions are the endpoints' fractions of One, in the given order of the endpoints. 0 means no connections. Their sum
-	// is less than One by at most a unit for each endpoint and key.
+	// Fractions are the endpoints' fractions of One, in the given order of the endpoints. 0 means no connections. Their
+	// sum is less than One by at most a unit for each endpoint and key.
 	Fractions []uint64
 	// Rank is the rank of these endpoints.
 	Rank model.Rank
@@ -93,8 +93,8 @@ func (p *Plan) Outline(name string, labels map[string]string) Share {
 	return share
 }
 
-// outline returns a node's Share without its Fractions, and the plan and allocations that these are computed from, which
-// are nil if the node refuses.
+// outline returns a node's Share without its Fractions, and the plan and allocations that these are computed from,
+// which are nil if the node refuses.
 func (p *Plan) outline(name string, labels map[string]string) (share Share, r *rankPlan, allocations []Allocation) {
 	share = Share{KeyResults: make([]KeyResult, len(p.endpointClasses.keys)), Source: p.demand.Source()}
 	for k, key := range p.endpointClasses.keys {

@@ -10,9 +10,9 @@ import (
 
 // These constants set the minimum number of slots for unequal fractions, in total. It is slotsPerEndpoint for each of
 // the component's endpoints if up to minRoundingNodes nodes round, and fewer if more nodes do, because their errors
-// cancel out. It is at least minSlots and at most maxSlots. With minSlots = 32, the benchmark of 10,000 Services on 5,000
-// nodes has 152,344 elements. With 16 it has 93,718, and the busiest endpoint in the property tests is as close to its
-// plan.
+// cancel out. It is at least minSlots and at most maxSlots. With minSlots = 32, the benchmark of 10,000 Services on
+// 5,000 nodes has 152,344 elements. With 16 it has 93,718, and the busiest endpoint in the property tests is as close
+// to its plan.
 const (
 	slotsPerEndpoint = 32
 	minRoundingNodes = 16
@@ -91,8 +91,8 @@ func (p *Plan) offset(name string, rank model.Rank) uint32 {
 	return uint32(mulDiv(1<<32, prefix.demand, total.demand))
 }
 
-// offsetAmongHosts corrects the sums over the similar nodes of the named node if the hostname is a key: it includes only
-// nodes of the class that host equally many endpoints of the Service.
+// offsetAmongHosts corrects the sums over the similar nodes of the named node if the hostname is a key: it includes
+// only nodes of the class that host equally many endpoints of the Service.
 func (p *Plan) offsetAmongHosts(name string, class int32, rank model.Rank, hostname int, prefix, total sums) (sums, sums) {
 	hosted := func(g int32) uint64 {
 		if g == noGroup {

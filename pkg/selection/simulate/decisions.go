@@ -47,7 +47,7 @@ type allocation struct {
 	fraction float64
 }
 
-// first returns one of the targets, which all have the same rank, or nil if there is none.
+// firstTarget returns one of the targets, which all have the same rank, or nil if there is none.
 func (d *decision) first() *target {
 	if len(d.allocations) == 0 {
 		return nil
@@ -261,7 +261,7 @@ func (d *decisions) viewOf(node string) (view []model.PortEndpoint, members func
 	}
 }
 
-// byPlan returns a node's decision by the plan.
+// decideByPlan returns a node's decision by the plan.
 func (d *decisions) byPlan(node *model.Node) *decision {
 	decided := &decision{keys: make([]float64, len(d.keys))}
 	for _, a := range d.plan.Allocations(node.Name, node.Labels) {

@@ -68,7 +68,7 @@ const (
 
 // RefusingNodes are nodes that refuse their connections.
 type RefusingNodes struct {
-	// Count is their number, and Total the number of all nodes with any demand.
+	// Count is their number, and WithDemand the number of all nodes with any demand.
 	Count, Total int
 	// First are the names of the first ones, up to MaxNamed.
 	First []string
@@ -196,8 +196,8 @@ func (sim *Simulator) serviceDemandOf(q *Query) serviceDemand {
 	return d
 }
 
-// demandByNode returns the nodes' demand on this Service, as measured or by its clients. It returns nil if the simulator's
-// demand applies to all nodes.
+// demandByNode returns the nodes' demand on this Service, as measured or by its clients. It returns nil if the
+// simulator's demand applies to all nodes.
 func (sim *Simulator) demandByNode(q *Query, d *serviceDemand) (map[int32]float64, Source) {
 	if d.given != nil || sim.isGiven {
 		return d.given, Given
@@ -366,8 +366,8 @@ func (a *accumulator) finish(endpoints []model.PortEndpoint) {
 	}
 }
 
-// addLocal counts connections that stay on the node of an endpoint. They stay in the zone and region, too, even if these
-// are unknown.
+// addLocal counts connections that stay on the node of an endpoint. They stay in the zone and region, too, even if
+// these are unknown.
 func (a *accumulator) stay(loc location, amount float64) {
 	a.out.Node += amount
 	zone, region := a.simulator.zoneOf[loc.node], a.simulator.regionOf[loc.node]
@@ -383,7 +383,7 @@ func (a *accumulator) stay(loc location, amount float64) {
 	}
 }
 
-// weights are numbers by location. The key 0 means no location.
+// amountsByLocation are amounts by the number of a location. The number 0 means that the location is unknown.
 type weights map[int32]float64
 
 func (w weights) from(location int32) float64 {

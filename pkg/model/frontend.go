@@ -123,8 +123,8 @@ func (s *Service) IsExternal(port ServicePort, family Family) bool {
 // AllowedSources returns the source ranges that may dial the Service's load-balancer addresses of a family. Empty means
 // every client.
 //
-// If the node is inside the ranges, its load-balancer addresses are allowed, too: they may be local addresses, from
-// which the node then sends to itself (kube-proxy does the same).
+// If the node is inside the ranges, the Service's load-balancer addresses are allowed, too: if such an address is local
+// on the node, it is the source of the node's own connections to it (kube-proxy does the same).
 func (s *Service) AllowedSources(family Family, node Node) []netip.Prefix {
 	var allowed []netip.Prefix
 	containsNode := false

@@ -23,7 +23,7 @@ const module = "github.com/vicinity-proxy/vicinity/"
 // root is the repository's top folder, relative to this package.
 const root = ".."
 
-// source is the non-test Go files of one folder.
+// sourceFolder has the non-test Go files of one folder.
 type source struct {
 	folder string // relative to the root, with slashes
 	files  []*ast.File
@@ -85,7 +85,7 @@ func TestReadmeHasImportRules(t *testing.T) {
 	golden.Tables(t, "README.md", map[string]string{"import rules": table()})
 }
 
-// table formats the rules as Markdown.
+// rulesTable formats the rules as Markdown.
 func table() string {
 	names := func(patterns []string) string {
 		var names []string
@@ -172,7 +172,7 @@ func rank(order []string, folder string) (position int, isOrdered bool) {
 	return position, isOrdered
 }
 
-// purityViolations lists the imports and the reads of clocks that a pure package must not have.
+// purityViolations lists the imports and the uses of clocks that a pure package must not have.
 func purityViolations(source source) []string {
 	var found []string
 	for _, imported := range source.imports() {
@@ -237,7 +237,7 @@ func coveredBy(patterns []string, folder string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return covers(pattern, folder) })
 }
 
-// within reports whether a path is one of the parents or below one.
+// isWithinAny reports whether a path is one of the parents or below one.
 func within(parents []string, imported string) bool {
 	return slices.ContainsFunc(parents, func(parent string) bool { return covers(parent+"/...", imported) })
 }

@@ -1,16 +1,16 @@
 package pkg_test
 
-// rule forbids some packages to import others, of this module or of other modules. A pattern is a folder, or with /...
-// the folder and all below it.
+// importRule forbids some packages to import others, of this module or of other modules. A pattern is a folder, or with
+// /... the folder and all below it.
 type rule struct {
 	packages  []string
 	exempt    []string // those of them that are exempt
 	forbidden []string
 	allowed   []string // exceptions of forbidden
-	// order replaces packages and forbidden: it lists all layers, and no package may import one of a later layer. A folder belongs
-	// to the longest pattern that covers it.
+	// order replaces packages and forbidden: it lists all layers, and no package may import one of a later layer. A folder
+	// belongs to the longest pattern that covers it.
 	order []string
-	// pure is set for packages of functions of values: see impure.
+	// pure is set for packages whose results depend only on arguments: see impure.
 	pure   bool
 	reason string
 }

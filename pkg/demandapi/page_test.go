@@ -34,7 +34,7 @@ func TestParseReturnsThePage(t *testing.T) {
 func TestTextOmitsServicesWithoutConnections(t *testing.T) {
 	page := demandapi.Page{Cursor: "c", Counts: map[string]uint64{"shop/web": 0}}
 	if text := string(page.Text()); strings.Contains(text, "shop") {
-		t.Errorf("page is\n%s", text)
+		t.Errorf("page contains a Service without connections:\n%s", text)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestParseLargestPage(t *testing.T) {
 	}
 	read, err := demandapi.Parse(text)
 	if err != nil || len(read.Counts) != demandapi.MaxServices {
-		t.Errorf("%d Services, error %v", len(read.Counts), err)
+		t.Errorf("the largest page was parsed with %d Services, error %v", len(read.Counts), err)
 	}
 }
 

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// bounded tracks the load-bounded Services. Their endpoints are chosen for the demand of all nodes, so each node that
-// is added or removed affects all of them a little.
+// boundedServices tracks the load-bounded Services. Their endpoints are chosen for the demand of all nodes, so each
+// node that is added or removed affects all of them a little.
 type bounded struct {
 	services map[ObjectName]bool
-	// clients maps a Service to the bounded Services that name it as their client.
+	// byClient maps a Service to the bounded Services that name it as their client.
 	clients map[ObjectName]map[ObjectName]bool
 	// stale are the bounded Services with new clients or new demand. allStale means that all of them are stale.
 	stale    map[ObjectName]bool
@@ -75,7 +75,8 @@ func (b *bounded) markDemandChanged(service *Service) {
 	}
 }
 
-// ClientsVersion changes whenever a Service is first named as a client, or a client's endpoints change.
+// ClientsVersion returns a number that changes whenever a Service is first named as a client, or a client's endpoints
+// change.
 func (c *Cluster) ClientsVersion() uint64 { return c.bounded.version }
 
 // HasStale reports whether any load-bounded Service has had new clients or new demand since the last TakeStale.

@@ -8,12 +8,13 @@ import (
 	"slices"
 )
 
-// claims records which Services claim which frontend. If several claim one, the first owns it until it releases it: by
-// the kind of the frontend (see rank), then the oldest Service, then the lexically smallest name.
+// claims records which Services claim which frontend. If several Services claim one, the first of them owns it until it
+// releases it. Claims are ordered by the kind of the frontend (see rank), then by age (the oldest Service first), then
+// by name.
 type claims struct {
 	byFrontend map[Frontend][]claim
-	// external are the Services with a given external IP. A node port of another Service that is served on that address
-	// takes precedence (see Cluster.overriddenBy).
+	// external has the Services with each external IP. A node port of another Service that is served on that address takes
+	// precedence (see Cluster.overriddenBy).
 	external map[netip.Addr]map[ObjectName]bool
 	// contested is the number of frontends that several Services claim.
 	contested int
@@ -32,7 +33,7 @@ func (c claim) compare(other claim) int {
 		c.service.Name.Compare(other.service.Name))
 }
 
-// add records a Service's claims to all its frontends and marks every Service that loses one.
+// add records a Service's claims to all its frontends and marks every Service that loses one as dirty.
 func (c *claims) add(service *Service, dirty map[ObjectName]bool) {
 	for _, addr := range service.ExternalIPs {
 		if c.external[addr] == nil {
@@ -53,7 +54,7 @@ func (c *claims) add(service *Service, dirty map[ObjectName]bool) {
 	}
 }
 
-// release removes a Service's claims and marks every Service that gains a frontend.
+// release removes a Service's claims and marks every Service that gains a frontend as dirty.
 func (c *claims) release(service *Service, dirty map[ObjectName]bool) {
 	for _, addr := range service.ExternalIPs {
 		if delete(c.external[addr], service.Name); len(c.external[addr]) == 0 {
@@ -211,8 +212,8 @@ func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
 	return isOwned && owner == service
 }
 
-// reservedReason returns why no Service may own a frontend that was set in the Service or by a load balancer; it is empty
-// if one may. The API server's own ClusterIP is not reserved, because pods dial it.
+// reservedReason returns why no Service may own a frontend that was set in the Service or by a load balancer; it is
+// empty if one may. The API server's own ClusterIP is not reserved, because pods dial it.
 func (c *Cluster) reservedReason(frontend PortFrontend) LossReason {
 	switch {
 	case frontend.Kind != ExternalIP && frontend.Kind != LoadBalancerIP:
@@ -290,7 +291,7 @@ func (c *Cluster) ServesNodePorts(addr netip.Addr) bool {
 	return c.local[addr] && !addr.IsLoopback() && (c.NodePorts.All(FamilyOf(addr)) || c.NodePorts.includes(addr, c.Self()))
 }
 
-// markOverridden marks the Services whose external IPs the node ports of a Service override, or did.
+// markOverridden marks the Services with an external IP that a node port of the given Service overrides or overrode.
 func (c *Cluster) markOverridden(service *Service, dirty map[ObjectName]bool) {
 	for _, port := range service.Ports {
 		if port.NodePort == 0 {

@@ -12,8 +12,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestOwnershipDoesNotDependOnHistory: any history of changes results in the same owners. Every Service that gains
-// or loses a frontend is returned by Apply. If one Service changes, Apply returns only those that it concerns.
+// TestOwnershipDoesNotDependOnHistory: any history of changes results in the same owners. Apply returns every Service
+// that gains or loses a frontend. If only one Service changes, Apply returns no others than it must.
 func TestOwnershipDoesNotDependOnHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -45,7 +45,8 @@ func TestOwnershipDoesNotDependOnHistory(t *testing.T) {
 	}
 }
 
-// TestNothingIsContestedWhenAllAreRemoved also shows that frontends are contested during the test.
+// TestNothingIsContestedWhenAllAreRemoved: no frontend is contested when all Services are removed. Before that, some
+// were.
 func TestNothingIsContestedWhenAllAreRemoved(t *testing.T) {
 	random, most := rand.New(rand.NewPCG(3, 4)), 0
 	cluster := NewCluster("node-1")
@@ -59,7 +60,7 @@ func TestNothingIsContestedWhenAllAreRemoved(t *testing.T) {
 	}
 	cluster.Apply(leave)
 	if most < 3 || cluster.Contested() != 0 || len(cluster.claims.byFrontend) != 0 {
-		t.Errorf("at most %d frontends were contested, now %d are, and %d have claims", most, cluster.Contested(), len(cluster.claims.byFrontend))
+		t.Errorf("at most %d frontends were contested, want 3 or more; after all Services were removed, %d are, and %d have claims, want none", most, cluster.Contested(), len(cluster.claims.byFrontend))
 	}
 }
 
@@ -118,8 +119,8 @@ func checkOwners(t *testing.T, cluster *Cluster) {
 	}
 }
 
-// concernedBy returns the Services to decide again when one changes: itself, and the next claimant of each frontend
-// that it owns or owned.
+// affectedBy returns the Services to decide again when one changes: itself, and the next claimant of each frontend that
+// it owns or owned.
 func concernedBy(cluster *Cluster, changed map[ObjectName]*Service) []ObjectName {
 	concerned := map[ObjectName]bool{}
 	for name, now := range changed {
@@ -146,7 +147,7 @@ func concernedBy(cluster *Cluster, changed map[ObjectName]*Service) []ObjectName
 	return slices.SortedFunc(maps.Keys(concerned), ObjectName.Compare)
 }
 
-// precedence is negative if the first of two Services owns a frontend that both claim.
+// precedence returns a negative number if the first of two Services owns a frontend that both claim.
 func precedence(a, b *Service, frontend Frontend) int {
 	return cmp.Or(rank(a, frontend)-rank(b, frontend), a.Created.Compare(b.Created), cmp.Compare(a.Name.Name, b.Name.Name))
 }

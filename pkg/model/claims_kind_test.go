@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// withExternalIPs and the next two add frontends of other kinds to a claimant.
+// withExternalIPs and the next two methods add frontends of other kinds to a claimant.
 func (s *Service) withExternalIPs(text string) *Service { s.ExternalIPs = addrs(text); return s }
 func (s *Service) withLoadBalancerIPs(text string) *Service {
 	s.LoadBalancerIPs = addrs(text)
@@ -35,7 +35,7 @@ func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 		claimant("ported", 1, third).withNodePort(30080)))
 	owned, lost := cluster.Frontends(loser, loser.Ports[0], IPv4)
 	if got := texts(owned); got != "10.96.0.11:80/TCP 192.0.2.2:80/TCP" {
-		t.Errorf("owned frontends %s", got)
+		t.Errorf("owned frontends are %s, want the ClusterIP and 192.0.2.2", got)
 	}
 	var got []string
 	for _, frontend := range lost {
@@ -57,7 +57,7 @@ func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 // precedence, regardless of the Services' ages.
 func TestNodePortOverridesExternalIPOnNodeAddress(t *testing.T) {
 	const here, elsewhere = "192.168.0.1", "192.168.0.2"
-	thief := claimant("thief", 1, own).withExternalIPs(here + " " + elsewhere + " 127.0.0.1")
+	thief := claimant("with-ip", 1, own).withExternalIPs(here + " " + elsewhere + " 127.0.0.1")
 	given := claimant("given", 2, other).withNodePort(80)
 	node := &Node{Name: "node-1", Addresses: addrs(here)}
 	present := func(text string) Change { return Change{LocalAddrs: addrs(text)} }
@@ -70,20 +70,20 @@ func TestNodePortOverridesExternalIPOnNodeAddress(t *testing.T) {
 				dirty  string
 				lost   string
 			}{
-				{changeOf(node, thief, given), "given thief", ""},
-				{present(here + " 10.244.0.1 127.0.0.1"), "thief", here + ":80/TCP"},
+				{changeOf(node, thief, given), "given with-ip", ""},
+				{present(here + " 10.244.0.1 127.0.0.1"), "with-ip", here + ":80/TCP"},
 				{present(here + " 10.244.0.9 127.0.0.1"), "", here + ":80/TCP"},
-				{changeOf(claimant("given", 2, other)), "given thief", ""},
-				{changeOf(given), "given thief", here + ":80/TCP"},
-				{changeOf(named("given")), "given thief", ""},
+				{changeOf(claimant("given", 2, other)), "given with-ip", ""},
+				{changeOf(given), "given with-ip", here + ":80/TCP"},
+				{changeOf(named("given")), "given with-ip", ""},
 				{changeOf(claimant("given", 2, other).withNodePort(81)), "given", ""},
-				{changeOf(given, claimant("thief", 1, own).withExternalIPs(here).withNodePort(82)), "given thief", here + ":80/TCP"},
-				{present("10.244.0.9"), "thief", ""},
+				{changeOf(given, claimant("with-ip", 1, own).withExternalIPs(here).withNodePort(82)), "given with-ip", here + ":80/TCP"},
+				{present("10.244.0.9"), "with-ip", ""},
 			} {
 				if got := namesText(cluster.Apply(step.change)); got != step.dirty {
 					t.Errorf("step %d: Apply returned %q, want %q", number+1, got, step.dirty)
 				}
-				service := cluster.Service(named("thief"))
+				service := cluster.Service(named("with-ip"))
 				owned, lost := cluster.Frontends(service, service.Ports[0], IPv4)
 				if got := texts(lost); got != step.lost {
 					t.Errorf("step %d: lost frontends %q, want %q", number+1, got, step.lost)
@@ -107,7 +107,7 @@ func TestNodePortOverridesExternalIPOnNodeAddress(t *testing.T) {
 // external IP or from a load balancer. The API server's own ClusterIP belongs to its Service.
 func TestReservedAddressesHaveNoOwner(t *testing.T) {
 	const server = "192.0.2.10"
-	thief := claimant("thief", 1, own).withExternalIPs(server)
+	thief := claimant("with-ip", 1, own).withExternalIPs(server)
 	balanced := claimant("balanced", 1, other).withLoadBalancerIPs(server)
 	kubernetes := claimant("kubernetes", 2, one)
 	cluster := NewCluster("node-1")
@@ -128,17 +128,17 @@ func TestReservedAddressesHaveNoOwner(t *testing.T) {
 	for number, step := range []struct {
 		change Change
 		dirty  string
-		lost   string // by any Service
+		lost   string // the Services that lost frontends
 	}{
-		{changeOf(thief, balanced, kubernetes), "balanced kubernetes thief", "thief"},
-		{reached(server+":80", one+":80"), "balanced kubernetes thief", "balanced thief"},
-		{reached(server+":80", one+":80"), "", "balanced thief"},
-		{reached(one + ":80"), "balanced thief", "thief"},
-		{reached(server+":81", one+":80"), "", "thief"},
-		{reached(server + ":80"), "balanced kubernetes thief", "balanced thief"},
-		{probed(server), "balanced thief", "balanced thief"},
-		{reached(), "balanced thief", "balanced thief"},
-		{probed(), "balanced thief", "thief"},
+		{changeOf(thief, balanced, kubernetes), "balanced kubernetes with-ip", "with-ip"},
+		{reached(server+":80", one+":80"), "balanced kubernetes with-ip", "balanced with-ip"},
+		{reached(server+":80", one+":80"), "", "balanced with-ip"},
+		{reached(one + ":80"), "balanced with-ip", "with-ip"},
+		{reached(server+":81", one+":80"), "", "with-ip"},
+		{reached(server + ":80"), "balanced kubernetes with-ip", "balanced with-ip"},
+		{probed(server), "balanced with-ip", "balanced with-ip"},
+		{reached(), "balanced with-ip", "balanced with-ip"},
+		{probed(), "balanced with-ip", "with-ip"},
 	} {
 		if got := namesText(cluster.Apply(step.change)); got != step.dirty {
 			t.Errorf("step %d: Apply returned %q, want %q", number+1, got, step.dirty)
@@ -165,7 +165,7 @@ func TestReservedAddressesHaveNoOwner(t *testing.T) {
 			}
 		}
 		if got := strings.Join(losers, " "); got != step.lost {
-			t.Errorf("step %d: %q lost frontends, want %q", number+1, got, step.lost)
+			t.Errorf("step %d: the Services that lost frontends are %q, want %q", number+1, got, step.lost)
 		}
 	}
 }

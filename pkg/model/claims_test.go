@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// claimant is a Service with a creation time, in seconds, that claims port 80 of ClusterIPs.
+// claimant returns a Service with a creation time, in seconds, that claims port 80 of ClusterIPs.
 func claimant(name string, created int64, addrs ...string) *Service {
 	service := &Service{Name: named(name), Created: time.Unix(created, 0), Ports: []ServicePort{web}}
 	for _, addr := range addrs {

@@ -20,9 +20,9 @@ type Cluster struct {
 	// slicesOf are the slices of each Service, sorted by name. A slice may exist before its Service.
 	slicesOf map[ObjectName][]*EndpointSlice
 	nodes    map[string]*Node
-	// allNodes is set if nodes holds all nodes of the cluster.
+	// hasAllNodes is set if nodes holds all nodes of the cluster.
 	allNodes bool
-	// demotions are all demotions of nodes. effective holds those that decide, by node.
+	// demotions are all demotions of nodes. effective has those that apply to each node.
 	demotions map[DemotionKey]*Demotion
 	effective map[string]familyDemotions
 	claims    claims
@@ -63,7 +63,7 @@ func NewCluster(self string) *Cluster {
 }
 
 // ViewFrom returns the same state from the point of view of another node, on a machine with the given addresses. It
-// takes constant time, because both share their memory: neither may change afterwards.
+// does not depend on the size of the cluster, because both share their memory: neither may change afterwards.
 func (c *Cluster) ViewFrom(node string, localAddrs []netip.Addr) *Cluster {
 	view := *c
 	view.self, view.localAddrs, view.local = node, localAddrs, make(map[netip.Addr]bool, len(localAddrs))
@@ -163,8 +163,8 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	return slices.SortedFunc(maps.Keys(dirty), ObjectName.Compare)
 }
 
-// preallocate sizes the maps for the first change, which is the complete state. Growing them step by step copies it
-// twice.
+// preallocate sizes the maps for the first change, which is the complete state. Maps that grow step by step would copy
+// it twice.
 func (c *Cluster) preallocate(first Change) {
 	if len(c.services) == 0 && len(first.Services) > 0 {
 		c.services = make(map[ObjectName]*Service, len(first.Services))

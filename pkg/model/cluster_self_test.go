@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// nodeAt is a node in zone a with addresses and pod CIDRs.
+// nodeAt returns a node in zone a with addresses and pod CIDRs.
 func nodeAt(name, addresses, podCIDRs string) *Node {
 	node := nodeWith(name, zoneLabel+"=a")
 	node.Addresses, node.PodCIDRs = addrs(addresses), prefixes(podCIDRs)

@@ -22,7 +22,7 @@ func sliceFor(name, service string) *EndpointSlice {
 	return &EndpointSlice{Name: named(name), Service: named(service)}
 }
 
-// on adds endpoints on some nodes, optionally with a zone in the slice: "node-2 node-3/a".
+// withEndpointsOn adds endpoints on some nodes, optionally with a zone in the slice: "node-2 node-3/a".
 func (s *EndpointSlice) on(places string) *EndpointSlice {
 	for place := range strings.FieldsSeq(places) {
 		node, zone, _ := strings.Cut(place, "/")
@@ -72,7 +72,7 @@ const (
 	rackLabel = "example.com/rack"
 )
 
-// startingCluster is the initial state of the cases of Apply, as node-1 sees it.
+// startingCluster returns the initial state for the tests of Apply, from the view of node-1.
 func startingCluster() *Cluster {
 	cluster := NewCluster("node-1")
 	cluster.Apply(changeOf(
@@ -114,15 +114,15 @@ func TestApplyReturnsAffectedServices(t *testing.T) {
 		"a slice that now names another Service: both": {changeOf(sliceFor("plain-1", "racks")), "plain racks"},
 		"a slice before its Service":                   {changeOf(sliceFor("later-1", "later")), "later"},
 
-		"a node label that no Service uses":     {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=blue")), ""},
-		"an unchanged node":                     {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red")), ""},
-		"a node label that topology keys name":  {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=9", "colour=red")), "racks"},
-		"a removed node label":                  {changeOf(nodeWith("node-2", zoneLabel+"=b", "colour=red")), "racks"},
-		"another node's zone: Services with it": {changeOf(nodeWith("node-2", zoneLabel+"=c", rackLabel+"=2", "colour=red")), "zones"},
+		"a node label that no Service uses":            {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=blue")), ""},
+		"an unchanged node":                            {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red")), ""},
+		"a node label that topology keys name":         {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=9", "colour=red")), "racks"},
+		"a removed node label":                         {changeOf(nodeWith("node-2", zoneLabel+"=b", "colour=red")), "racks"},
+		"another node's zone: Services with zone keys": {changeOf(nodeWith("node-2", zoneLabel+"=c", rackLabel+"=2", "colour=red")), "zones"},
 		"this node's zone: also Services that may have hints": {
 			changeOf(nodeWith("node-1", zoneLabel+"=c", rackLabel+"=1", "colour=red")), "elsewhere plain zones",
 		},
-		"this node's rack: Services with it": {changeOf(nodeWith("node-1", zoneLabel+"=a", rackLabel+"=9", "colour=red")), "elsewhere racks"},
+		"this node's rack: Services with rack keys": {changeOf(nodeWith("node-1", zoneLabel+"=a", rackLabel+"=9", "colour=red")), "elsewhere racks"},
 		"a new node with endpoints": {
 			changeOf(nodeWith("node-3", zoneLabel+"=a", rackLabel+"=1")), "racks zones",
 		},

@@ -8,8 +8,8 @@ import (
 
 // Demand is the measured demand of a Service, from its ServiceDemand.
 type Demand struct {
-	// Zones is the total demand of each zone's nodes, in millionths of the total. A missing zone has no demand. The key
-	// for nodes without a zone is empty.
+	// Zones is the demand of each zone's nodes, in millionths of the demand of all nodes. A missing zone has no demand.
+	// Nodes without a zone have the key "".
 	Zones map[string]uint32
 	// ObservedAt is the time of the measurement. NodesReporting of NodesTotal nodes contributed to it.
 	ObservedAt                 time.Time

@@ -14,8 +14,8 @@ func evacuating(nodes ...string) Change {
 	return change
 }
 
-// TestEvacuationsAffectServicesWithEndpointsOnTheNode: Apply returns the Services with endpoints on the node when an evacuation
-// starts or ends, and none if only the planned end changes.
+// TestEvacuationsAffectServicesWithEndpointsOnTheNode: Apply returns the Services with endpoints on the node when an
+// evacuation starts or ends, and none if only the planned end changes.
 func TestEvacuationsAffectServicesWithEndpointsOnTheNode(t *testing.T) {
 	cluster := startingCluster()
 	for _, step := range []struct {
@@ -45,7 +45,7 @@ func TestEvacuationsAffectServicesWithEndpointsOnTheNode(t *testing.T) {
 	}
 	cluster.Apply(Change{Demotions: map[DemotionKey]*Demotion{{Node: "node-1"}: {Until: new(time.Unix(1, 0))}}})
 	if timed, open := cluster.Evacuated(); timed != 1 || open != 2 || cluster.DemotionOf("node-6", IPv6) == nil {
-		t.Errorf("%d nodes are being evacuated with an end, %d without", timed, open)
+		t.Errorf("%d nodes are being evacuated with an end, and %d without; want 1 and 2, and node-6 among them", timed, open)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestIsExpired(t *testing.T) {
 		"ended now": {&at, true}, "ended before the zero time": {&time.Time{}, true}, "not ended": {new(at.Add(1)), false}, "without end": {},
 	} {
 		if got := (&Demotion{Until: test.until}).IsExpired(at); got != test.want {
-			t.Errorf("%s: IsExpired is %v", name, got)
+			t.Errorf("%s: IsExpired returned %v", name, got)
 		}
 	}
 }
@@ -91,7 +91,8 @@ func TestNodeWithSeveralDemotionReasons(t *testing.T) {
 	}
 }
 
-// TestANodeIsUnreachableInOneFamily: endpoints of the other family are not affected.
+// TestANodeIsUnreachableInOneFamily: a node may be unreachable in one family only, without effect on endpoints of the
+// other family.
 func TestANodeIsUnreachableInOneFamily(t *testing.T) {
 	cluster := startingCluster()
 	unreachable := DemotionKey{Node: "node-2", Reason: Unreachable}

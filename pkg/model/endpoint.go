@@ -60,8 +60,8 @@ type SliceEndpoint struct {
 	Endpoint
 }
 
-// Endpoint holds what decides whether traffic may go to an endpoint. Nil conditions of the API object are resolved:
-// ready and serving default to true, terminating to false.
+// Endpoint has the properties that decide whether traffic may go to an endpoint. Nil conditions of the API object are
+// resolved: ready and serving default to true, terminating to false.
 type Endpoint struct {
 	Node string // empty if unknown
 	Zone string // from the slice; empty if unknown
@@ -98,8 +98,8 @@ const (
 // numPhases is the number of phases in which an endpoint is usable.
 const numPhases = 2
 
-// Phase returns when the endpoint may be used. The slice is authoritative: it lists a pod as ready that publishes its
-// address before it is ready, or that is ready while it terminates.
+// Phase returns the phase in which the endpoint may be used. The slice is authoritative: it also lists as ready a pod
+// that publishes its address before it is ready, or while it terminates.
 func (e *Endpoint) Phase() Phase {
 	switch {
 	case e.Ready:

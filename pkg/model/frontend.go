@@ -123,8 +123,8 @@ func (s *Service) IsExternal(port ServicePort, family Family) bool {
 // AllowedSources returns the source ranges that may dial the Service's load-balancer addresses of a family. Empty means
 // every client.
 //
-// A node inside the ranges may also send with such an address as its source: the address is then local, and packets to
-// it are routed back to the node (kube-proxy does the same).
+// If the node is inside the ranges, the Service's load-balancer addresses are allowed, too: if such an address is local
+// on the node, it is the source of the node's own connections to it (kube-proxy does the same).
 func (s *Service) AllowedSources(family Family, node Node) []netip.Prefix {
 	var allowed []netip.Prefix
 	containsNode := false

@@ -2,7 +2,7 @@ package model
 
 import "net/netip"
 
-// FNV-1a in 32 bits. hash/fnv allocates, for each endpoint of a first sync.
+// The constants of 32-bit FNV-1a. Package hash/fnv is not used because it would allocate for each endpoint.
 const (
 	fnvStart = 2166136261
 	fnvPrime = 16777619

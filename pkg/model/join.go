@@ -9,7 +9,7 @@ import (
 
 // Limits of the load that one Service can cause on every node, in a family: its ports times the endpoints of each, and
 // the total number of ports in its EndpointSlices. The ports share the first limit equally. While one Service is
-// decided all others wait, so no user may create one that takes long.
+// decided, all others wait, so no user may create a Service that takes long.
 const (
 	MaxPortEndpoints = 32_768
 	MaxSlicePorts    = 65_536
@@ -49,7 +49,7 @@ func JoinSlices(service *Service, candidates []*EndpointSlice) JoinedSlices {
 	return join(candidates, len(service.Ports))
 }
 
-// join prepares the slices of a Service with a given number of ports.
+// join prepares the slices of a Service with numPorts ports.
 func join(endpointSlices []*EndpointSlice, ports int) JoinedSlices {
 	endpointSlices, total := LimitSlices(endpointSlices)
 	joined := JoinedSlices{slices: endpointSlices, maxEndpoints: max(1, MaxPortEndpoints/max(1, ports))}
@@ -66,8 +66,8 @@ func join(endpointSlices []*EndpointSlice, ports int) JoinedSlices {
 	return joined
 }
 
-// LimitSlices returns the first slices of a Service that list at most MaxSlicePorts ports together, and the number of these
-// ports.
+// LimitSlices returns the first slices of a Service that list at most MaxSlicePorts ports together, and the number of
+// these ports.
 func LimitSlices(endpointSlices []*EndpointSlice) (limited []*EndpointSlice, ports int) {
 	for i, slice := range endpointSlices {
 		if ports+len(slice.Ports) > MaxSlicePorts {
@@ -131,7 +131,7 @@ func (j JoinedSlices) Hostnames() map[netip.Addr]string {
 	return names
 }
 
-// resolveConflict sorts endpoints, and keeps the first in the order of compareEntries of each address and port.
+// sortAndCompact sorts endpoints by compareEntries, and keeps the first of those with the same address and port.
 func resolveConflict(endpoints []PortEndpoint) []PortEndpoint {
 	slices.SortFunc(endpoints, compareEntries)
 	return slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })

@@ -16,8 +16,8 @@ type Node struct {
 	// PodCIDRs are the node's pod address ranges, at most one a family: the first of spec.podCIDRs.
 	PodCIDRs []netip.Prefix
 
-	// NotEligible is why load balancers should not send connections to this node: it is being deleted, drained or shut
-	// down, or is about to be. It is empty if the node stays. It does not affect decisions about Services.
+	// IneligibleReason is why load balancers should not send connections to this node: it is being deleted, drained or
+	// shut down, or is about to be. It is empty if they may. It does not affect decisions about Services.
 	NotEligible string
 }
 
@@ -61,8 +61,8 @@ func (n NodePortAddresses) All(family Family) bool {
 	return !n.Primary && !slices.ContainsFunc(n.Prefixes, matchesFamily) || slices.ContainsFunc(n.Prefixes, isAll)
 }
 
-// Choose returns the sorted addresses of those present on the node's interfaces that serve node ports of a family. It
-// is not used if All is true. Loopback is never included: see Loopback.
+// Choose returns which of the addresses that are present on the node's interfaces serve node ports of a family, sorted.
+// It is not used if All returns true. Loopback is never included: see Loopback.
 func (n NodePortAddresses) Choose(family Family, node Node, present []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
 	for _, addr := range present {

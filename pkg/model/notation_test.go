@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// addrs parses addresses separated by blanks.
+// addrs parses addresses separated by spaces.
 func addrs(text string) []netip.Addr {
 	var parsed []netip.Addr
 	for word := range strings.FieldsSeq(text) {
@@ -14,7 +14,7 @@ func addrs(text string) []netip.Addr {
 	return parsed
 }
 
-// prefixes parses prefixes separated by blanks.
+// prefixes parses prefixes separated by spaces.
 func prefixes(text string) []netip.Prefix {
 	var parsed []netip.Prefix
 	for word := range strings.FieldsSeq(text) {
@@ -23,7 +23,7 @@ func prefixes(text string) []netip.Prefix {
 	return parsed
 }
 
-// texts formats values, separated by blanks.
+// texts formats values, separated by spaces.
 func texts[V interface{ String() string }](values []V) string {
 	words := make([]string, len(values))
 	for i, value := range values {

@@ -40,8 +40,8 @@ type Service struct {
 	// SourceRanges are spec.loadBalancerSourceRanges, the clients that may dial the LoadBalancerIPs. They do not overlap.
 	// A family without a range allows every client.
 	SourceRanges []netip.Prefix
-	// HealthCheckNodePort is where load balancers check whether this node has endpoints. It is zero without
-	// externalTrafficPolicy: Local on a LoadBalancer.
+	// HealthCheckNodePort is the port at which load balancers check whether this node has endpoints. It is zero unless
+	// the Service is of type LoadBalancer with externalTrafficPolicy: Local.
 	HealthCheckNodePort uint16
 
 	// InternalTrafficLocal is internalTrafficPolicy: Local. It governs the ClusterIP.

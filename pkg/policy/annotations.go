@@ -25,7 +25,7 @@ type Annotation struct {
 	Description, Since string
 	// IgnoredCode is the stable code of the finding that the annotation has no effect.
 	IgnoredCode string
-	// OnNamespace is the annotation that is meant if this one is set on a Namespace; empty if unknown.
+	// NamespaceAnnotation is the annotation that is probably meant if this one is set on a Namespace; empty if unknown.
 	OnNamespace string
 	// IsPreference is set if the annotation chooses preferred endpoints. The webhook then applies no default.
 	IsPreference bool
@@ -69,14 +69,14 @@ var Annotations = [...]Annotation{
 	},
 }
 
-// The names of the annotations. OwnAnnotations are those in our domain, which only this proxy reads; ModeAnnotations
+// The names of the annotations. DomainAnnotations are those in our domain, which only this proxy reads; ModeAnnotations
 // are those of Kubernetes.
 var (
 	OwnAnnotations  = NamesOf(func(a Annotation) bool { return strings.HasPrefix(a.Name, Domain) })
 	ModeAnnotations = NamesOf(func(a Annotation) bool { return !strings.HasPrefix(a.Name, Domain) })
 )
 
-// NamesOf returns the names of the annotations for which wanted returns true.
+// NamesOf returns the names of the annotations for which match returns true.
 func NamesOf(match func(Annotation) bool) []string {
 	var names []string
 	for _, annotation := range Annotations {

@@ -19,7 +19,7 @@ func TestIsHandledBy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := IsHandledBy(test.labels, test.proxy); got != test.want {
-				t.Errorf("IsHandledBy(%v, %q) = %v", test.labels, test.proxy, got)
+				t.Errorf("IsHandledBy(%v, %q) = %v, want the opposite", test.labels, test.proxy, got)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func DistributionKeys(distribution string) []Key {
 	return nil
 }
 
-// What conflicts with a bound, and the remedy, as the end of a sentence about the annotation.
+// Ends of sentences about annotations without effect, with the remedy.
 const (
 	BalancedConflict = "has no effect together with " + TopologyAwareHintsAnnotation + "; keep one of them"
 

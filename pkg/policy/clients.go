@@ -12,7 +12,7 @@ import (
 const MaxClients = 8
 
 // ParseClients parses a comma-separated list of Services, each as "namespace/name". Spaces around an entry are ignored.
-// namespace is that of the annotated Service; errors suggest it for entries without a namespace.
+// namespace is that of the annotated Service; for entries without a namespace, errors suggest that one.
 //
 // The list must have 1 to MaxClients entries, and no duplicates. The error is an EntryErrors with every invalid entry.
 func ParseClients(value, namespace string) (clients []string, err error) {

@@ -99,7 +99,7 @@ func TestAnInvalidClientSuggestsAValidOne(t *testing.T) {
 		}
 	}
 	if _, err := ParseClients("web", ""); err == nil || !strings.Contains(err.Error(), `write it as "shop/frontend"`) {
-		t.Errorf("without a namespace: %v", err)
+		t.Errorf("error without a namespace is %v, want the general remedy", err)
 	}
 }
 

@@ -45,12 +45,12 @@ func IsLinux(labels map[string]string) bool {
 	return !labelled || system == "linux"
 }
 
-// DemandLabels are the Node labels that determine its demand, and whether plans include it.
+// DemandLabels are the Node labels that determine a Node's demand, and whether plans include it.
 var DemandLabels = [...]Key{DemandLabel, ControlPlaneLabel, NoBalancersLabel, OSLabel}
 
 // DemandOf returns the expected demand of a node with these labels, relative to other nodes: the value of DemandLabel,
-// or else 0 on a dedicated control plane node, or else 1. A malformed label counts as absent and is reported as
-// invalid.
+// or else 0 on a dedicated control plane node, or else 1. A malformed DemandLabel counts as absent, and valid is then
+// false.
 func DemandOf(labels map[string]string) (demand uint32, valid bool) {
 	valid = true
 	if value, labelled := labels[DemandLabel]; labelled {

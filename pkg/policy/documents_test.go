@@ -36,7 +36,8 @@ func TestTheREADMEHasTheAnnotations(t *testing.T) {
 	golden.Tables(t, "../../README.md", map[string]string{"annotations": table.String()})
 }
 
-// TestTheAPIServerCallsTheWebhookAboutEachAnnotation: the match conditions in its manifest are written by hand.
+// TestTheAPIServerCallsTheWebhookAboutEachAnnotation compares the match conditions in the webhook's manifest, which are
+// written by hand, with the annotations.
 func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook/base/webhooks.yaml")
 	if err != nil {
@@ -45,7 +46,7 @@ func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 	condition := func(name string) string {
 		_, rest, found := strings.Cut(string(text), "- name: "+name+"\n")
 		if !found {
-			t.Fatalf("there is no condition %s", name)
+			t.Fatalf("the manifest has no condition %s", name)
 		}
 		end := regexp.MustCompile(`(?m)^(  - |- |---|  #)`).FindStringIndex(rest)
 		return rest[:end[0]]
@@ -77,13 +78,14 @@ func TestTheAPIServerCallsTheWebhookAboutEachAnnotation(t *testing.T) {
 		}
 		isNear := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(annotation.Name, word) })
 		if isNear == annotation.IsGenericName {
-			t.Errorf("%s: the API server calls the webhook for it with another domain: %v, but IsGenericName is %v",
+			t.Errorf("%s: the API server calls the webhook for this name in other domains: %v, but IsGenericName is %v",
 				annotation.Name, isNear, annotation.IsGenericName)
 		}
 	}
 }
 
-// TestThePoliciesCoverEachAnnotation: the lists of our annotations in the CEL policies are written by hand, too.
+// TestThePoliciesCoverEachAnnotation compares the lists of our annotations in the CEL policies, which are written by
+// hand, too, with the annotations.
 func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook-cel/base/services.yaml")
 	if err != nil {
@@ -100,7 +102,7 @@ func TestThePoliciesCoverEachAnnotation(t *testing.T) {
 	}
 }
 
-// TestAnnotationsAreConsistent: no two rows have the same name, and OnNamespace names annotations of a Namespace.
+// TestAnnotationsAreConsistent: no two rows have the same name, each has a code, and each NamespaceAnnotation exists.
 func TestAnnotationsAreConsistent(t *testing.T) {
 	names := policy.NamesOf(func(policy.Annotation) bool { return true })
 	if sorted := slices.Compact(slices.Sorted(slices.Values(names))); len(sorted) != len(names) {
@@ -111,7 +113,7 @@ func TestAnnotationsAreConsistent(t *testing.T) {
 			return d.Name == strings.SplitN(annotation.OnNamespace, "=", 2)[0]
 		})
 		if annotation.OnNamespace != "" && !known || annotation.IgnoredCode == "" {
-			t.Errorf("%+v", annotation)
+			t.Errorf("the code is missing, or the annotation of a Namespace is unknown: %+v", annotation)
 		}
 	}
 }

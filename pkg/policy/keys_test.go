@@ -108,7 +108,7 @@ func TestWrongSeparatorsAreReported(t *testing.T) {
 	for _, value := range []string{"rack;zone", "rack zone", `["rack", "zone"]`, "rack\nzone", "'rack'"} {
 		_, err := ParseKeys(value)
 		if err == nil || !strings.Contains(err.Error(), "separate keys with commas") {
-			t.Errorf("ParseKeys(%q): %v", value, err)
+			t.Errorf("ParseKeys(%q): error %v, want the remedy for separators", value, err)
 		}
 	}
 	if _, err := ParseKeys("a/b/c"); err == nil || strings.Contains(err.Error(), "commas") {
@@ -140,7 +140,7 @@ func longestKey() string {
 	return strings.Repeat("a.", 126) + "a/" + strings.Repeat("b", 63)
 }
 
-// joinKeys writes keys as a user would.
+// joinKeys formats keys as the value of an annotation.
 func joinKeys(keys []Key) string {
 	parts := make([]string, len(keys))
 	for i, key := range keys {

@@ -74,7 +74,7 @@ func (in Input) hintsSetting() string {
 	return ""
 }
 
-// readKeys finds the topology keys. If the annotation is ignored, nothing else is read.
+// readKeys sets the topology keys. If the annotation is ignored, nothing else is read.
 func (p *parser) readKeys() bool {
 	value, present := p.Annotations[TopologyKeysAnnotation]
 	if !present {
@@ -93,7 +93,8 @@ func (p *parser) readKeys() bool {
 	return true
 }
 
-// readMode and readHints find an unknown mode in our domain, and ModeBalanced if the other annotation overrides it.
+// readMode and readHints report an unknown mode in our domain. readHints also reports ModeBalanced if the other
+// annotation overrides it.
 func (p *parser) readMode() bool { return p.readUnknownMode(TopologyModeAnnotation) }
 
 func (p *parser) readHints() bool {
@@ -111,7 +112,7 @@ func (p *parser) readUnknownMode(annotation string) bool {
 	return true
 }
 
-// readBound finds the bound and the keys to which it applies.
+// readBound sets the bound and the keys to which it applies.
 func (p *parser) readBound() bool {
 	text, hasText := p.Annotations[MaxLoadAnnotation]
 	mode := ModeOf(p.Annotations)
@@ -161,7 +162,7 @@ func (in Input) defaultMaxLoad() uint64 {
 	return DefaultLoadBound
 }
 
-// readClients finds the Services whose endpoints are the demand.
+// readClients sets the Services whose endpoints are the demand.
 func (p *parser) readClients() bool {
 	text, present := p.Annotations[ClientsAnnotation]
 	if !present {
@@ -179,7 +180,7 @@ func (p *parser) readClients() bool {
 	return true
 }
 
-// readDemandSource finds whether the demand is measured. The cluster's default does not apply to a Service with
+// readDemandSource sets whether the demand is measured. The cluster's default does not apply to a Service with
 // clients.
 func (p *parser) readDemandSource() bool {
 	isBounded := p.topology.MaxLoad > 0

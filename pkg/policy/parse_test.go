@@ -179,13 +179,13 @@ func TestParseBounds(t *testing.T) {
 		"a Service's bound takes precedence over the cluster's": {
 			annotations: short{"keys": "rack", "load": "150%"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 150},
 		},
-		"no cluster's bound without a preference": {byDefault: 200, want: parsed{}},
-		"no cluster's bound for * alone":          {annotations: short{"keys": "*"}, byDefault: 200, want: parsed{Keys: []Key{AnyNode}}},
-		"no cluster's bound with Auto": {
+		"the cluster's bound does not apply without a preference": {byDefault: 200, want: parsed{}},
+		"the cluster's bound does not apply to * alone":           {annotations: short{"keys": "*"}, byDefault: 200, want: parsed{Keys: []Key{AnyNode}}},
+		"the cluster's bound does not apply with Auto": {
 			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: parsed{HintsSetting: byMode},
 		},
-		"no cluster's bound for keys with Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
-		"no bound with Local":                   {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{HintsSetting: byDistribution}},
+		"the cluster's bound does not apply to keys with Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
+		"the cluster's bound does not apply with Local":        {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{HintsSetting: byDistribution}},
 		"the cluster's bound applies with Disabled": {
 			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200},
 		},
@@ -329,13 +329,13 @@ func TestBoundInvariants(t *testing.T) {
 		}
 		_, hasLoad := annotations[MaxLoadAnnotation]
 		if (hasLoad || annotations[TopologyModeAnnotation] == ModeBalanced) && got.MaxLoad == 0 && len(got.Ignored) == 0 {
-			t.Fatalf("no bound, and no reason: Parse(%+v) = %+v", input, got)
+			t.Fatalf("the requested bound is absent, without a reason: Parse(%+v) = %+v", input, got)
 		}
 		if _, hasClients := annotations[ClientsAnnotation]; hasClients && len(got.Clients) == 0 && len(got.Ignored) == 0 {
-			t.Fatalf("no clients, and no reason: Parse(%+v) = %+v", input, got)
+			t.Fatalf("the clients are absent, without a reason: Parse(%+v) = %+v", input, got)
 		}
 		if _, hasSource := annotations[DemandSourceAnnotation]; hasSource && !got.Measured && len(got.Ignored) == 0 {
-			t.Fatalf("demand is not measured, and no reason: Parse(%+v) = %+v", input, got)
+			t.Fatalf("demand is not measured, without a reason: Parse(%+v) = %+v", input, got)
 		}
 		if annotations[MaxLoadAnnotation] != "1.2" {
 			continue
@@ -343,11 +343,11 @@ func TestBoundInvariants(t *testing.T) {
 		annotations[MaxLoadAnnotation] = FormatMaxLoad(input.defaultMaxLoad())
 		read := parse(input)
 		if diff := cmp.Diff(read.Keys, got.Keys); diff != "" || read.MaxLoad != got.MaxLoad || !anyContains(got.Ignored, ";") {
-			t.Fatalf("an invalid bound does not equal the default: %+v, %+v", read, got)
+			t.Fatalf("with the default bound: %+v, with an invalid bound: %+v; want equal keys and bounds, and a reason", read, got)
 		}
 	}
 	if bounded < 5000 {
-		t.Errorf("only %d inputs have a bound", bounded)
+		t.Errorf("only %d inputs have a bound, want at least 5000", bounded)
 	}
 }
 

@@ -20,9 +20,10 @@ var formerNames = map[string][]string{
 	"unreachableNodes":  {"unreachableNodeMode"},
 }
 
-// Suggest returns which of the known words was probably meant. It tries, in this order: the new name of a setting; a
-// word that differs in case, spaces or punctuation; a typo; another number; another prefix before the last slash; a
-// known word that begins the given one. It returns the first match, or "" if no word is similar.
+// Suggest returns which of the candidates was probably meant by a word. It tries, in this order: the new name of a
+// setting; a candidate that differs in case, spaces or punctuation; a typo; the singular or plural; another prefix
+// before the last slash; a candidate that begins the word. It returns the first match, or "" if no candidate is
+// similar.
 func Suggest(word string, known ...string) string {
 	if len(word) > maxQuoted {
 		return ""
@@ -68,19 +69,19 @@ func singular(letters string) string {
 
 func isSameOrTypo(a, b string) bool { return a != "" && a == b || IsTypo(a, b) }
 
-// isWordPrefixOf reports whether a longer name begins with all words of another: account-keys or accountKeys with
+// isWordPrefixOf reports whether a name consists of the given words and more: account-keys and accountKeys begin with
 // account.
 func isWordPrefixOf(words, name string) bool {
 	rest, ok := strings.CutPrefix(name, words)
 	return ok && words != "" && rest != "" && (rest[0] == '-' || unicode.IsUpper(rune(rest[0])))
 }
 
-// nameOf returns the part after the last slash.
+// lastSegment returns the part after the last slash.
 func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
 
 // IsTypo reports whether two words differ at one position by at most two letters: omitted, added, mistyped or swapped.
-// If both letters are replaced it is another word: internalTrafficPolicy is not a typo of externalTrafficPolicy. In
-// short words two letters are too many.
+// If both letters are replaced it is another word: internalTrafficPolicy is not a typo of externalTrafficPolicy. Words
+// of less than four letters are too short to compare.
 func IsTypo(a, b string) bool {
 	const shortest, most = 4, 2
 	if min(len(a), len(b)) < shortest {

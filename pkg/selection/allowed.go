@@ -8,8 +8,8 @@ import (
 )
 
 // AllowedEndpoints returns the endpoints that may serve connections (cluster), those on this node (local), and those
-// that may serve only open connections (openOnly): this node cannot reach theirs, which may come back, and other endpoints
-// serve in their place.
+// that may serve only connections that are already open (openOnly). The nodes of the last ones are unreachable, which
+// may be temporary, and other endpoints serve new connections.
 //
 // A Choice has fewer endpoints. A connection keeps its endpoint while the endpoint serves, even if it is terminating,
 // and while the Service's policies and topology keys allow it at all. A nearer tier that becomes available is no reason

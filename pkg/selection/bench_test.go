@@ -73,8 +73,8 @@ func TestAllEndpointsAreTheGivenSlice(t *testing.T) {
 	}
 }
 
-// BenchmarkNeedsReplan replans 1,000 Services of ten endpoints each, on 5,000 nodes in ten zones, after a node was added.
-// It reports the cost of one Service.
+// BenchmarkNeedsReplan calls NeedsReplan for 1,000 Services of ten endpoints each, on 5,000 nodes in ten zones, after a
+// node was added. It reports the cost of one Service.
 func BenchmarkNeedsReplan(b *testing.B) {
 	const zones, services = 10, 1000
 	node := func(i int) *model.Node {

@@ -31,7 +31,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	input, share := viewpoint.share(service, clusterWide, demand)
 	input.slots, input.nearProof, input.source = share.Slots(service.Name, input.hashes), share.NearProof(), share.Source
 	if share.Outcome == balance.NoEndpoint {
-		choice := byKeys(endpoints) // which has the reason
+		choice := byKeys(endpoints) // for its reason
 		choice.planned = &input
 		return choice
 	}
@@ -53,7 +53,8 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	return choice
 }
 
-// withoutUnreachable returns the slots without those of endpoints on unreachable nodes. The others keep their proportions.
+// withoutUnreachable returns the slots without those of endpoints on unreachable nodes. The others keep their
+// proportions.
 func withoutUnreachable(slots []int, endpoints []model.PortEndpoint) []int {
 	if !slices.ContainsFunc(endpoints, isUnreachable) {
 		return slots
@@ -67,8 +68,8 @@ func withoutUnreachable(slots []int, endpoints []model.PortEndpoint) []int {
 	return remaining
 }
 
-// fillWithout handles a plan that sends all connections to unreachable nodes. It uses the other endpoints that the keys
-// allow, without a bound. If there are none, it uses the plan.
+// fillReachable is for a plan that sends all connections to unreachable nodes. It chooses among the endpoints on other
+// nodes by the keys, without a bound. If they match none, it applies the plan as it is.
 func (c *Choice) fillWithout(slots []int, endpoints []model.PortEndpoint, byKeys func([]model.PortEndpoint) Choice) {
 	others := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
 	if choice := withDemotions(others, byKeys); len(choice.Endpoints) > 0 {
@@ -84,8 +85,8 @@ func hasRank(endpoint *model.PortEndpoint, want model.Rank) bool {
 	return usable && rank == want
 }
 
-// planInput is the input and the result of a plan for one port: enough to detect whether a change of the demand makes a
-// difference.
+// planRecord has the input and the result of a plan for one port: enough to detect whether a change of the demand makes
+// a difference.
 type planInput struct {
 	endpointClasses *balance.EndpointClasses
 	hashes          []uint32 // of the endpoints
@@ -101,7 +102,7 @@ func newPlanInput(service *model.Service, endpoints []model.PortEndpoint, viewpo
 	}
 }
 
-// share plans for all nodes unless the plan is cached, and returns this node's part and the input of the plan.
+// share plans for all nodes unless the plan is cached, and returns this node's share and the record of the plan.
 func (v NodeView) share(service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand) (planInput, balance.Share) {
 	if v.plan != nil {
 		return v.plan.share(service, endpoints, demand, v)
@@ -110,7 +111,7 @@ func (v NodeView) share(service *model.Service, endpoints []model.PortEndpoint, 
 	return input, input.plan(service, demand, v.Node)
 }
 
-// plan plans for all nodes, and returns the part of one node.
+// plan plans for all nodes, and returns the share of one node.
 func (p *planInput) plan(service *model.Service, demand balance.Demand, node model.Node) balance.Share {
 	plan := plans.Get().(*balance.Plan)
 	defer plans.Put(plan)
@@ -139,7 +140,7 @@ func (c *Choice) fill(slots []int, endpoints []model.PortEndpoint) {
 	}
 }
 
-// tierOf returns the key at which most connections stay, or the first of several.
+// tierOf returns the key at which most connections stay, or the first of several such keys.
 func tierOf(share *balance.Share) string {
 	best := 0
 	for i := range share.KeyResults {
@@ -162,8 +163,8 @@ type Load struct {
 	// demand is in an arbitrary unit.
 	Endpoints, AllEndpoints, Demand, AllDemand uint64
 	IsMeasured                                 bool
-	// Unbounded is the load that they would expect without the bound, Busiest is the load that the busiest of them
-	// expects, and Limit is the bound in percent.
+	// Unbounded is the load that these endpoints would expect without the bound, Busiest is the load that the busiest of
+	// them expects, and Limit is the bound in percent.
 	Unbounded, Busiest, Limit uint64
 }
 
@@ -273,7 +274,7 @@ func endpointCountText(some, all uint64) string {
 	return fmt.Sprintf("%d of %d endpoints %s", some, all, verb)
 }
 
-// times formats a ratio in per mille.
+// formatRatio formats a ratio that is given in per mille, with two decimals.
 func times(perMille uint64) string {
 	return fmt.Sprintf("%d.%02d", (perMille+5)/1000, (perMille+5)%1000/10)
 }

@@ -16,14 +16,14 @@ import (
 var boundedCodes = []Code{WithinLoadBound, Spillover, NoNearEndpoints, LoadBoundExceeded, NodesUnknown, ShareBelowOneSlot,
 	NotSelectedByPlan}
 
-// town is a cluster with a load-bounded Service.
+// boundedSetup is a cluster with a load-bounded Service.
 type town struct {
 	change model.Change
 	web    model.ObjectName
 }
 
-// newTown returns zones with the given numbers of nodes and endpoints. The nodes are zone-a-0, zone-a-1 and so on, the
-// endpoints 10.1.zone.number.
+// newBoundedSetup returns a cluster of zones with the given numbers of nodes and endpoints. The nodes are zone-a-0,
+// zone-a-1 and so on, the endpoints 10.1.zone.number.
 func newTown(topology policy.Topology, nodes, endpoints []int) *town {
 	t := &town{web: model.ObjectName{Namespace: "shop", Name: "web"}}
 	service := &model.Service{
@@ -65,7 +65,7 @@ func (t *town) decide(test testing.TB, node string) Decision {
 	cluster.Apply(t.change)
 	decisions := NewPlanner(cluster).Decide(t.web, []model.Family{model.IPv4})
 	if len(decisions) != 1 {
-		test.Fatalf("%d decisions", len(decisions))
+		test.Fatalf("%d decisions, want one", len(decisions))
 	}
 	return decisions[0]
 }
@@ -119,8 +119,8 @@ func TestReasonsOfBoundedServices(t *testing.T) {
 	}
 }
 
-// TestReasonNamesAMissingLabel: the reason names a missing label of a key, but not on a node that merely has no
-// endpoints of its own.
+// TestReasonNamesAMissingLabel: the reason names a key's label if the node lacks it, but not if the node merely has no
+// endpoints.
 func TestReasonNamesAMissingLabel(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   string
@@ -190,7 +190,8 @@ func TestWithoutAllNodesTheFirstKeyWins(t *testing.T) {
 	}
 }
 
-// TestNamedClientsAreTheDemand: all clients are in one zone, so the endpoints of other zones have to help.
+// TestNamedClientsAreTheDemand: all clients are in one zone, so some connections spill over to the endpoints of other
+// zones.
 func TestNamedClientsAreTheDemand(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	topology.Clients = []string{"shop/front"}
@@ -214,7 +215,8 @@ func TestNamedClientsAreTheDemand(t *testing.T) {
 	}
 }
 
-// TestSessionAffinityHasStandbyEndpoints: with session affinity, endpoints without a slot on this node are standby endpoints.
+// TestSessionAffinityHasStandbyEndpoints: with session affinity, endpoints without a slot on this node are standby
+// endpoints.
 func TestSessionAffinityHasStandbyEndpoints(t *testing.T) {
 	town := newTown(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 3, 3})
 	town.change.Services[town.web].AffinityTimeout = 1
@@ -224,7 +226,7 @@ func TestSessionAffinityHasStandbyEndpoints(t *testing.T) {
 	}
 }
 
-// TestBoundedServicesInRandomTowns: in any cluster, each endpoint is either chosen or excluded with a reason. All
+// TestBoundedServicesInRandomClusters: in any cluster, each endpoint is either chosen or excluded with a reason. All
 // reasons occur.
 func TestBoundedServicesInRandomTowns(t *testing.T) {
 	seen := map[Code]bool{}
@@ -259,7 +261,7 @@ func TestBoundedServicesInRandomTowns(t *testing.T) {
 	}
 	for _, code := range boundedCodes {
 		if !seen[code] {
-			t.Errorf("no random cluster leads to %s", code)
+			t.Errorf("reason %s does not occur in any random cluster", code)
 		}
 	}
 }
@@ -291,7 +293,8 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 	}
 }
 
-// TestClientsAreRecountedWhenTheyChange: also if no Service named them at the time of the change.
+// TestClientsAreRecountedWhenTheyChange: clients are counted again after their endpoints changed, also if no Service
+// named them at that time.
 func TestClientsAreRecountedWhenTheyChange(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})

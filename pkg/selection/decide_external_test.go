@@ -43,7 +43,7 @@ func externalCluster() *model.Cluster {
 	return cluster
 }
 
-// externalTrafficPolicy: Local keeps connections here only where a frontend of the port and family is external.
+// externalTrafficPolicy: Local keeps connections on this node only if a frontend of the port and family is external.
 func TestDecideExternalPerPortAndFamily(t *testing.T) {
 	type decided struct {
 		Port, Owned, Lost string

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// decideCluster is the view from node-1. web is dual-stack with two ports. late also requests web's IPv4 address, and
-// is younger.
+// decideCluster returns a cluster from the view of node-1. Service web is dual-stack with two ports. Service late is
+// younger, and also requests web's IPv4 address.
 func decideCluster() *model.Cluster {
 	cluster := model.NewCluster("node-1")
 	change := model.Change{
@@ -33,16 +33,16 @@ func decideCluster() *model.Cluster {
 			Created: time.Unix(2, 0), Name: decideName("late"), ClusterIPs: decideAddrs("10.96.0.1", "fd00:96::2"),
 			Ports: []model.ServicePort{http},
 		},
-		{Name: decideName("silent"), ClusterIPs: decideAddrs("10.96.0.3"), Ports: []model.ServicePort{http}, InternalTrafficLocal: true},
+		{Name: decideName("local-only"), ClusterIPs: decideAddrs("10.96.0.3"), Ports: []model.ServicePort{http}, InternalTrafficLocal: true},
 		{Name: decideName("portless"), ClusterIPs: decideAddrs("10.96.0.4")},
 	} {
 		change.Services[service.Name] = service
 	}
 	slicesOf := map[string][]string{
-		"web":      {"10.0.0.1@node-1", "10.0.0.2@node-2", "10.0.0.3@node-3"},
-		"web-6":    {"fd00::1@node-1"},
-		"silent":   {"10.0.0.4@node-2"},
-		"headless": {"10.0.0.5@node-1"},
+		"web":        {"10.0.0.1@node-1", "10.0.0.2@node-2", "10.0.0.3@node-3"},
+		"web-6":      {"fd00::1@node-1"},
+		"local-only": {"10.0.0.4@node-2"},
+		"headless":   {"10.0.0.5@node-1"},
 	}
 	for name, texts := range slicesOf {
 		slice := decideSlice(name, texts)
@@ -127,7 +127,7 @@ func TestDecide(t *testing.T) {
 			{Port: "http IPv4", Lost: "10.96.0.1:80/TCP to web", Outcome: Refuse},
 			{Port: "http IPv6", Owned: "[fd00:96::2]:80/TCP", Outcome: Refuse},
 		}},
-		"only the families in which it has a ClusterIP": {"silent", model.Families, []decided{
+		"only the families in which it has a ClusterIP": {"local-only", model.Families, []decided{
 			{Port: "http IPv4", Owned: "10.96.0.3:80/TCP", Total: 1, Outcome: Drop},
 		}},
 		"a Service without ports has no decisions": {"portless", model.Families, nil},
@@ -156,7 +156,7 @@ func TestDecideUsesTheClustersOwnNode(t *testing.T) {
 	local := NewPlanner(cluster).Decide(decideName("web"), []model.Family{model.IPv4})[0]
 	choice, _ := local.Selection.ClusterIP()
 	if got := numbers(choice.Endpoints); got != "1 2" || choice.Tier != string(policy.Zone) {
-		t.Errorf("in zone a: endpoints %q by %q, want %q by the zone", got, choice.Tier, "1 2")
+		t.Errorf("in zone a: endpoints %q in tier %q, want %q in the tier of the zone", got, choice.Tier, "1 2")
 	}
 	cluster.Apply(model.Change{Nodes: map[string]*model.Node{"node-1": {Name: "node-1", Labels: parseLabels("zone=b")}}})
 	moved := NewPlanner(cluster).Decide(decideName("web"), []model.Family{model.IPv4})[0]

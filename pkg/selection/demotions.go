@@ -27,9 +27,9 @@ func demotionSentences() (all []sentence) {
 	return all
 }
 
-// withDemotions chooses among the endpoints on nodes that are not demoted, and adds the next level only if there is no
-// choice. So keys and hints apply to the remaining endpoints, and a hard key is never widened. If all nodes are
-// unreachable, the result is the same as if none were.
+// withDemotions chooses among the endpoints on nodes that are not demoted, and adds those of the next level of
+// demotions only if choose returns no endpoint. So keys and hints apply to the remaining endpoints, and a hard key is
+// never widened. If all nodes are unreachable, the result is the same as if none were.
 func withDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
 	replying := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
 	choice := withClusterWideDemotions(replying, choose)
@@ -40,7 +40,7 @@ func withDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpo
 	return choice
 }
 
-// withClusterWideDemotions does the same for cluster-wide demotions only.
+// withClusterWideDemotions is withDemotions for cluster-wide demotions only.
 func withClusterWideDemotions(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
 	for level := model.Rank(0); ; level++ {
 		eligible := filterEndpoints(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Demotion.ClusterWide().Level() <= level })

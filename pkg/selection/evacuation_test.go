@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// evacuated returns the endpoints with the demotions of the given nodes.
+// withDemotedNodes returns a copy of the endpoints with the demotions of the given nodes.
 func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Demotion) []model.PortEndpoint {
 	marked := slices.Clone(endpoints)
 	for i := range marked {
@@ -18,9 +18,9 @@ func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Demotion)
 	return marked
 }
 
-// checkLastResort checks a choice among endpoints, some of which are the last resort: it must equal the choice among
-// the others or, if there are none, the choice without any distinction, with a reason of its own. It returns the choice
-// that applies.
+// checkLastResort checks a choice among endpoints, some of which are the last resort. It must equal the choice among
+// the others. If that is empty, it must equal the choice among all, without demotions and with the reason only. It
+// returns the choice that applies.
 func checkLastResort(t *testing.T, kind string, only Code, got, others, without *Choice) (want *Choice, isLastResort bool) {
 	t.Helper()
 	want = others
@@ -37,8 +37,8 @@ func checkLastResort(t *testing.T, kind string, only Code, got, others, without 
 	return want, isLastResort
 }
 
-// TestEvacuatedEndpointsAreTheLastResort: in random worlds with random nodes that are being evacuated, each choice
-// equals that among the remaining endpoints or, if there are none, the choice without evacuations. Flows continue.
+// TestEvacuatedEndpointsAreTheLastResort: in random scenarios with random nodes that are being evacuated, each choice
+// equals that among the remaining endpoints or, if that is empty, the choice without evacuations. Flows continue.
 func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	seen := map[Code]int{}
@@ -82,7 +82,7 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 			t.Errorf("allowed endpoints are %v and %v during the evacuation, %v and %v before", anywhere, here, anywhereBefore, hereBefore)
 		}
 		if t.Failed() {
-			t.Logf("evacuated nodes %v, world %+v\nendpoints %+v", nodes, w, all)
+			t.Logf("evacuated nodes %v, scenario %+v\nendpoints %+v", nodes, w, all)
 		}
 	})
 	for _, code := range []Code{OnlyEvacuated, NodeEvacuated, MatchedTopologyKey, HintedForThisZone, OnThisNode} {

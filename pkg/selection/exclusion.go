@@ -52,9 +52,9 @@ func (d Decision) isStandby(endpoint *model.PortEndpoint) bool {
 	return usable && !isForLocal && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
 }
 
-// exclusionReason derives the reason from the cluster choice if there is one, because that considers the endpoints of all
-// nodes. Each policy has connections that the cluster choice serves: to the ClusterIP, or from pods and this node to
-// the other frontends.
+// exclusionReason derives the reason from the cluster choice if there is one, because that considers the endpoints of
+// all nodes. Each policy has connections that the cluster choice serves: to the ClusterIP, or from pods and this node
+// to the other frontends.
 func (s Selection) exclusionReason(endpoint *model.PortEndpoint, viewpoint NodeView) Reason {
 	reason, chosen := s.Cluster.Reason, s.Cluster.Endpoints
 	rank, usable := endpoint.Rank()
@@ -63,7 +63,7 @@ func (s Selection) exclusionReason(endpoint *model.PortEndpoint, viewpoint NodeV
 		return Reason{Code: NotReady}
 	case s.Local != nil && viewpoint.isLocal(endpoint):
 		// The local choice then has ready endpoints, and this one is terminating. That is the reason, even if the cluster
-		// choice has another one.
+		// choice has another reason.
 		return Reason{Code: TerminatingNotNeeded}
 	case reason.Code == ClusterChoiceUnused:
 		return Reason{Code: NotOnThisNode, Key: internalTrafficPolicy}

@@ -31,8 +31,8 @@ type Handler interface {
 
 // SyncState is the applied state other than Services.
 type SyncState struct {
-	// Full is set if everything was rewritten because the kernel's state was unknown. Its effect on connections until then
-	// is unknown, too.
+	// Full is set if everything was rewritten because the kernel's state was unknown. How connections were treated until
+	// then is unknown, too.
 	Full bool
 	// Scope is the meaning of addresses in the tables.
 	Scope Scope

@@ -58,7 +58,7 @@ func TestHeadlessServices(t *testing.T) {
 	bounded := policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 100}
 	for title, test := range map[string]struct {
 		world  headlessFixture
-		want   string // last bytes of the addresses, and their slots if they differ
+		want   string // the last bytes of the addresses; "1 more" means 1 and at least one other
 		reason selection.Code
 	}{
 		"its own zone": {headlessFixture{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, nil}, "1", selection.MatchedTopologyKey},

@@ -113,7 +113,7 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 
 func TestAServiceWithoutAHealthCheckNodePortHasNoHealthCheck(t *testing.T) {
 	cluster := decideCluster()
-	for _, name := range []string{"web", "silent", "unknown"} {
+	for _, name := range []string{"web", "local-only", "unknown"} {
 		decisions := NewPlanner(cluster).Decide(decideName(name), model.Families)
 		if check, hasCheck := HealthCheckOf(decisions); hasCheck || check.Port != 0 || check.Endpoints != nil {
 			t.Errorf("%s has the health check %+v, want none", name, check)

@@ -61,7 +61,7 @@ type hintSurvey struct {
 	nodes, zones hintKind
 }
 
-// hintKind summarizes the hints of one kind.
+// kindSurvey summarizes the hints of one kind.
 type hintKind struct {
 	present       bool           // some ready endpoint has a hint
 	namesThisNode bool           // some ready endpoint has a hint that names this node or its zone
@@ -94,8 +94,8 @@ func (k *hintKind) add(endpoint netip.AddrPort, hints []string, name string) {
 
 func (k *hintKind) usable() bool { return k.namesThisNode && !k.missing }
 
-// MissingHints explains why a setting that works through hints has no effect because ready endpoints have none. It
-// returns an empty string otherwise.
+// MissingHints returns a sentence if a setting that works through hints has no effect because ready endpoints have
+// none, and an empty string otherwise.
 func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string {
 	if service.Topology.HintsSetting == "" || service.IsHeadless {
 		return ""
@@ -112,9 +112,9 @@ func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string
 	return service.Topology.HintsSetting + " is set, and has no effect, because no EndpointSlice of the Service has hints."
 }
 
-// MissingZone explains why the EndpointSlice of a ready endpoint has no zone, without which the controller writes no
-// hint for zones, and when it gets one. It returns an empty string if all have one, or if the Service works without.
-// The viewpoint has the nodes' labels.
+// MissingZone explains why a ready endpoint has no zone in its EndpointSlice, and when it gets one: without it, the
+// controller writes no hint for zones. It returns an empty string if all ready endpoints have a zone, or if the
+// Service's hints need none. The viewpoint has the nodes' labels.
 func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoint NodeView) string {
 	if strings.HasSuffix(service.Topology.HintsSetting, policy.PreferSameNode) {
 		return ""
@@ -153,7 +153,8 @@ func (s *hintSurvey) zonesReason(zone string) Reason {
 	return reason
 }
 
-// allReason returns the reason why no hints are used. Hints for zones were tried last, so their reasons take precedence.
+// allReason returns the reason why no hints are used. Hints for zones were tried last, so their reasons take
+// precedence.
 func (s *hintSurvey) allReason(node, zone string) Reason {
 	switch {
 	case s.zones.present && s.zones.missing:

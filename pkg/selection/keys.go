@@ -9,7 +9,7 @@ import (
 // selectByKeys tries the topology keys in their order among the ready endpoints, then in the same order among those
 // that serve while terminating. So kubernetes.io/hostname alone behaves like a Local policy.
 //
-// Usable endpoints are chosen before the tier: a zone whose endpoints are all unready must not win.
+// Unusable endpoints are filtered out before a key is chosen: a zone whose endpoints are all unready must not win.
 func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint NodeView) Choice {
 	for _, phase := range [...]model.Phase{model.PhaseReady, model.PhaseTerminating} {
 		for _, key := range keys {
@@ -57,7 +57,7 @@ func (v NodeView) noMatchReason(last policy.Key) Reason {
 	return Reason{Code: NoTopologyMatch, Key: string(last), Value: value}
 }
 
-// ownValue returns this node's value of a key, and whether it has one.
+// nodeValue returns this node's value of a key, and whether it has one.
 func (v NodeView) ownValue(key policy.Key) (value string, hasValue bool) {
 	return balance.NodeValue(key, v.Node.Name, v.Node.Labels)
 }

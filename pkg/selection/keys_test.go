@@ -257,7 +257,7 @@ func TestKeysThatNeedNoNode(t *testing.T) {
 	for _, key := range []policy.Key{policy.AnyNode, policy.Hostname, policy.Zone, policy.Region, policy.Key(rack)} {
 		value, _ := view.ValueOf(&endpoint, key)
 		if got := view.matches(&endpoint, key, value); got == key.NeedsNode() {
-			t.Errorf("%s: resolved by the EndpointSlice: %v; needs a Node: %v", key, got, key.NeedsNode())
+			t.Errorf("%s: the EndpointSlice alone resolves the key: %v, but NeedsNode returned %v", key, got, key.NeedsNode())
 		}
 	}
 }

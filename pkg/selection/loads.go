@@ -71,7 +71,7 @@ func (p *Planner) loadsOf(service *model.Service, input *planInput, demand balan
 	return loads
 }
 
-// setZoneFractions computes the zones' fractions from the measurement, because a plan rounds it.
+// setZoneFractions computes the zones' fractions from the measurement itself, because the demand of a plan is rounded.
 func (m *MeasuredLoads) setZoneFractions(demand balance.Demand) {
 	zones := map[string]uint64{}
 	for zone := range demand.Zones() {

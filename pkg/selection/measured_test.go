@@ -39,7 +39,7 @@ func TestPlansUseActiveMeasuredDemand(t *testing.T) {
 				}
 				var shares Shares
 				if shares.Add(Plans{choice.planned}, 1); shares.BySource[want] != 1 {
-					t.Errorf("counted by source: %v", shares.BySource)
+					t.Errorf("ports by source are %v, want one in the source of the plan", shares.BySource)
 				}
 				return choice
 			}
@@ -54,10 +54,10 @@ func TestPlansUseActiveMeasuredDemand(t *testing.T) {
 			expectStale := func() {
 				t.Helper()
 				if stale := cluster.TakeStale(); !slices.Equal(stale, []model.ObjectName{town.web}) {
-					t.Errorf("stale Services are %v", stale)
+					t.Errorf("stale Services are %v, want only the bounded one", stale)
 				}
 				if differs, weight := planner.NeedsReplan(town.web); !differs || weight < 1 {
-					t.Errorf("NeedsReplan is %t", differs)
+					t.Errorf("NeedsReplan returned %t, want true with a weight of at least 1", differs)
 				}
 			}
 			demand := &model.Demand{Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}}
@@ -86,7 +86,7 @@ func TestPlansUseActiveMeasuredDemand(t *testing.T) {
 				t.Error("NeedsReplan is true although nothing changed")
 			}
 			if weight := planner.PlanWeight(town.web); weight > 2 {
-				t.Errorf("a plan for nine nodes weighs %d", weight)
+				t.Errorf("the weight of a plan for nine nodes is %d, want at most 2", weight)
 			}
 
 			apply(model.Change{DemandState: &stale})
@@ -134,9 +134,9 @@ func TestMeasuredLoads(t *testing.T) {
 	}
 }
 
-// TestPlansDoNotDependOnHistory: nodes are added and removed, and have other zones, an empty one or none. Other zones
-// and nodes have demand, including removed ones, and their demand is active or stale. A planner with this history
-// decides like a new one, and never misses that a plan may differ.
+// TestPlansDoNotDependOnHistory: nodes are added, removed, and moved to another, an empty or no zone. Demand is
+// measured for any zones, including those without nodes, and is active or stale. A planner with such a history decides
+// like a new one, and NeedsReplan returns true whenever the slots change.
 func TestPlansDoNotDependOnHistory(t *testing.T) {
 	for seed, keys := range [][]policy.Key{
 		zoneThenAll, {policy.Hostname, policy.Zone, policy.AnyNode}, {policy.Hostname, policy.AnyNode}, {"example.com/none", policy.AnyNode},
@@ -169,7 +169,7 @@ func TestPlansDoNotDependOnHistory(t *testing.T) {
 	}
 }
 
-// events returns random events.
+// randomChanges returns random changes of nodes and demand.
 func (t *town) events(random *rand.Rand, count int) []model.Change {
 	zones := []string{"zone-a", "zone-b", "zone-c", "zone-gone", "", "no label"}
 	node := func() string { return fmt.Sprintf("zone-%c-%d", 'a'+rune(random.IntN(4)), random.IntN(5)) }
@@ -178,7 +178,7 @@ func (t *town) events(random *rand.Rand, count int) []model.Change {
 	for range count {
 		switch random.IntN(6) {
 		case 0:
-			if name := node(); name != "zone-b-0" { // the own node's labels stay applied when it is removed
+			if name := node(); name != "zone-b-0" { // this node's labels still apply after its object is deleted
 				events = append(events, model.Change{Nodes: map[string]*model.Node{name: nil}})
 			}
 		case 1, 2:
@@ -200,7 +200,7 @@ func (t *town) events(random *rand.Rand, count int) []model.Change {
 	return events
 }
 
-// plan returns everything that a planner decides, and separately the slots in its plan.
+// decideAll returns everything that a planner decides, and separately the slots in its plan.
 func (t *town) plan(planner *Planner) (all, slots string) {
 	decisions := planner.Decide(t.web, []model.Family{model.IPv4})
 	planner.OnApplied(t.web, planner.Derive(decisions))

@@ -12,16 +12,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// NodeGrouper groups nodes that decide alike about a Service, without deciding for each of them. Nodes decide alike if they
-// have the same values of the keys that the decision reads. For a key with many values, and for hostnames, hints for
-// nodes and Local policies, it is enough that equally many endpoints of each kind share the node's value: the decision
-// for one node then holds for the other, with its own value and its own endpoints. So the cost is the sum of nodes and
-// endpoints, not their product.
+// NodeGrouper groups nodes that decide alike about a Service, without deciding for each of them. Nodes decide alike if
+// they have the same values of the keys that the decision reads. For a key with many values, and for hostnames, hints
+// for nodes and Local policies, it is enough that equally many endpoints of each kind share the node's value: the
+// decision for one node then holds for the other, with its own value and its own endpoints. So the cost is the sum of
+// nodes and endpoints, not their product.
 type NodeGrouper struct {
 	nodes     []*model.Node
 	columns   map[string]*column
 	addresses map[netip.Addr]bool // of all nodes
-	cache     map[string][]Group  // by the keys, of Services whose endpoints make no difference
+	cache     map[string][]Group  // by dimensions, for Services whose endpoints make no difference
 }
 
 // Group is a set of nodes that decide alike.
@@ -55,7 +55,7 @@ type column struct {
 	values []string // by number
 }
 
-// dimension is a topology key, or another way in which endpoints may be meant for a node.
+// dimension is a topology key, or another property by which a decision matches endpoints with a node.
 type dimension struct {
 	name           string
 	valueOf        func(node *model.Node) (value string, has bool)
@@ -73,8 +73,8 @@ func (d *dimension) isExact() bool { return !d.isUnique && len(d.column.values) 
 // onNode names the dimension of Local policies.
 const onNode = "onNode"
 
-// dimensionsOf returns the dimensions in which a decision may compare a node with endpoints. Those in which each node has a
-// unique value are last.
+// dimensionsOf returns the dimensions in which a decision may compare a node with endpoints. Those in which each node
+// has a unique value are last.
 func (g *NodeGrouper) dimensionsOf(decisions []Decision) (list []dimension) {
 	service, viewpoint := decisions[0].Service, decisions[0].Viewpoint
 	nameOf := func(node *model.Node) (string, bool) { return node.Name, true }
@@ -155,7 +155,7 @@ const maxDimensions = policy.MaxKeys + 2
 // groupKey has what nodes of one group have in common.
 type groupKey struct {
 	states  [maxDimensions]int32
-	address int32 // see addressOf
+	address int32 // see addressCodeOf
 	outline int32 // number of their outline, see outlineOf
 }
 
@@ -227,7 +227,7 @@ func newGroup(dimensions []dimension, key *groupKey) (g Group) {
 	return g
 }
 
-// addressOf returns a code for what a node's addresses mean for the frontends of a Service: the families in which
+// addressCodeOf returns a code for what a node's addresses mean for the frontends of a Service: the families in which
 // clients there may connect to the LoadBalancerIPs. A node that has one of the external IPs gets a code of its own.
 func addressOf(service *model.Service, node *model.Node, number int) (code int32) {
 	for _, addr := range node.Addresses {

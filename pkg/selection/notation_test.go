@@ -86,7 +86,7 @@ func parseKeys(text string) []policy.Key {
 	return keys
 }
 
-// parseLabels parses "zone=a rack=1". An empty text means nil labels.
+// parseLabels parses "zone=a rack=1". An empty text means no labels.
 func parseLabels(text string) map[string]string {
 	labels := map[string]string{}
 	for word := range strings.FieldsSeq(text) {
@@ -96,7 +96,7 @@ func parseLabels(text string) map[string]string {
 	return labels
 }
 
-// viewFrom is node-1's view of the nodes in a table. Other nodes are unknown.
+// viewFrom returns node-1's view of the given nodes, by name with their labels. Other nodes are unknown.
 func viewFrom(nodes map[string]string) NodeView {
 	known := map[string]map[string]string{}
 	for name, labels := range nodes {

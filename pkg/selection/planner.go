@@ -10,9 +10,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Planner makes decisions from a cluster's own node, and plans for load-bounded Services: for each list of topology
-// keys that these use, it keeps the nodes by their values of the keys. The first use of a list costs time proportional
-// to the number of nodes; a node that changes later costs little.
+// Planner makes decisions for the cluster's own node, and plans for load-bounded Services: for each list of topology
+// keys that these use, it keeps an index of the nodes by their values of the keys. Building an index takes time
+// proportional to the number of nodes; updating it for a node that changes takes little.
 type Planner struct {
 	cluster *model.Cluster
 
@@ -21,20 +21,20 @@ type Planner struct {
 
 	mutex  sync.Mutex // guards the fields below, except the node classes, which do not change while decisions are made
 	byKeys map[string]*keyIndex
-	// cachedEntries is the approximate number of entries in all lists, see maxCachedEntries. createdEntries counts the
+	// cachedEntries is the approximate number of entries in all indexes, see maxCachedEntries. createdEntries counts the
 	// entries that were created since the start.
 	cachedEntries, createdEntries int
 	// clientCounts has the number of ready endpoints of each named client Service on each node, at clientCountsVersion.
 	clientCounts        map[model.ObjectName]map[string]uint32
 	clientCountsVersion uint64
 
-	// views caches what the decisions of other nodes have in common. It is nil before SetView.
+	// cache has what the decisions of other nodes have in common. It is nil before SetView.
 	views *views
 }
 
-// maxCachedEntries bounds the entries of all lists together, some 40 MiB. Each node in a list is an entry. Users may
-// write any number of lists, each as long as the cluster is large. Beyond the bound all lists are dropped, and
-// recreated on demand: plans are the same without them, and take up to a millisecond longer.
+// maxCachedEntries bounds the entries of all indexes together, some 40 MiB. Each node in an index is an entry. Users
+// may write any number of lists of keys, and each needs an index of all nodes. Beyond the bound all indexes are
+// dropped, and are rebuilt when they are needed: plans are the same, and take up to a millisecond longer.
 const maxCachedEntries = 1 << 19
 
 // keyIndex has the nodes by one list of keys.
@@ -42,7 +42,7 @@ type keyIndex struct {
 	nodeClasses *balance.NodeClasses
 	// byClients is the demand of clients, by their names: many Services may have the same clients.
 	byClients map[string]balance.Demand
-	// isUsed is set if a decision has used the list since the last Prune.
+	// isUsed is set if a decision has used the index since the last Prune.
 	isUsed bool
 }
 
@@ -70,12 +70,12 @@ func (p *Planner) ApplyChange(change model.Change) {
 		return
 	}
 	for _, list := range p.byKeys {
-		list.byClients = nil // its node classes and demand are outdated
+		list.byClients = nil // the demand is outdated
 	}
 	p.countEntries()
 }
 
-// Prune drops the lists of keys that no decision has used since the last call.
+// Prune drops the indexes that no decision has used since the last call.
 func (p *Planner) Prune() {
 	for keys, list := range p.byKeys {
 		if !list.isUsed {
@@ -97,10 +97,10 @@ func (p *Planner) countEntries() {
 	}
 }
 
-// entries returns how many entries a list with a number of nodes counts as.
+// entryCount returns the number of entries that an index with a number of nodes counts as.
 func entries(nodes int) int { return 16 + nodes }
 
-// evictIfFull makes room for a new list with a number of nodes. The caller holds the mutex.
+// evictIfFull makes room for a new index with a number of nodes. The caller holds the mutex.
 func (p *Planner) evictIfFull(nodes int) {
 	p.createdEntries += nodes
 	if p.cachedEntries += entries(nodes); p.cachedEntries > maxCachedEntries {
@@ -109,8 +109,8 @@ func (p *Planner) evictIfFull(nodes int) {
 }
 
 // NeedsReplan reports whether a decision about a load-bounded Service may differ from the applied one, if only other
-// nodes or clients were added or removed. It also returns the approximate cost of this check, in the unit of Weight. It
-// takes a few microseconds; a decision takes many.
+// nodes or clients were added or removed. It also returns the approximate cost of this check, in the unit of Weight.
+// The check takes a few microseconds, much less than a decision.
 func (p *Planner) NeedsReplan(name model.ObjectName) (differs bool, weight int) {
 	service, plans := p.cluster.Service(name), p.applied[name]
 	if service == nil || len(plans) == 0 {
@@ -167,8 +167,8 @@ func (p *Planner) viewpoint() NodeView {
 	return NodeView{Node: p.cluster.Self(), Labels: p.cluster.NodeLabels, Demand: p.demandOf}
 }
 
-// demandOf returns each node's demand on a Service: the measured one if the owner wants that and it is known, else the
-// assumed.
+// demandOf returns each node's demand on a Service: the measured demand if the Service requests it and it is known,
+// else the assumed demand. It returns false while some nodes are unknown.
 func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
 	if p.views == nil {
 		return p.sumDemand(service)
@@ -211,8 +211,8 @@ func WithZone(keys []policy.Key) []policy.Key {
 	return append(slices.Clone(keys), policy.Zone)
 }
 
-// assumedOf returns the assumed demand on a Service of the nodes, grouped by some keys. It is equal for all nodes
-// unless a node's label sets it. If the owner names the clients, it is the number of their ready endpoints on the node.
+// assumedOf returns the assumed demand of the nodes on a Service, for plans by some keys. It is equal for all nodes
+// unless their labels set it. If the Service names clients, it is the number of their ready endpoints on each node.
 func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.Demand {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -271,7 +271,7 @@ func ReadyEndpoints(endpointSlices []*model.EndpointSlice) map[string]uint32 {
 	return ready
 }
 
-// indexFor returns the nodes by some keys. The caller holds the mutex.
+// indexFor returns the index of the nodes by some keys. The caller holds the mutex.
 func (p *Planner) indexFor(keys []policy.Key) *keyIndex {
 	name := nameOf(keys)
 	list := p.byKeys[name]

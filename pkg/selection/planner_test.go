@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestCachedListsAreLimited: each Service may have different lists of topology keys and clients, each as long as the
-// cluster is large. The cached lists are bounded, and decisions are the same without them.
+// TestCachedIndexesAreLimited: each Service may have different lists of topology keys and clients, and each list needs
+// an index of all nodes. The number of cached entries is bounded, and decisions do not depend on what is cached.
 func TestCachedListsAreLimited(t *testing.T) {
 	const count = maxCachedEntries/1000 + 10
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{},
@@ -59,7 +59,7 @@ func TestCachedListsAreLimited(t *testing.T) {
 			t.Fatalf("%d entries are cached after %s, want at most %d", planner.cachedEntries, name, maxCachedEntries)
 		}
 		if again := planner.PlanWeight(name); weight <= again {
-			t.Fatalf("%s has weight %d before its list is cached, and %d after", name, weight, again)
+			t.Fatalf("%s has weight %d before its index is cached, and %d afterwards, want less", name, weight, again)
 		}
 		planner.OnApplied(name, planner.Derive(decisions))
 	}

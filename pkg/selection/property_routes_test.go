@@ -22,7 +22,7 @@ func checkAgainstKubeProxy(t *testing.T, w *world, endpoints []model.PortEndpoin
 		want.External, want.ShortCircuit = got.External, got.ShortCircuit
 	}
 	if got != want {
-		t.Errorf("connections go to %+v, with kube-proxy to %+v", got, want)
+		t.Errorf("connections go to %+v, want %+v as with kube-proxy", got, want)
 	}
 }
 
@@ -63,7 +63,7 @@ func checkServed(t *testing.T, selection Selection, serve func() (Choice, Outcom
 	}
 }
 
-// checkExclusionReason: each reason is true for its endpoint.
+// checkExclusionReason checks that an exclusion's reason is true for its endpoint.
 func checkExclusionReason(t *testing.T, endpoints []model.PortEndpoint, selection Selection, exclusion Exclusion) {
 	t.Helper()
 	at := slices.IndexFunc(endpoints, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })

@@ -39,12 +39,12 @@ func TestRandomWorldsReachEveryCode(t *testing.T) {
 	others := append(boundedCodes, OnlyEvacuated, NodeEvacuated, OnlyUnreachable, NodeUnreachable)
 	for _, code := range Codes() {
 		if isOther := slices.Contains(others, code); seen[code] == isOther {
-			t.Errorf("random worlds reach %s: %t", code, isOther)
+			t.Errorf("%s occurs in random scenarios: %t, want the opposite", code, isOther)
 		}
 	}
 }
 
-// checkProperties checks all invariants that hold in any world.
+// checkProperties checks all invariants that hold in any scenario.
 func checkProperties(t *testing.T, w *world) {
 	t.Helper()
 	endpoints := w.endpoints()
@@ -64,7 +64,7 @@ func checkProperties(t *testing.T, w *world) {
 		checkAgainstKubeProxy(t, w, endpoints, selection)
 	}
 	if t.Failed() {
-		t.Logf("world %+v\nendpoints %+v", w, endpoints)
+		t.Logf("scenario %+v\nendpoints %+v", w, endpoints)
 	}
 }
 

@@ -16,7 +16,7 @@ type Reason struct {
 	Code     Code
 	Key      string         // the topology key, node label, kind of hint, policy or address
 	Value    string         // its value
-	Endpoint netip.AddrPort // the first given endpoint that caused it, if a single one did
+	Endpoint netip.AddrPort // the endpoint that caused it, or the first of several; the zero value if none did
 	Load     *Load          // the numbers of a load-bounded Service
 	Until    *time.Time     // when the evacuation of an endpoint's node ends; nil if it has no end
 	Since    time.Time      // when an endpoint's node became unreachable; zero if unknown
@@ -156,7 +156,7 @@ func (r Reason) Sentence() string {
 	return string(r.Code)
 }
 
-// noEndpointsText states that no endpoint is near.
+// noEndpointsText returns the clause that no endpoint is near, or that this node has no label to compare.
 func (r Reason) noEndpointsText() string {
 	if r.Load != nil && r.Load.HasNoLabel {
 		return "This node has no label " + r.Key

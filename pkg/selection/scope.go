@@ -7,13 +7,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Scope is the meaning of addresses on this node. Which addresses are the node's own, the kernel decides: see IsLocal.
+// Scope is the meaning of addresses on this node. It does not include the node's own addresses: see IsLocal.
 type Scope struct {
 	// Pods are the address ranges of pods. In a family without a range, pods are not recognized by their addresses.
 	Pods []netip.Prefix
-	// NodePorts are the addresses that serve node ports, in the families of the tables that are not in OnAll.
+	// NodePorts are the addresses that serve node ports, in the families of the tables that are not in AllAddrFamilies.
 	NodePorts []netip.Addr
-	// OnAll are the families in which every address of the node except loopback serves node ports.
+	// AllAddrFamilies are the families in which every address of the node except loopback serves node ports.
 	OnAll []model.Family
 }
 

@@ -45,7 +45,7 @@ type Choice struct {
 	Slots   []int
 	Share   *balance.Share
 	Standby []model.PortEndpoint
-	// planned is the input of Share, or nil without a plan.
+	// record is the record of the plan that Share comes from, or nil without a plan.
 	planned *planInput
 	// Tier is the topology key that won ("topology.kubernetes.io/zone", "*") or one of the Tier constants. It is empty if
 	// there are no endpoints.
@@ -108,11 +108,11 @@ func (s Selection) serveCluster() (Choice, Outcome) {
 	return s.Cluster, Refuse
 }
 
-// serveLocal returns the local choice, named after the policy that applies here: both may, and they choose the same
-// endpoints.
+// serveLocal returns the local choice, with policyField as the policy in its reason: if both policies apply, they
+// choose the same endpoints.
 func (s Selection) serveLocal(policyField string) (Choice, Outcome) {
 	choice := *s.Local
-	if choice.Reason.Key != "" { // A Service without usable endpoints has none, with any policy.
+	if choice.Reason.Key != "" { // it is empty if the Service has no usable endpoints
 		choice.Reason.Key = policyField
 	}
 	switch {

@@ -10,7 +10,7 @@ import (
 type Shares struct {
 	// Ports is the number of these ports.
 	Ports int
-	// BySource is the number of ports that were planned with demand from each source.
+	// BySource is the number of these ports that were planned with demand from each source.
 	BySource [balance.Sources]int
 	// sentByKey is, for each key, the sum over the ports of the connections to the endpoints that it matches, in units of
 	// 1/fullShare.
@@ -43,7 +43,7 @@ func (s Shares) Ratios() map[string]float64 {
 	return ratios
 }
 
-// Add adds the ports of a Service a number of times. Add with -1 removes them.
+// Add adds the ports of a Service a number of times. A number of -1 removes them.
 func (s *Shares) Add(plans Plans, times int) {
 	for _, input := range plans {
 		s.add(input, times)

@@ -56,7 +56,7 @@ func fallbackCandidates(endpoints, tier []model.PortEndpoint) []model.PortEndpoi
 }
 
 // tiersByKeys returns the same as choosing by the keys repeatedly, each time without the endpoints chosen before. It
-// needs only one pass, because users may write many keys.
+// iterates over the endpoints only once, because users may write many keys.
 func (v NodeView) tiersByKeys(keys []policy.Key, endpoints []model.PortEndpoint) []Tier {
 	matching := make([]Tier, model.NumRanks*len(keys))
 	for i := range endpoints {

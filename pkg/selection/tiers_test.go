@@ -108,7 +108,7 @@ func TestTiersOfHints(t *testing.T) {
 	}
 }
 
-// TestTiersInRandomWorlds: the first tier is the choice for the ClusterIP, and each other one the choice of Select
+// TestTiersInRandomScenarios: the first tier is the choice for the ClusterIP. Each later tier is the choice of Select
 // without the endpoints of earlier tiers.
 func TestTiersInRandomWorlds(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 6))
@@ -130,12 +130,12 @@ func TestTiersInRandomWorlds(t *testing.T) {
 			checkTierOrder(t, decision)
 		}
 		if t.Failed() {
-			t.Logf("evacuated nodes %v, world %+v\nendpoints %+v", nodes, w, endpoints)
+			t.Logf("evacuated nodes %v, scenario %+v\nendpoints %+v", nodes, w, endpoints)
 		}
 	})
 	for depth := range 4 {
 		if depths[depth] < 20 {
-			t.Errorf("only %d worlds have %d tiers", depths[depth], depth)
+			t.Errorf("only %d scenarios have %d tiers, want at least 20", depths[depth], depth)
 		}
 	}
 }
@@ -182,8 +182,8 @@ func fallbackTiers(decision Decision, first []model.PortEndpoint) []Tier {
 	}
 }
 
-// checkPartition: no endpoint is in two tiers. Each that the kernel's table might ever contain is in a tier, except for
-// terminating ones if there are ready ones.
+// checkPartition checks that no endpoint is in two tiers, and that each allowed and usable endpoint is in one.
+// Terminating endpoints may be in none if a tier has a ready one.
 func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 	t.Helper()
 	in := map[netip.AddrPort]int{}
@@ -210,7 +210,7 @@ func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 		case times == 0 && isAllowed && endpoint.Ready:
 			t.Errorf("%v is ready and allowed, but in no tier", endpoint.Addr)
 		case times == 0 && isAllowed && !ready:
-			t.Errorf("%v is allowed, and no endpoint is ready, but it is in no tier", endpoint.Addr)
+			t.Errorf("%v is allowed, and no tier has a ready endpoint, but it is in no tier", endpoint.Addr)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestUnreachableEndpointsAreTheLastRank: in random worlds with random nodes that are evacuated, unreachable or both,
-// each choice equals that among the endpoints on reachable nodes or, if there are none, the choice if all were
+// TestUnreachableEndpointsAreTheLastRank: in random scenarios with random nodes that are evacuated, unreachable or
+// both, each choice equals that among the endpoints on reachable nodes or, if there are none, the choice if all were
 // reachable. So unreachable nodes never make a choice empty, nothing is widened, and unreachable endpoints are never
 // mixed with others.
 func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
@@ -79,7 +79,7 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 			t.Errorf("endpoints of open connections are %v, want %v", open, wantOpen)
 		}
 		if t.Failed() {
-			t.Logf("demotions %v, world %+v", nodes, w)
+			t.Logf("demotions %v, scenario %+v", nodes, w)
 		}
 	})
 	for _, code := range []Code{OnlyUnreachable, NodeUnreachable, OnlyEvacuated, NodeEvacuated, MatchedTopologyKey, AllEndpoints, OnThisNode} {
@@ -89,9 +89,9 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 	}
 }
 
-// TestAPlanIgnoresUnreachableNodes: with any set of unreachable nodes, the plan under a bound is byte for byte the
-// same. Then the slots of such nodes are dropped. If no slots are left, keys decide among the other endpoints, and if
-// the keys allow none, the plan applies.
+// TestAPlanIgnoresUnreachableNodes: with any set of unreachable nodes, the plan under a bound is exactly the same. The
+// choice is the plan without the slots on such nodes. If no slots remain, the keys choose among the endpoints on
+// reachable nodes. If they match none, the choice is the plan as it is.
 func TestAPlanIgnoresUnreachableNodes(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 71))
 	seen := map[string]int{}

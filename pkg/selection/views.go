@@ -9,8 +9,8 @@ import (
 
 // SetView makes the planner decide for another node from now on: view is the cluster as that node sees it
 // (model.Cluster.ViewFrom). Results that do not depend on the node are computed once, so decisions for all nodes cost
-// the sum of the nodes and of the endpoints of each decision. They must not be made concurrently, and the cluster must
-// not change.
+// the sum of the nodes and of the endpoints of each decision. From then on, decisions must not be made concurrently,
+// and the cluster must not change.
 func (p *Planner) SetView(view *model.Cluster) {
 	p.cluster = view
 	if p.views == nil {
@@ -18,7 +18,7 @@ func (p *Planner) SetView(view *model.Cluster) {
 	}
 }
 
-// views caches results for the decisions of other nodes.
+// viewCache caches results for the decisions of other nodes.
 type views struct {
 	demands map[model.ObjectName]cachedDemand
 	plans   map[viewedPort]*portPlan
@@ -29,7 +29,7 @@ type cachedDemand struct {
 	isKnown bool
 }
 
-// viewedPort is a port in a family, or the addresses of a headless Service.
+// planKey identifies a port in a family, or the addresses of a headless Service.
 type viewedPort struct {
 	model.PortID
 	forAddresses bool
@@ -56,7 +56,8 @@ type portPlan struct {
 	loads           *Loads
 }
 
-// share returns a node's share of the plan, and the input of the plan.
+// share returns a node's share of the plan, and the record of the plan. It plans again if the endpoints differ from
+// those of the cached plan.
 func (p *portPlan) share(
 	service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand, viewpoint NodeView,
 ) (planInput, balance.Share) {

@@ -7,7 +7,7 @@ import (
 
 // Weight returns the approximate cost of deciding a Service and writing it into the tables: its endpoints times its
 // ports, plus its frontends. For a headless Service it is roughly the number of targets that DNS may return, for each
-// port and for the Service. It does not iterate over endpoints.
+// port and for the Service as a whole. It does not iterate over endpoints.
 func Weight(cluster *model.Cluster, name model.ObjectName) int {
 	service := cluster.Service(name)
 	if service == nil {

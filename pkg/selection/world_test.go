@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// world is the complete input of a decision.
+// scenario is the complete input of a decision.
 type world struct {
 	service   model.Service
 	port      model.ServicePort
@@ -25,7 +25,7 @@ func (w *world) choose(endpoints []model.PortEndpoint) Selection {
 	return Select(&w.service, w.service.IsExternal(w.port, model.IPv4), endpoints, w.viewpoint)
 }
 
-// dice derives choices from bytes, so that a fuzzer can steer them. It returns zeros after the last byte.
+// byteSource derives choices from bytes, so that a fuzzer can steer them. It returns zeros after the last byte.
 type dice struct {
 	bytes []byte
 }
@@ -50,7 +50,7 @@ var (
 	worldKeys  = []string{hostname, zone, rack}
 )
 
-// newWorld derives a world from bytes; every sequence of bytes yields one.
+// newScenario derives a scenario from bytes; every sequence of bytes yields one.
 func newWorld(bytes []byte) *world {
 	dice := &dice{bytes}
 	w := &world{
@@ -71,7 +71,8 @@ func newWorld(bytes []byte) *world {
 	return w
 }
 
-// worldFrontends gives the port frontends of all kinds, some or none. Those of the other family have no effect.
+// generateFrontends gives the port external frontends of all kinds, some or none. Those of the other family have no
+// effect.
 func worldFrontends(dice *dice, w *world) {
 	if dice.oneIn(4) {
 		w.port.NodePort = 30080
@@ -114,7 +115,7 @@ func worldTopology(dice *dice) []policy.Key {
 	return keys
 }
 
-// worldSlice returns a slice. All, some or none of its endpoints have hints, and all, most or random ones are ready.
+// generateSlice returns a slice. All, some or none of its endpoints have hints, and all, most or few of them are ready.
 func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice {
 	slice := &model.EndpointSlice{Ports: []model.SlicePort{{Name: "web", Protocol: model.TCP, Port: 8080 + uint16(dice.intN(2))}}}
 	for range dice.intN(6) {
@@ -134,7 +135,8 @@ func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice 
 	return slice
 }
 
-// worldHints returns no hints for chances 0, some hints for half of the endpoints for 1, and for nearly all for 2.
+// generateHints returns no hints if chances is 0, hints for half of the endpoints if it is 1, and for nearly all if it
+// is 2.
 func worldHints(dice *dice, chances int, places []string) []string {
 	if chances == 0 || chances == 1 && dice.oneIn(2) || chances == 2 && dice.oneIn(16) {
 		return nil
@@ -146,7 +148,7 @@ func worldHints(dice *dice, chances int, places []string) []string {
 	return hints
 }
 
-// randomWorlds yields the same worlds in every run.
+// randomScenarios yields the same scenarios in every run.
 func randomWorlds(count int, yield func(*world)) {
 	random := rand.NewChaCha8([32]byte{'w', 'o', 'r', 'l', 'd', 's'})
 	for range count {

@@ -64,6 +64,6 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 	}
 	zones := spec.Versions[0].Schema.OpenAPIV3Schema.Properties.Zones
 	if asks := zones.Items.Properties.Asks; zones.MaxItems != MaxZones || asks.Maximum != PPM || asks.Minimum != 0 {
-		t.Errorf("at most %d zones with a demand of %d to %d, want %d with up to a million", zones.MaxItems, asks.Minimum, asks.Maximum, MaxZones)
+		t.Errorf("the schema allows %d zones with a demand of %d to %d, want %d with 0 to 1000000", zones.MaxItems, asks.Minimum, asks.Maximum, MaxZones)
 	}
 }

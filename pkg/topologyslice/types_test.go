@@ -60,6 +60,6 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 	}
 	properties := spec.Versions[0].Schema.OpenAPIV3Schema.Properties
 	if properties.Keys.MaxItems != MaxKeys || properties.Nodes.MaxItems != MaxNodes {
-		t.Errorf("at most %d keys and %d nodes, want %d and %d", properties.Keys.MaxItems, properties.Nodes.MaxItems, MaxKeys, MaxNodes)
+		t.Errorf("the schema allows %d keys and %d nodes, want %d and %d", properties.Keys.MaxItems, properties.Nodes.MaxItems, MaxKeys, MaxNodes)
 	}
 }

@@ -2,10 +2,11 @@ package balance
 
 import "math/bits"
 
-// mulDiv returns whole · some / all, rounded down. some must be at most all, and all must not be 0.
+// mulDiv returns amount · numerator / denominator, rounded down. numerator must be at most denominator, and denominator
+// must not be 0.
 //
-// This package uses no floats: some processors fuse a multiplication and an addition, so nodes of two kinds would get
-// different results.
+// This package uses no floats: some processors fuse a multiplication and an addition, so nodes with different
+// processors would get different results.
 func mulDiv(whole, some, all uint64) uint64 {
 	if some == all {
 		return whole

@@ -52,7 +52,7 @@ func TestPlansCanBeReused(t *testing.T) {
 	})
 }
 
-// text formats the exact shares of all nodes.
+// formatShares formats the exact shares of all nodes.
 func text(w *world, plan *balance.Plan) string {
 	order := make([]int, len(w.endpoints))
 	for i := range order {
@@ -72,7 +72,7 @@ func text(w *world, plan *balance.Plan) string {
 	return all.String()
 }
 
-// TestNodeClassesDoNotDependOnHistory: after any history, node classes equal new ones, for any own node.
+// TestNodeClassesDoNotDependOnHistory: after any history, node classes equal new ones, whichever node is self.
 func TestNodeClassesDoNotDependOnHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 3))
 	for i := range 300 {
@@ -88,7 +88,7 @@ func TestNodeClassesDoNotDependOnHistory(t *testing.T) {
 			old, exists := now[name]
 			if random.IntN(3) == 0 {
 				if classes.Remove(name) != exists {
-					t.Fatalf("Remove(%s) is wrong, the node exists: %t", name, exists)
+					t.Fatalf("Remove(%s) did not return %t", name, exists)
 				}
 				delete(now, name)
 				continue
@@ -111,7 +111,7 @@ func TestNodeClassesDoNotDependOnHistory(t *testing.T) {
 	}
 }
 
-// seen formats the labels that node classes depend on.
+// formatClassLabels formats the labels that node classes depend on.
 func seen(w *world, labels map[string]string) string {
 	demand, _ := policy.DemandOf(labels)
 	all := fmt.Sprint(demand)
@@ -123,8 +123,8 @@ func seen(w *world, labels map[string]string) string {
 	return all
 }
 
-// TestSharesAreTheSameOnAllPlatforms: on every processor, and after an upgrade. If this number changes on purpose, every
-// node of every cluster rewrites its tables when it gets the new version.
+// TestSharesAreTheSameOnAllPlatforms: shares are the same on every processor, and after an upgrade. If the hash changes
+// on purpose, every node of every cluster rewrites its tables when it gets the new version.
 func TestSharesAreTheSameOnAllPlatforms(t *testing.T) {
 	hash := fnv.New64a()
 	for _, shape7 := range shapes {
@@ -132,7 +132,7 @@ func TestSharesAreTheSameOnAllPlatforms(t *testing.T) {
 		_, _ = io.WriteString(hash, text(w, w.plan("")))
 	}
 	if got := hash.Sum64(); got != 0xc4780f47db446188 {
-		t.Errorf("the hash is %#x", got)
+		t.Errorf("the hash of all shares changed to %#x", got)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestSharesAreTheSameOnAllPlatforms(t *testing.T) {
 func TestASmallChangeMovesLittle(t *testing.T) {
 	for _, size := range []struct {
 		nodes, endpoints, worlds int
-		// The maximum that an average node may write, and the maximum part of all traffic that may move.
+		// The maximum of the mean number of slots that a node may write, and of the fraction of all traffic that may move.
 		byEndpoint, byNode, movedByEndpoint, movedByNode float64
 	}{
 		{9, 10, 40, 100, 70, 0.15, 0.06},
@@ -164,10 +164,10 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 			less.nodes = maps.Clone(w.nodes)
 			removed := names[random.IntN(len(names))]
 			delete(less.nodes, removed)
-			all := map[string]map[string]row{"all": w.rows(), "fewer": fewer.rows(), "less": less.rows()}
+			all := map[string]map[string]row{"initial": w.rows(), "endpoint removed": fewer.rows(), "both removed": less.rows()}
 			for _, event := range []struct{ what, from, to string }{
-				{"endpoint added", "fewer", "all"}, {"endpoint removed", "all", "fewer"},
-				{"node added", "less", "fewer"}, {"node removed", "fewer", "less"},
+				{"endpoint added", "endpoint removed", "initial"}, {"endpoint removed", "initial", "endpoint removed"},
+				{"node added", "both removed", "endpoint removed"}, {"node removed", "endpoint removed", "both removed"},
 			} {
 				for name := range less.nodes {
 					count := rewrittenSlots(all[event.from][name].slots, all[event.to][name].slots)
@@ -214,7 +214,7 @@ func rewrittenSlots(before, after []int) int {
 	return max(more, fewer)
 }
 
-// movedFraction returns the part of a node's connections that moves.
+// movedFraction returns the fraction of a node's connections that moves to another endpoint.
 func movedFraction(before, after row) float64 {
 	sum := 0.0
 	for i := range max(len(before.Fractions), len(after.Fractions)) {
@@ -248,7 +248,8 @@ func TestSimilarNodesCancelRoundingErrors(t *testing.T) {
 	}
 }
 
-// TestRoundingErrorsCauseNoSpillover: if all endpoints are at the limit, rounding errors neither spill over nor affect shares.
+// TestRoundingErrorsCauseNoSpillover: if all endpoints are at the limit, rounding errors neither spill over nor affect
+// shares.
 func TestRoundingErrorsCauseNoSpillover(t *testing.T) {
 	for nodes := 1; nodes < 12; nodes++ {
 		for endpoints := 1; endpoints < 12; endpoints++ {
@@ -264,12 +265,12 @@ func TestRoundingErrorsCauseNoSpillover(t *testing.T) {
 			rows := w.rows()
 			for _, part := range rows["c-000"].Fractions {
 				if math.Abs(float64(part)/balance.One*float64(len(w.endpoints))-1) > 1e-9 {
-					t.Errorf("%d nodes, %d endpoints: a node without demand has parts %v", nodes, endpoints, rows["c-000"].Fractions)
+					t.Errorf("%d nodes, %d endpoints: a node without demand has fractions %v", nodes, endpoints, rows["c-000"].Fractions)
 				}
 			}
 			for name, row := range rows {
 				if name != "c-000" && row.KeyResults[3].Fraction > 0 {
-					t.Errorf("%d nodes, %d endpoints: %s spills over %d", nodes, endpoints, name, row.KeyResults[3].Fraction)
+					t.Errorf("%d nodes, %d endpoints: %s sends %d to the key *, want 0", nodes, endpoints, name, row.KeyResults[3].Fraction)
 				}
 			}
 		}
@@ -294,7 +295,7 @@ func TestLargestNumbersDoNotOverflow(t *testing.T) {
 	}
 	w := world{keys: keys}
 	for i := range endpoints {
-		w.addEndpoint(names[i*2/3]) // a quarter of the nodes, three endpoints on two of them
+		w.addEndpoint(names[i*2/3]) // on a sixth of the nodes: three endpoints for every two of them
 		w.endpoints[i].Zone = fmt.Sprint("z", i*2/3%64)
 	}
 	endpointClasses := balance.NewEndpointClasses(keys, w.endpoints, func(e *model.PortEndpoint, key policy.Key) (string, bool) {
@@ -325,11 +326,11 @@ func TestLargestNumbersDoNotOverflow(t *testing.T) {
 					sum += part
 				}
 				if sum > balance.One || sum < balance.One-4*endpoints || share.Busiest != busiest {
-					t.Errorf("%s at %d: the parts of node %d add up to %d, the load of the busiest endpoint is %d", name, limit, node, sum, share.Busiest)
+					t.Errorf("%s with limit %d: the fractions of node %d add up to %d, and the busiest endpoint has %d per mille of the mean load", name, limit, node, sum, share.Busiest)
 				}
-				// A node's demand is the 2^18th part, an endpoint accepts four times that.
+				// A node's demand is 1/2^18 of the total, and an endpoint accepts four times as much.
 				if hosted := share.KeyResults[0]; hosted.Endpoints > 0 && hosted.Fraction != balance.One {
-					t.Errorf("%s at %d: node %d keeps only %d, although its endpoints can accept all", name, limit, node, hosted.Fraction)
+					t.Errorf("%s with limit %d: the fraction of node %d for its own endpoints is %d, although they can accept all", name, limit, node, hosted.Fraction)
 				}
 				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand, "measured": 1 << 30 / nodes}[name] {
 					t.Errorf("%s: demand is %d", name, share.Demand)

@@ -17,8 +17,8 @@ type serviceClasses struct {
 	sums   []sums  // of each entry
 	// groupOfValue maps each interned number of a key's value to its group. Number 0 means no value.
 	groupOfValue []int32
-	// entry maps each node class to its entry, codes has a number for the groups of each class, and byCode has the entry
-	// for each code, plus one. If there are many codes, index replaces byCode.
+	// entry maps each node class to its entry, and codes encodes the groups of each class as a number. byCode has the
+	// entry of each code plus one, so that 0 means none. If there are many codes, index replaces byCode.
 	entry  []int32
 	codes  []uint64
 	byCode []int32
@@ -30,7 +30,7 @@ func (s *serviceClasses) build(d Demand, endpointClasses *EndpointClasses) {
 	c := d.nodeClasses
 	s.keys, s.groups = len(endpointClasses.keys), zeroed(s.groups, len(c.classes)*len(endpointClasses.keys))
 	s.codes = zeroed(s.codes, len(c.classes))
-	codes := uint64(1) // the possible number of codes
+	codes := uint64(1) // the number of possible codes
 	for k, key := range endpointClasses.keys {
 		groups := uint64(endpointClasses.first[k+1]-endpointClasses.first[k]) + 1
 		switch key {
@@ -60,9 +60,9 @@ func (s *serviceClasses) build(d Demand, endpointClasses *EndpointClasses) {
 // maxSliceCodes is the number of codes up to which byCode finds entries, and beyond it index.
 const maxSliceCodes = 1 << 10
 
-// mergeEqual makes one entry of all node classes with the same groups, which have the same code. codes is the number of
-// possible codes. If it is math.MaxUint64, codes may have overflowed and are not unique: then each class is an entry of
-// its own. Most node classes share no value with any endpoint.
+// mergeEqual makes one entry of all node classes with the same groups, which have the same code. numCodes is the number
+// of possible codes. If it is math.MaxUint64, codes may have overflowed and are not unique: then each class is an entry
+// of its own. Usually most node classes share no value with any endpoint, so they form one entry.
 func (s *serviceClasses) mergeEqual(d Demand, codes uint64) {
 	isFew, isUnique := codes <= maxSliceCodes, codes < math.MaxUint64
 	if isFew {
@@ -86,7 +86,7 @@ func (s *serviceClasses) mergeEqual(d Demand, codes uint64) {
 		if !known {
 			n = int32(len(s.sums))
 			s.sums = append(s.sums, sums{})
-			copy(s.groupsOf(int(n)), s.groupsOf(i)) // at is never greater than i
+			copy(s.groupsOf(int(n)), s.groupsOf(i)) // n is never greater than i
 			if isFew {
 				s.byCode[code] = n + 1
 			} else {
@@ -99,7 +99,7 @@ func (s *serviceClasses) mergeEqual(d Demand, codes uint64) {
 	s.groups = s.groups[:len(s.sums)*s.keys]
 }
 
-// times returns a product, or math.MaxUint64 if it would overflow.
+// saturatingMul returns a product, or math.MaxUint64 if it would overflow.
 func times(a, b uint64) uint64 {
 	if high, low := bits.Mul64(a, b); high == 0 {
 		return low
@@ -121,6 +121,7 @@ func (s *serviceClasses) mapValues(interner *interner, endpointClasses *Endpoint
 }
 
 // isolateHosts takes the nodes that host endpoints out of their classes, and makes each an entry of its own.
+// hostnameKey is the index of policy.Hostname among the keys.
 func (s *serviceClasses) isolateHosts(d Demand, endpointClasses *EndpointClasses, hostname int) {
 	for g := endpointClasses.first[hostname]; g < endpointClasses.first[hostname+1]; g++ {
 		name := endpointClasses.values[g]

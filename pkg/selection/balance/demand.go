@@ -5,21 +5,21 @@ import (
 	"maps"
 )
 
-// MaxDemand bounds the demand of one node; more counts as this much. With it a plan for 65,535 endpoints can include up
-// to 260,000 such nodes. Labels stay far below (policy.MaxDemand), and so does the number of pods on a node.
+// MaxDemand bounds the demand of one node; higher demand counts as MaxDemand. A plan for 65,535 endpoints can include
+// up to 260,000 nodes with that demand. Labels set much less (policy.MaxDemand), and a node has far fewer pods.
 const MaxDemand = 1 << 16
 
 // Demand is each node's demand on one Service. It shares memory with the NodeClasses that it came from, and is invalid
-// once they changed.
+// once they change.
 type Demand struct {
 	nodeClasses *NodeClasses
-	// named is the demand of the nodes that have any. If it is nil, see byZone.
+	// named is the demand by node name; all other nodes have none. If it is nil, byZone applies.
 	named   map[string]uint32
-	byClass map[int32]sums // of the named nodes
+	byClass map[int32]sums // the sums over the named nodes, by node class
 	// prefixSums has the prefix sums of the named nodes.
 	prefixSums *prefixSums
 	// byZone is the demand of each node, by the number of its zone. If byZone is nil, too, nodes have the demand of their
-	// labels. The field zone is the index of the zone among the keys.
+	// labels. The field zone is the index of policy.Zone among the keys.
 	byZone []uint32
 	zone   int
 }
@@ -108,7 +108,7 @@ func (d Demand) classSums(class int32) sums {
 	return d.sumFor(d.nodeClasses.classes[class].sums, d.byClass[class], class)
 }
 
-// sumFor returns the sums over some nodes of a class, given the sums by their labels and by their names.
+// sumFor returns the sums over some nodes of a class, given the sums of their demand by labels and of that by name.
 func (d Demand) sumFor(labels, named sums, class int32) sums {
 	switch nodes := labels.nodes; {
 	case d.byZone != nil:
@@ -120,8 +120,8 @@ func (d Demand) sumFor(labels, named sums, class int32) sums {
 	return labels
 }
 
-// sumBefore returns the sums over the nodes of a node's class that come before it by name. They are maintained for
-// this node only; for other nodes, all nodes are sorted once.
+// sumBefore returns the sums over the nodes of a node's class that come before it by name. NodeClasses keeps them up to
+// date for its own node; the first call for another node sorts all nodes.
 func (d Demand) sumBefore(name string, class int32) sums {
 	sum := d.nodeClasses.selfPrefix
 	if name != d.nodeClasses.self {

@@ -14,11 +14,11 @@ type EndpointClasses struct {
 	keys []policy.Key
 	// classOf is the class of each endpoint in the given order, or noClass if it is not usable.
 	classOf []int32
-	// count is the number of endpoints of each class, and rank their rank.
+	// counts are the numbers of endpoints by class, and ranks their ranks.
 	count []uint64
 	rank  []model.Rank
 	// groups are the groups of each class, key by key; noGroup where a value is unknown. Groups are numbered over all
-	// keys: those of key k are first[k] to first[k+1]-1.
+	// keys: those of key k are firstGroup[k] to firstGroup[k+1]-1.
 	groups []int32
 	first  []int32
 	values []string // by group
@@ -62,6 +62,7 @@ func NewEndpointClasses(keys []policy.Key, endpoints []model.PortEndpoint, value
 }
 
 // finder returns a function that finds the class of an endpoint by its groups and rank, or the number of a new class.
+// numEndpoints determines whether the function searches linearly or in a map.
 func (c *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.Rank) int32 {
 	if endpoints <= maxLinearEndpoints {
 		return func(groups []int32, rank model.Rank) int32 {
@@ -93,7 +94,7 @@ func (c *EndpointClasses) finder(endpoints int) func(groups []int32, rank model.
 // Keys returns the keys by which the endpoints are classified.
 func (c *EndpointClasses) Keys() []policy.Key { return c.keys }
 
-// read numbers the groups, and returns the groups of each endpoint, key by key.
+// numberGroups numbers the groups, and returns the groups of each endpoint, key by key.
 func (c *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
 	groups := make([]int32, len(endpoints)*len(c.keys))
 	for k, key := range c.keys {
@@ -120,8 +121,8 @@ func (c *EndpointClasses) read(endpoints []model.PortEndpoint, valueOf ValueOf) 
 	return groups
 }
 
-// number returns the number of a key's value. A new value gets the next number. With many endpoints, numbers has the
-// numbers so far.
+// addGroup returns the group of a key's value. A new value gets the next group. With many endpoints, groupByValue has
+// the key's groups so far; otherwise it is nil.
 func (c *EndpointClasses) number(k int, value string, numbers map[string]int32) int32 {
 	number, seen := int32(0), false
 	if numbers != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestRemainingEndpointsShareTheLoad: while nodes are being evacuated, the remaining endpoints share the load within the bound,
-// as if there were no others. Nodes that none of them can serve share the evacuated ones among themselves.
+// TestRemainingEndpointsShareTheLoad: while nodes are being evacuated, the endpoints on other nodes share the load
+// within the bound, as if there were no evacuated endpoints. Only client nodes that none of them can serve use
+// evacuated ones.
 func TestRemainingEndpointsShareTheLoad(t *testing.T) {
 	served, lastResort := 0, 0
 	check := func(w *world, random *rand.Rand) {
@@ -53,6 +54,6 @@ func TestRemainingEndpointsShareTheLoad(t *testing.T) {
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
 	if served < 1000 || lastResort < 1000 {
-		t.Errorf("only %d nodes are served by remaining endpoints, %d by evacuated ones", served, lastResort)
+		t.Errorf("only %d nodes are served by remaining endpoints, and %d by evacuated ones; want at least 1000 each", served, lastResort)
 	}
 }

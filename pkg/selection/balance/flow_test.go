@@ -10,18 +10,18 @@ import (
 // This file is the reference for all nodes together: it computes the optimum by minimum-cost flow, from the
 // definitions. It uses nothing of the package except the demand of a label.
 
-// problem is one component in one phase: each node's demand, the endpoints that may serve it, and the first key by
-// which each may.
+// problem is one component in one phase: each node's demand, and for each endpoint the first key by which it may serve
+// the node.
 type problem struct {
 	nodes     []string
-	endpoints []int // indices into the world's endpoints
+	endpoints []int // indices into the scenario's endpoints
 	demand    []int64
 	total     int64
 	first     [][]int // the first key that node and endpoint share; -1 means none
 	nested    bool
 }
 
-// problems splits a world into components, by the definitions.
+// problems splits a scenario into components, by the definitions.
 func (w *world) problems() []problem {
 	var all []problem
 	waiting := w.names()
@@ -175,8 +175,8 @@ func (w *world) isNested(p *problem) bool {
 	return true
 }
 
-// best returns the maximum that the first key, the first two keys and so on can place at the same time, if an endpoint
-// accepts at most a capacity. Amounts are in units of which a node with demand 1 has `unit`.
+// maxPlaced returns the maximum that the first key, the first two keys and so on can place at the same time, if each
+// endpoint accepts at most a capacity. Amounts are in arbitrary units; a demand of 1 is `unit` of them.
 func (p *problem) best(keys int, unit, capacity int64) []int64 {
 	// Nodes with the same view of the endpoints are merged, and so are endpoints in the same view.
 	type bundle struct {
@@ -229,8 +229,8 @@ func (p *problem) best(keys int, unit, capacity int64) []int64 {
 	return sums
 }
 
-// network is a flow by successive cheapest paths. A key's edge costs minus a power of 4096. A path has fewer edges than
-// that, so no number of later keys outweighs an earlier one.
+// network computes a minimum-cost flow by successive cheapest paths. A key's edge costs minus a power of 4096. A path
+// has fewer than 4096 edges, so no number of later keys outweighs an earlier one.
 type network struct {
 	edges [][]edge
 }

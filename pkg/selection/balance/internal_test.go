@@ -31,7 +31,7 @@ func TestNodeClassesFreeMemory(t *testing.T) {
 		t.Errorf("%d entries are left after all nodes were removed", left)
 	}
 	if classes.selfPrefix != (sums{}) {
-		t.Errorf("the sum before this node is %+v after it was removed", classes.selfPrefix)
+		t.Errorf("selfPrefix is %+v after the node was removed, want zero", classes.selfPrefix)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestOffsetsOfSimilarNodes(t *testing.T) {
 			values: []string{"n1", "n2", "n5", "n8"}}}
 		plan.byRank[0].groups = []group{{endpoints: 1}, {endpoints: 1}, {endpoints: 1}, {endpoints: 2}}
 		named := demand.named != nil
-		for name, want := range map[string][2]uint64{ // the part of earlier nodes, by labels and by names
+		for name, want := range map[string][2]uint64{ // the offset with demand by labels, and with demand by name
 			"n0": {0, 0}, "n3": {1 << 32 / 12, 1 << 32 / 10}, "n4": {4 << 32 / 12, 4 << 32 / 10}, "n6": {5 << 32 / 12, 4 << 32 / 10},
 			"n7": {6 << 32 / 12, 4 << 32 / 10}, "n9": {9 << 32 / 12, 7 << 32 / 10},
 			"n1": {0, 0}, "n2": {3 << 32 / 7, 3 << 32 / 4}, "n5": {4 << 32 / 7, 0}, "n8": {0, 0}, "m": {0, 0}, "unknown": {0, 0},
@@ -106,6 +106,6 @@ func TestMulDiv(t *testing.T) {
 		}
 	}
 	if perMille(1, 3) != 333 || perMille(2, 3) != 667 || perMille(1<<61, 1<<60) != 2000 || perMille(0, 5) != 0 {
-		t.Error("perMille is wrong")
+		t.Error("perMille returned a wrong result")
 	}
 }

@@ -51,8 +51,8 @@ func (r *rankPlan) unbounded() []uint64 {
 	return loads
 }
 
-// LoadsUnder returns the load of each endpoint, per mille of the mean, if the nodes' demand differed from the planned
-// one. It is in the given order of the endpoints. Both demands must be of the same node classes.
+// LoadsUnder returns the load of each endpoint, per mille of the mean, under a demand that may differ from the planned
+// one. Loads are in the given order of the endpoints. Both demands must be of the same node classes.
 func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 	var nodes serviceClasses
 	nodes.build(demand, p.endpointClasses) // the same entries in the same order: they depend on the classes only
@@ -69,14 +69,14 @@ func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 	return loads
 }
 
-// loadsUnder returns the load of one endpoint of each class if the entries had these sums, per mille of the mean of its
-// component.
+// loadsUnder returns the load of one endpoint of each class if the entries had the given sums, per mille of the mean of
+// the endpoint's component.
 func (r *rankPlan) loadsUnder(sums []sums) []uint64 {
 	totals := make([]uint64, len(r.components))
 	for _, e := range r.entries {
 		totals[r.componentNumber(r.classes.groupsOf(int(e)))] += sums[e].demand
 	}
-	placed := make([]uint64, len(r.groups)) // in units of its component's One
+	placed := make([]uint64, len(r.groups)) // as a fraction of One, which is all demand of the component
 	for _, e := range r.entries {
 		groups := r.classes.groupsOf(int(e))
 		whole := totals[r.componentNumber(groups)]

@@ -6,13 +6,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// measuredTotal is the total of a measured demand: fine enough for 10,000 nodes that share a thousandth. With it a plan
-// for 65,535 endpoints stays below 2^61 at any limit, and the squares of all demands stay below 2^60.
+// measuredTotal is the total of a measured demand. It is large enough for 10,000 nodes to share a thousandth of it with
+// little rounding, and so small that the amounts in a plan for 65,535 endpoints stay below 2^61 at any limit, and the
+// sum of the squares below 2^60.
 const measuredTotal = 1 << 30
 
-// Measured returns a measured demand: the total of the nodes of each zone, which share it equally. zones has each
-// zone's demand in any unit; only the proportions count. The zone of nodes without the label is empty, and zones
-// without nodes are dropped. It reports whether the nodes in the node classes have any demand.
+// Measured returns a measured demand, given the total of each zone, which the zone's nodes share equally. zones has
+// these totals in any unit; only the proportions count. Nodes without the label are in the zone "". Zones without nodes
+// are ignored. hasDemand reports whether the nodes in the node classes have any demand.
 //
 // The keys of the node classes must include the zone. The cost is proportional to the number of node classes.
 func (c *NodeClasses) Measured(zones map[string]uint32) (d Demand, hasDemand bool) {

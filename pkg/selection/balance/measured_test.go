@@ -11,17 +11,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// placements are distributions of clients, as the demand of each node. Clients concentrate in the second zone.
+// placements are distributions of clients, as the demand of each node. In all but the first, clients concentrate in the
+// second zone.
 var placements = []struct {
 	name string
 	asks func(zone, i int) uint32
 }{
 	{"as assumed", func(int, int) uint32 { return 100 }},
-	{"one zone 80 %", nil}, // by the sizes of zones: see measuredDemand
+	{"one zone 80 %", nil}, // depends on the sizes of zones: see skewedDemand
 	{"one zone", func(zone, _ int) uint32 { return map[int]uint32{1: 100}[zone] }},
 }
 
-// measuredDemand puts four of five clients into the second zone.
+// skewedDemand returns the demand of a node in a zone if 80 % of all demand is in the second zone.
 func measuredDemand(nodes []int, zone int) uint32 {
 	all := 0
 	for _, count := range nodes {
@@ -33,8 +34,8 @@ func measuredDemand(nodes []int, zone int) uint32 {
 	return uint32(200_000 / (all - nodes[1]))
 }
 
-// TestTheBoundHoldsForTheClientsThatAreThere: seven shapes of clusters and three placements of clients, planned with
-// the zones' demand. No endpoint gets more than the bound plus the rounding of slots, and as much stays near as any
+// TestBoundHoldsForMeasuredClients: seven shapes of clusters and three placements of clients, planned with the zones'
+// measured demand. No endpoint gets more than the bound plus the rounding error of slots, and as much stays near as any
 // plan could keep there.
 func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	for _, keys := range [][]policy.Key{{policy.Zone, policy.AnyNode}, {policy.Hostname, policy.Zone, policy.AnyNode}} {
@@ -56,7 +57,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 				best := p.best(len(keys), 100*n, int64(w.limit)*p.total)
 				for k := range keys {
 					if near := float64(best[k]) / float64(100*n*p.total); math.Abs(got.sums[k]-near) > 0.01 {
-						t.Errorf("%v %s, %s: %.3f stays up to key %d, want %.3f", keys, shape7.name, placement.name, got.sums[k], k, near)
+						t.Errorf("%v %s, %s: a fraction of %.3f is placed up to key %d, want %.3f", keys, shape7.name, placement.name, got.sums[k], k, near)
 					}
 				}
 				if got.busiest > 1.25 {
@@ -84,7 +85,7 @@ func TestMeasuredZones(t *testing.T) {
 	type asks = map[string]uint32
 	for name, c := range map[string]struct {
 		zones asks
-		want  string // in 1/1000
+		want  string // per mille, by zone
 	}{
 		"all zones":             {asks{"a": 2, "b": 2}, "a 500, b 500,  0"},
 		"an unknown zone":       {asks{"a": 2, "b": 2, "gone": 9}, "a 500, b 500,  0"},
@@ -116,8 +117,8 @@ func TestMeasuredZones(t *testing.T) {
 	}
 }
 
-// TestLoadsUnderAnotherDemand: if a plan for one demand meets another demand, each endpoint gets the sum of the nodes'
-// parts.
+// TestLoadsUnderAnotherDemand: under a demand that a plan was not computed for, the load of an endpoint is the sum of
+// what the nodes send to it.
 func TestLoadsUnderAnotherDemand(t *testing.T) {
 	differ := 0
 	measuredWorlds(t, 300, func(w *world, _ *rand.Rand) {
@@ -140,6 +141,6 @@ func TestLoadsUnderAnotherDemand(t *testing.T) {
 		}
 	})
 	if differ < 100 {
-		t.Errorf("only %d endpoints have more than twice their planned load", differ)
+		t.Errorf("only %d endpoints have more than twice their planned load, want at least 100", differ)
 	}
 }

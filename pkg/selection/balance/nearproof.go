@@ -10,8 +10,8 @@ import (
 // with one slot for each of its endpoints. That holds for most Services on most nodes, and has to be checked for all of
 // them whenever a node is added or removed. The zero NearProof proves nothing.
 type NearProof struct {
-	value                   string // of the first key
-	endpoints, allEndpoints uint64 // that have it, and all
+	value                   string // this node's value of the first key
+	endpoints, allEndpoints uint64 // the number of endpoints with that value, and of all endpoints
 }
 
 // NearProof returns the proof for the share, or the zero NearProof. The keys must end with policy.AnyNode, so that the
@@ -24,9 +24,9 @@ func (share *Share) NearProof() NearProof {
 	return NearProof{value: share.KeyResults[0].Value, endpoints: share.KeyResults[0].Endpoints, allEndpoints: share.Endpoints}
 }
 
-// StillHolds reports whether all connections stay there with another demand, too: the demand of the group's nodes is
-// within the limit of its endpoints, by the arithmetic of Plan.Compute. False does not mean that connections go
-// elsewhere.
+// StillHolds reports whether all connections stay at the first key with another demand, too: the demand of the nodes
+// with its value is within the limit of the endpoints with it, by the arithmetic of Plan.Compute. False does not mean
+// that connections go elsewhere.
 func (p NearProof) StillHolds(demand Demand, limit uint64) bool {
 	if p.endpoints == 0 {
 		return false

@@ -8,20 +8,21 @@ import (
 
 // NodeClasses are the Nodes of a cluster, classified by a list of topology keys: nodes with the same values of all keys
 // but the hostname form a class. The cost of adding, removing or changing a node does not depend on the size of the
-// cluster. Only when the own node moves to another class are all nodes iterated.
+// cluster. Only if the node self moves to another class are all nodes iterated.
 //
-// It is not safe for concurrent use with Set or Remove.
+// Set and Remove must not be called concurrently with any other method, or while a Demand of these classes is in use.
 type NodeClasses struct {
 	keys  []policy.Key
 	self  string
 	nodes map[string]node
-	// classes never move: free lists those without nodes, for reuse.
+	// classes is indexed by the numbers of classes, which never change. free has the numbers of classes without nodes, for
+	// reuse.
 	classes   []nodeClass
 	free      []int32
 	index     map[tuple]int32
 	interners []interner // by key
-	// selfPrefix sums up the nodes of this node's class that come before it by name. prefixSums has these sums for all nodes,
-	// and is built when one is needed for another node.
+	// selfPrefix has the sums over the nodes of self's class that come before self by name. prefixSums has such sums for
+	// all nodes, and is built when those of another node are needed.
 	selfPrefix sums
 	prefixSums prefixSums
 }
@@ -143,7 +144,7 @@ func (c *NodeClasses) classOf(labels map[string]string) int32 {
 	return index
 }
 
-// computePrefix sums up the nodes of a class that come before a node by name.
+// computePrefix returns the sums over the nodes of a class that come before a node by name.
 func (c *NodeClasses) computePrefix(name string, class int32) sums {
 	var sum sums
 	for other, node := range c.nodes {
@@ -162,7 +163,7 @@ type interner struct {
 	free    []int32
 }
 
-// number returns the number of a value. If the value is new, the caller must create a class that keeps it.
+// number returns the number of a value. If the value is new, the caller must create a class and retain its values.
 func (v *interner) number(value string) int32 {
 	if number, known := v.numbers[value]; known {
 		return number

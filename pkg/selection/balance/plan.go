@@ -9,11 +9,11 @@ import (
 )
 
 // Plan is the split of all nodes' connections over a Service's endpoints. It is invalid once the NodeClasses of its
-// demand changed. Computing it again, for another Service, reuses its memory.
+// demand change. Computing it again, for another Service, reuses its memory.
 type Plan struct {
 	demand          Demand
 	endpointClasses *EndpointClasses
-	byRank          [model.NumRanks]rankPlan // by rank
+	byRank          [model.NumRanks]rankPlan
 	nodes           serviceClasses
 	unserved        []int32 // entries that no rank has served so far
 }
@@ -71,7 +71,7 @@ type rankPlan struct {
 	rank            model.Rank
 	endpointClasses *EndpointClasses
 	groups          []group     // of all keys
-	components      []component // the nodes and endpoints that keys link, directly or through others
+	components      []component // the nodes and endpoints that common groups link, directly or indirectly
 	counts          []uint64    // of the rank's endpoints, by class
 	loads           []uint64    // of one endpoint so far, by class
 	addedLoads      []uint64    // load of one endpoint from a key, by key and class
@@ -81,7 +81,7 @@ type rankPlan struct {
 	entries   []int32  // served by this rank
 	remaining []uint64 // of each entry, not placed yet
 	parent    []int32  // of each group, in the tree of its component
-	number    []int32  // of the component with this group as its root, plus one
+	number    []int32  // of each group that is a root: the number of its component, plus one
 	order     []int32  // the endpoint classes by group, the least loaded first
 }
 
@@ -109,8 +109,8 @@ type component struct {
 	busiest uint64 // load of the busiest endpoint
 }
 
-// epsilonBits sets the part of a component's demand that counts as zero: 1 of 2^epsilonBits, a million units and more.
-// Rounding leaves less than a unit for each entry, endpoint and key. The smallest demand of a node is larger, in
+// epsilonBits sets the amount that counts as zero: 1/2^epsilonBits of a component's demand, at least a million units.
+// Rounding errors are smaller: less than a unit for each entry, endpoint and key. A node's demand is larger, in
 // clusters of up to a billion nodes, and so is the amount that raises 65,535 endpoints by a unit.
 const epsilonBits = 36
 
@@ -141,7 +141,8 @@ func (r *rankPlan) groupsOf(class int) []int32 {
 // hasEndpoints reports whether a group has endpoints of the rank.
 func (r *rankPlan) hasEndpoints(g int32) bool { return g != noGroup && r.groups[g].endpoints > 0 }
 
-// takeServable adds those entries that have a group with endpoints, and returns the others in the same memory.
+// takeServable sets r.entries to those unserved entries that have a group with endpoints, and returns the others. They
+// reuse the memory of unserved.
 func (r *rankPlan) takeServable(unserved []int32) (others []int32) {
 	r.entries, others = r.entries[:0], unserved[:0]
 	for _, e := range unserved {
@@ -193,6 +194,7 @@ func (r *rankPlan) link(groups []int32) {
 	}
 }
 
+// root returns the root of a group's component tree, and shortens the path to it.
 func (r *rankPlan) root(g int32) int32 {
 	for r.parent[g] != g {
 		r.parent[g] = r.parent[r.parent[g]]
@@ -209,7 +211,7 @@ func (r *rankPlan) componentOf(groups []int32) *component {
 	return nil
 }
 
-// componentNumber returns the number of that component, or noGroup if there is none.
+// componentNumber returns the number of the component that componentOf returns, or noGroup if there is none.
 func (r *rankPlan) componentNumber(groups []int32) int32 {
 	if index := slices.IndexFunc(groups, r.hasEndpoints); index >= 0 {
 		return r.groups[groups[index]].component
@@ -357,8 +359,8 @@ func (r *rankPlan) waterFill(k int, g *group, classes []int32) {
 	g.assigned = min(g.remaining, g.capacity)
 }
 
-// assignOverflow adds the demand that no endpoint can accept within the bound. It occurs with hard keys that overlap,
-// or with nodes and endpoints without a label. It goes to the last key that matches, beyond the bound.
+// assignOverflow places the demand that no endpoint can accept within the bound at the last key that matches, beyond
+// the bound. Such demand exists if hard keys overlap, or if nodes or endpoints lack a label.
 func (r *rankPlan) assignOverflow() {
 	var overflow []uint64 // by group
 	for i, e := range r.entries {
@@ -429,9 +431,9 @@ func (r *rankPlan) weigh(k int, g int32, weights []uint64) (sum uint64) {
 	return sum
 }
 
-// weightOf returns the weight of one endpoint of a class, for connections that a group's nodes place at its key. It is
-// proportional to the load that the key added, else to the remaining capacity, else equal for all. The class must have
-// endpoints.
+// weightOf returns the weight of one endpoint of a class, for connections that a group's nodes place at its key. The
+// weight is the load that the key added. If it added none, it is the capacity that remained; if none remained, all
+// endpoints weigh the same. The class must have endpoints.
 func (r *rankPlan) weightOf(k int, g int32, class int) uint64 {
 	group := &r.groups[g]
 	switch {

@@ -7,20 +7,21 @@ import (
 	"sync"
 )
 
-// prefixSums has, for each node class, its nodes by name with the sums of all nodes before each. It is built on first use
-// for a node whose sum is not maintained. Building takes the time of sorting all nodes, and then serves any node.
+// prefixSums has, for each node class, its nodes sorted by name, with the sums over all nodes before each. It is built
+// at the first lookup: that sorts all nodes, and later lookups of any node only search.
 type prefixSums struct {
 	once    sync.Once
 	byClass map[int32]*row
 }
 
-// row has nodes of one class by name. sums[i] is the sum of the first i.
+// row has the nodes of one class, sorted by name. sums[i] has the sums over the first i nodes.
 type row struct {
 	names []string
 	sums  []sums
 }
 
-// sumBefore returns the sum of the nodes of a class that come before a name. all yields every node, with its class and demand.
+// sumBefore returns the sums over the nodes of a class that come before a name. all yields every node by name, with its
+// class and demand.
 func (p *prefixSums) sumBefore(name string, class int32, all iter.Seq2[string, node]) sums {
 	p.once.Do(func() { p.byClass = rowsOf(all) })
 	row := p.byClass[class]

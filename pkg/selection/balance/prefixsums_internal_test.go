@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestPrefixSumsOfAllNodes: the maintained sum for the own node and the sorted sums for other nodes
-// are correct after each change.
+// TestPrefixSumsOfAllNodes: after each change, the sums that NodeClasses keeps for its own node and those that it
+// computes for other nodes are correct.
 func TestPrefixSumsOfAllNodes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	classes := NewNodeClasses([]policy.Key{policy.Zone}, "node-05")
@@ -54,7 +54,7 @@ func TestNodesWithoutLinuxAreInNoClass(t *testing.T) {
 	classes.Set("windows", zoned("windows"))
 	demand := classes.Named(map[string]uint32{"linux": 1, "windows": 5})
 	if classes.Len() != 2 || classes.ByLabels().OfNode("windows") != 0 || demand.OfNode("windows") != 0 || demand.Zones()["a"] != 1 {
-		t.Errorf("%d nodes, zones %v", classes.Len(), demand.Zones())
+		t.Errorf("%d nodes, demand by zone %v; want 2 nodes, and demand only from linux", classes.Len(), demand.Zones())
 	}
 	if !classes.Set("unlabelled", zoned("windows")) || classes.Set("unlabelled", zoned("windows")) || classes.Len() != 1 {
 		t.Errorf("a node whose OS label changed to windows was not removed: %d nodes", classes.Len())

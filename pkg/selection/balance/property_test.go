@@ -10,17 +10,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// The number of random worlds of each kind.
+// The number of random scenarios of each kind.
 const (
 	tameWorlds = 1000
 	wildWorlds = 1000
-	// Worlds with measured demand.
+	// Scenarios with measured demand.
 	someMeasured = 600
 )
 
-// outcome is the result for all nodes of a problem together, as parts of its demand.
+// outcome is the result for all nodes of a problem together.
 type outcome struct {
-	sums    []float64 // placed up to each key
+	sums    []float64 // the fraction of the demand that is placed up to each key
 	loads   []float64 // of the problem's endpoints, relative to the mean
 	busiest float64   // relative to the mean
 }
@@ -50,8 +50,8 @@ func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[st
 func byParts(r row, i int) float64 { return float64(r.Fractions[i]) }
 func bySlots(r row, i int) float64 { return float64(r.slots[i]) }
 
-// TestSharesAreOptimal: in nested worlds every partial sum is the largest possible, and the busiest endpoint
-// the least busy of all plans that reach them.
+// TestSharesAreOptimal: if groups are nested, as much as possible is placed up to each key. Among all plans that
+// achieve this, the load of the busiest endpoint is the smallest.
 func TestSharesAreOptimal(t *testing.T) {
 	problems, crossing, multi := 0, 0, 0
 	var gaps []float64
@@ -76,15 +76,15 @@ func TestSharesAreOptimal(t *testing.T) {
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
 	measuredWorlds(t, someMeasured, check)
-	t.Logf("%d problems, %d of them with crossing groups; %d worlds with several problems", problems, crossing, multi)
-	logSorted(t, "shortfall of later partial sums if groups cross", gaps)
+	t.Logf("%d problems, %d of them with crossing groups; %d scenarios with several problems", problems, crossing, multi)
+	logSorted(t, "shortfall of the demand placed up to a key if groups cross", gaps)
 	if crossing < 100 || problems-crossing < 500 || multi < 100 {
-		t.Error("too few random worlds of one kind")
+		t.Error("want at least 100 problems with crossing groups, 500 without, and 100 scenarios with several problems")
 	}
 }
 
-// checkLoads: for each endpoint the plan returns the load from all nodes together, and the load if all connections went
-// to the first key that has endpoints.
+// checkLoads checks Plan.Loads: for each endpoint the load from all nodes together, and the load if all connections
+// went to the first key that has endpoints.
 func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
 	t.Helper()
 	bounded, unbounded := w.outcome(p, byParts, rows).loads, make([]float64, len(p.endpoints))
@@ -113,7 +113,8 @@ func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
 	}
 }
 
-// checkBest returns the largest shortfall of a partial sum, in a crossing world with `*`.
+// checkOptimum compares a plan with the optimum. If groups cross and the keys end with `*`, it returns the largest
+// shortfall of the demand that is placed up to a key, because the plan need not be optimal then.
 func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap float64) {
 	t.Helper()
 	const tolerance = 1e-6
@@ -123,7 +124,7 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 	limit := float64(w.limit) / 100
 	for name := range rows {
 		if slices.Contains(p.nodes, name) && math.Abs(float64(rows[name].Busiest)-got.busiest*1000) > 0.51 {
-			t.Errorf("%s has %d per mille for the busiest endpoint, want %f", name, rows[name].Busiest, got.busiest)
+			t.Errorf("%s expects %d per mille of the mean load for the busiest endpoint; its actual load is %f times the mean", name, rows[name].Busiest, got.busiest)
 		}
 	}
 	overloaded := slices.ContainsFunc(p.nodes, func(name string) bool { return rows[name].Outcome == balance.LoadBoundExceeded })
@@ -139,7 +140,7 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 	if !p.nested {
 		// Demand beyond the bound may already be placed at the first key.
 		if got.sums[0] < placed(0)-tolerance || !overloaded && got.sums[0] > placed(0)+tolerance {
-			t.Errorf("%f is placed at the first key, want %f", got.sums[0], placed(0))
+			t.Errorf("a fraction of %f is placed at the first key, want %f", got.sums[0], placed(0))
 		}
 		for k := range w.keys {
 			if w.keys[len(w.keys)-1] == policy.AnyNode && placed(k)-got.sums[k] > tolerance {
@@ -150,14 +151,14 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 	}
 	for k := range w.keys {
 		if math.Abs(got.sums[k]-placed(k)) > tolerance {
-			t.Errorf("%f is placed up to key %d, want %f", got.sums[k], k, placed(k))
+			t.Errorf("a fraction of %f is placed up to key %d, want %f", got.sums[k], k, placed(k))
 		}
 	}
 	checkLeastBusy(t, w, p, got, most)
 	return 0
 }
 
-// checkLeastBusy: if every endpoint accepts less than the load of the busiest one, not as much can be placed.
+// checkLeastBusy checks that not as much can be placed if every endpoint accepts less than the load of the busiest one.
 func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int64) {
 	t.Helper()
 	const finer = 1 << 22
@@ -174,8 +175,7 @@ func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int6
 	t.Errorf("the busiest endpoint has %f times the mean load, but less is possible", got.busiest)
 }
 
-// checkRows: a node that has usable endpoints by the keys uses only such endpoints, and never both phases. The key
-// results agree with the parts.
+// checkRows checks that each node uses only usable endpoints that its keys match, and never those of both phases.
 func checkRows(t *testing.T, w *world, rows map[string]row) {
 	t.Helper()
 	for name, row := range rows {
@@ -194,7 +194,7 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 				t.Errorf("%s sends %d to %v, which is %+v", name, row.Fractions[i], e.Addr, e.Endpoint)
 			}
 			if row.slots[i] > 0 && row.Fractions[i] == 0 || row.slots[i] < 0 {
-				t.Errorf("%s has %d slots for an endpoint without a part", name, row.slots[i])
+				t.Errorf("%s has %d slots for an endpoint with fraction 0", name, row.slots[i])
 			}
 			parts += row.Fractions[i]
 			slots += row.slots[i]
@@ -208,7 +208,7 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 			t.Errorf("%s has %d slots and outcome %d, with %s endpoints", name, slots, row.Outcome, phase)
 		}
 		if phase != "" && (parts > balance.One || parts < balance.One-uint64(len(w.endpoints)*len(w.keys))) {
-			t.Errorf("the parts of %s add up to %d of %d", name, parts, uint64(balance.One))
+			t.Errorf("the fractions of %s add up to %d of %d", name, parts, uint64(balance.One))
 		}
 		if phase != "" && (row.Rank == 0) != (phase == "ready") {
 			t.Errorf("%s has rank %d, but uses %s endpoints", name, row.Rank, phase)
@@ -216,8 +216,9 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 	}
 }
 
-// TestSlotsKeepTheBound: with slots the busiest endpoint is at most 1.03 times as busy as in the plan, and each partial
-// sum is within 1 % of the plan's. In nested worlds the plan is optimal, as the test above shows.
+// TestSlotsKeepTheBound: with slots, the busiest endpoint has at most 1.03 times its load in the plan, and the demand
+// that is placed up to each key differs by at most 1 % of the total. If groups are nested, the plan is optimal
+// (TestSharesAreOptimal).
 func TestSlotsKeepTheBound(t *testing.T) {
 	var excesses, deviations []float64
 	byNodes := map[int][]float64{}
@@ -237,7 +238,7 @@ func TestSlotsKeepTheBound(t *testing.T) {
 			}
 			deviations = append(deviations, worst)
 			if excess > 0.03 || worst > 0.01 {
-				t.Errorf("with slots the busiest of %d endpoints is %.3f %% above the plan, a partial sum differs by %.3f %%; demand %v",
+				t.Errorf("with slots the busiest of %d endpoints is %.3f %% above the plan, and the demand up to a key differs by %.3f %%; demand %v",
 					len(p.endpoints), 100*excess, 100*worst, p.demand)
 			}
 		}
@@ -285,7 +286,7 @@ func TestSlotsOfLargeClusters(t *testing.T) {
 	logSorted(t, "difference of partial sums from the plan", deviations)
 	logSorted(t, "slots per endpoint", lengths)
 	if excesses[len(excesses)-1] > 0.03 || deviations[len(deviations)-1] > 0.004 {
-		t.Error("rounding errors are larger than before")
+		t.Error("rounding errors exceed 3 % of the busiest endpoint's load, or 0.4 % of the demand up to a key")
 	}
 }
 

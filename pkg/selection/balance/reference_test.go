@@ -10,10 +10,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// The flow checks all nodes together. It leaves the result of each node open: that the demand that a group cannot
-// accept is taken from all its nodes in proportion, the shares of nodes without demand, and which plan is chosen if
-// groups cross. This file computes that in fractions, endpoint by endpoint and node by node: without classes, and
-// without rounding.
+// The minimum-cost flow (flow_test.go) checks only the sum over all nodes. This file is the reference for each node:
+// demand that a group cannot accept is taken from all its nodes in proportion, nodes without demand have shares too,
+// and groups may cross. It computes exact fractions for each endpoint and node, without classes and without rounding.
 
 func rat(n int64) *big.Rat { return big.NewRat(n, 1) }
 
@@ -71,7 +70,7 @@ func (w *world) references(p *problem) []reference {
 	return byKey
 }
 
-// group computes a key's groups.
+// buildGroups computes a key's groups.
 func (w *world) group(p *problem, k int, t *reference) {
 	byValue := map[string]int{}
 	for j, i := range p.endpoints {
@@ -97,7 +96,8 @@ func (w *world) group(p *problem, k int, t *reference) {
 	}
 }
 
-// raise finds the level by trying how many of the least loaded endpoints it covers.
+// fillToLevel raises the least loaded members to one level, in total by placed. It tries how many of them the level
+// covers, from all to one.
 func raise(t *reference, members []int, loads []*big.Rat, placed *big.Rat) {
 	sorted := slices.Clone(members)
 	slices.SortFunc(sorted, func(a, b int) int { return loads[a].Cmp(loads[b]) })
@@ -118,7 +118,7 @@ func raise(t *reference, members []int, loads []*big.Rat, placed *big.Rat) {
 	}
 }
 
-// row returns the parts of the problem's i-th node at each of its endpoints.
+// fractionsOf returns the fractions of the connections of the problem's i-th node to each of its endpoints.
 func (p *problem) row(byKey []reference, i int) []float64 {
 	row, rest, last := make([]float64, len(p.endpoints)), rat(1), 0
 	for k := range byKey {
@@ -164,7 +164,7 @@ func (p *problem) row(byKey []reference, i int) []float64 {
 	return row
 }
 
-// TestSharesEqualExactFractions compares each node's part for each endpoint with the exact fractions.
+// TestSharesEqualExactFractions compares each node's shares with exact fractions.
 func TestSharesEqualExactFractions(t *testing.T) {
 	without := 0
 	check := func(w *world, _ *rand.Rand) {
@@ -176,11 +176,11 @@ func TestSharesEqualExactFractions(t *testing.T) {
 	randomWorlds(t, 100, false, check)
 	randomWorlds(t, 200, true, check)
 	if without < 100 {
-		t.Errorf("only %d nodes without demand", without)
+		t.Errorf("only %d nodes are without demand, want at least 100", without)
 	}
 }
 
-// compare compares each node with the fractions, and returns the number of nodes without demand.
+// compareWithReference compares each node's shares with the fractions, and returns the number of nodes without demand.
 func (w *world) compare(t *testing.T) (without int) {
 	t.Helper()
 	rows, found := w.rows(), w.problems()

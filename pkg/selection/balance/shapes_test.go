@@ -45,7 +45,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// logRow logs the part of all connections that a node sends to each zone.
+// logZones logs the percentage of a node's connections that go to each zone.
 func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 	t.Helper()
 	parts, slots, all, counts := map[string]float64{}, map[string]int{}, 0, map[string]int{}
@@ -62,7 +62,7 @@ func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 	}
 }
 
-// TestExampleOfTheDocumentation checks the exact numbers of 6-1-1 with three nodes a zone.
+// TestDocumentedExample checks the exact numbers of 6-1-1 with three nodes in each zone.
 func TestExampleOfTheDocumentation(t *testing.T) {
 	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, policy.Zone, policy.AnyNode).rows()
 	near, far := rows["b-000"].Fractions[6], rows["b-000"].Fractions[0]
@@ -168,7 +168,7 @@ func TestHardKeysIsolateRegions(t *testing.T) {
 	before, after := make2(1).rows(), make2(7).rows()
 	for name, row := range before {
 		if name[0] != 'c' && (!slices.Equal(row.Fractions[:6], after[name].Fractions[:6]) || !slices.Equal(row.slots[:6], after[name].slots[:6])) {
-			t.Errorf("%s has slots %v, and %v with a larger other region", name, row.slots, after[name].slots)
+			t.Errorf("%s has slots %v, but %v if the other region has more endpoints", name, row.slots, after[name].slots)
 		}
 	}
 }

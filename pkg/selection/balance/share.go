@@ -11,31 +11,32 @@ import (
 // One is all of a node's connections.
 const One = 1 << 62
 
-// epsilon counts as zero. So small a part is a rounding error, and would never become a slot.
+// epsilon bounds the fractions of One that count as zero. They are rounding errors, and would never become a slot.
 const epsilon = One >> 30
 
 // Share is one node's part of a plan. Ratios are per mille: 1200 is 1.2 times.
 type Share struct {
-	// Fractions are the endpoints' fractions of One, in the given order of the endpoints. 0 means no connections. The sum is One,
-	// except for less than a unit for each endpoint and key.
+	// Fractions are the endpoints' fractions of One, in the given order of the endpoints. 0 means no connections. Their
+	// sum is less than One by at most a unit for each endpoint and key.
 	Fractions []uint64
 	// Rank is the rank of these endpoints.
 	Rank model.Rank
 	// KeyResults are the results at each key, in their order.
 	KeyResults []KeyResult
-	// Outcome summarizes the results. Near is the index of the key that it is about. Next is the index of the key that
+	// Outcome summarizes the results. Near is the index of the key that it refers to. Next is the index of the key that
 	// gets most of the other connections, or equal to Near if there are none.
 	Outcome    Outcome
 	Near, Next int
 
 	// Source is the source of the demand.
 	Source Source
-	// Endpoints and Demand are those between which the load is balanced.
+	// Endpoints is the number of endpoints between which the load is balanced, and Demand the total demand on them.
 	Endpoints, Demand uint64
 	// Busiest is the load of the busiest of these endpoints.
 	Busiest uint64
 
-	// offset is the node's offset among similar nodes, and effectiveNodes is the number of nodes that round: see Slots.
+	// offset is the node's offset among similar nodes, and effectiveNodes is the effective number of nodes whose rounding
+	// errors cancel out: see Slots.
 	offset         uint32
 	effectiveNodes uint64
 }
@@ -50,7 +51,7 @@ type KeyResult struct {
 	Fraction uint64
 	// Endpoints is the number of endpoints with this value, and Demand the demand of all nodes with it.
 	Endpoints, Demand uint64
-	// Unbounded is the load of these endpoints if all of this demand stayed with them.
+	// Unbounded is the mean load of these endpoints if all of Demand stayed with them.
 	Unbounded uint64
 	// Busiest is the load of the busiest of these endpoints.
 	Busiest uint64
@@ -69,7 +70,7 @@ const (
 	Spillover
 	// NoNearEndpoints means that only the last key has endpoints. Near is the key before it.
 	NoNearEndpoints
-	// LoadBoundExceeded means that the endpoints that the keys allow exceed the bound. Near is the key where they do.
+	// LoadBoundExceeded means that endpoints that the keys allow exceed the bound. Near is the key that matches them.
 	LoadBoundExceeded
 )
 
@@ -92,8 +93,8 @@ func (p *Plan) Outline(name string, labels map[string]string) Share {
 	return share
 }
 
-// outline returns a node's Share without its Fractions, and the plan and allocations that these are computed from, which
-// are nil if the node refuses.
+// outline returns a node's Share without its Fractions, and the plan and allocations that these are computed from,
+// which are nil if the node refuses.
 func (p *Plan) outline(name string, labels map[string]string) (share Share, r *rankPlan, allocations []Allocation) {
 	share = Share{KeyResults: make([]KeyResult, len(p.endpointClasses.keys)), Source: p.demand.Source()}
 	for k, key := range p.endpointClasses.keys {
@@ -218,7 +219,7 @@ func NodeValue(key policy.Key, name string, labels map[string]string) (value str
 	return value, known
 }
 
-// describe writes the result at a key, given the fraction that goes there.
+// setKeyResult sets the result at a key, given the fraction that goes there.
 func (share *Share) describe(k int, r *rankPlan, g int32, fraction uint64) {
 	group, result := &r.groups[g], &share.KeyResults[k]
 	c := &r.components[group.component]
@@ -252,7 +253,7 @@ func (share *Share) setOutcome(r *rankPlan, groups []int32) {
 	}
 }
 
-// perMille rounds to nearest, with halves up.
+// perMille returns numerator / denominator in per mille, rounded to the nearest number, and up from one half.
 func perMille(some, all uint64) uint64 {
 	high, low := bits.Mul64(some, 1000)
 	low, carry := bits.Add64(low, all/2, 0)

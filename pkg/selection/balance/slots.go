@@ -8,10 +8,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// The minimum number of slots for unequal parts, in total. It is slotsPerEndpoint for each of the component's endpoints
-// if minRoundingNodes nodes round, and fewer if more nodes do, because their errors cancel out. With minSlots = 32 the
-// benchmark of 10,000 Services on 5,000 nodes has 152,344 elements, with 16 it has 93,718, and the property tests'
-// busiest endpoint is as close to its plan.
+// These constants set the minimum number of slots for unequal fractions, in total. It is slotsPerEndpoint for each of
+// the component's endpoints if up to minRoundingNodes nodes round, and fewer if more nodes do, because their errors
+// cancel out. It is at least minSlots and at most maxSlots. With minSlots = 32, the benchmark of 10,000 Services on
+// 5,000 nodes has 152,344 elements. With 16 it has 93,718, and the busiest endpoint in the property tests is as close
+// to its plan.
 const (
 	slotsPerEndpoint = 32
 	minRoundingNodes = 16
@@ -19,15 +20,15 @@ const (
 	maxSlots         = 4096
 )
 
-// equalityBits sets which parts are equal: those that differ by less than 1 of 2^equalityBits.
+// equalityBits sets which fractions count as equal: those that differ by at most 1/2^equalityBits of the largest.
 const equalityBits = 20
 
-// Slots returns the number of slots of each endpoint, in the given order of the endpoints: one each if their parts are
-// equal, else numbers in proportion to the parts. hashes are those of the endpoints (Hashes).
+// Slots returns the number of slots of each endpoint, in the given order of the endpoints: one each if their fractions
+// are equal, else numbers in proportion to the fractions. hashes are those of the endpoints (Hashes).
 //
-// The largest parts are met exactly; all others are rounded down or up. A threshold of this node's own decides which,
-// and similar nodes have evenly spaced thresholds: if one node sends too much, another sends too little. A threshold
-// does not depend on other endpoints, so a change moves few slots.
+// The largest fractions are met exactly; all others are rounded down or up by a threshold for this node and endpoint.
+// Similar nodes have evenly spaced thresholds: if one node sends too much, another sends too little. A threshold does
+// not depend on other endpoints, so a change moves few slots.
 func (share *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	slots := make([]int, len(share.Fractions))
 	heaviest, lightest, sum := uint64(0), uint64(One), uint64(0)
@@ -55,7 +56,7 @@ func (share *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	return slots
 }
 
-// quota returns the number of slots of the endpoint with the largest part.
+// quota returns the number of slots of the endpoint with the largest fraction.
 func (share *Share) quota(heaviest, sum uint64) uint64 {
 	effectiveNodes := max(minRoundingNodes, share.effectiveNodes)
 	minTotal := (slotsPerEndpoint*minRoundingNodes*share.Endpoints + effectiveNodes - 1) / effectiveNodes
@@ -72,9 +73,9 @@ func MaxSlots(endpoints int) int {
 	return min(max(slotsPerEndpoint*endpoints, minSlots), maxSlots)
 }
 
-// offset returns a node's offset among similar nodes: the demand of those before it by name, as a part of 1<<32 of the
-// demand of all of them. Similar nodes are those of its class. If the hostname is a key, they are only those of them
-// that host equally many of the endpoints.
+// offset returns a node's offset among similar nodes: the demand of those before it by name, divided by the demand of
+// all of them, in units of 1/2^32. Similar nodes are those of its class. If the hostname is a key, they are only those
+// of its class that host equally many of the endpoints.
 func (p *Plan) offset(name string, rank model.Rank) uint32 {
 	node, known := p.demand.nodeClasses.nodes[name]
 	if !known {
@@ -90,7 +91,8 @@ func (p *Plan) offset(name string, rank model.Rank) uint32 {
 	return uint32(mulDiv(1<<32, prefix.demand, total.demand))
 }
 
-// offsetAmongHosts corrects the sums over a node class for its nodes that host endpoints of the Service.
+// offsetAmongHosts corrects the sums over the similar nodes of the named node if the hostname is a key: it includes
+// only nodes of the class that host equally many endpoints of the Service.
 func (p *Plan) offsetAmongHosts(name string, class int32, rank model.Rank, hostname int, prefix, total sums) (sums, sums) {
 	hosted := func(g int32) uint64 {
 		if g == noGroup {

@@ -17,14 +17,14 @@ const rack policy.Key = "example.com/rack"
 
 var service = model.ObjectName{Namespace: "shop", Name: "cart"}
 
-// world is the complete input of a plan.
+// scenario is the complete input of a plan.
 type world struct {
 	keys      []policy.Key
 	limit     int
 	nodes     map[string]map[string]string // labels by name
 	endpoints []model.PortEndpoint
 	clients   map[string]uint32 // nil means demand by labels
-	// measured is set if demand was measured, and is known for zones.
+	// measured is set if the demand is measured: a plan then has only the sums of clients by zone.
 	measured bool
 }
 
@@ -95,7 +95,7 @@ type row struct {
 	slots []int
 }
 
-// rows returns the results of all nodes, as one of them would compute them.
+// rows returns the results of all nodes from a single plan.
 func (w *world) rows() map[string]row {
 	plan, rows := w.plan(""), map[string]row{}
 	for name, labels := range w.nodes {
@@ -146,8 +146,8 @@ func shape(nodes, endpoints []int, keys ...policy.Key) *world {
 
 func nodeIn(zone, i int) string { return fmt.Sprintf("%c-%03d", 'a'+zone, i) }
 
-// randomWorld has regions with zones, which have racks. If it is wild, all zones have the same rack names, labels are
-// missing, slices contradict the nodes, and endpoints are on unknown nodes.
+// randomScenario has regions with zones, which have racks. If it is inconsistent, all zones have the same rack names,
+// labels are missing, slices contradict the nodes, and endpoints are on unknown nodes.
 func randomWorld(random *rand.Rand, wild bool) *world {
 	w := &world{nodes: map[string]map[string]string{}, limit: []int{100, 105, 120, 140, 200, 1000}[random.IntN(6)]}
 	if random.IntN(4) == 0 {
@@ -195,7 +195,7 @@ func randomWorld(random *rand.Rand, wild bool) *world {
 	return w
 }
 
-// measure gives all nodes of each zone equal demand, as if measured. It is not 0 in at least one zone.
+// measure gives all nodes of a zone equal demand, as if it were measured. At least one zone has demand.
 func (w *world) measure(random *rand.Rand) {
 	w.measured, w.clients = true, map[string]uint32{"gone": 7}
 	demandOfZone := map[string]uint32{}
@@ -210,7 +210,7 @@ func (w *world) measure(random *rand.Rand) {
 	}
 }
 
-// measuredWorlds yields worlds with measured demand.
+// measuredScenarios yields scenarios with measured demand.
 func measuredWorlds(t *testing.T, count int, yield func(w *world, random *rand.Rand)) {
 	t.Helper()
 	measured := func(w *world, random *rand.Rand) {
@@ -251,7 +251,7 @@ func randomKeys(random *rand.Rand) []policy.Key {
 	return keys
 }
 
-// randomWorlds yields the same worlds in every run.
+// randomScenarios yields the same scenarios in every run.
 func randomWorlds(t *testing.T, count int, wild bool, yield func(w *world, random *rand.Rand)) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(13, uint64(count)))
@@ -259,7 +259,7 @@ func randomWorlds(t *testing.T, count int, wild bool, yield func(w *world, rando
 		w := randomWorld(random, wild)
 		yield(w, random)
 		if t.Failed() {
-			t.Fatalf("in world %d: %v", i, w)
+			t.Fatalf("in scenario %d: %v", i, w)
 		}
 	}
 }

@@ -47,7 +47,7 @@ type allocation struct {
 	fraction float64
 }
 
-// first returns one of the targets, which all have the same rank, or nil if there is none.
+// firstTarget returns one of the targets, which all have the same rank, or nil if there is none.
 func (d *decision) first() *target {
 	if len(d.allocations) == 0 {
 		return nil
@@ -261,7 +261,7 @@ func (d *decisions) viewOf(node string) (view []model.PortEndpoint, members func
 	}
 }
 
-// byPlan returns a node's decision by the plan.
+// decideByPlan returns a node's decision by the plan.
 func (d *decisions) byPlan(node *model.Node) *decision {
 	decided := &decision{keys: make([]float64, len(d.keys))}
 	for _, a := range d.plan.Allocations(node.Name, node.Labels) {
@@ -275,7 +275,8 @@ func (d *decisions) byPlan(node *model.Node) *decision {
 	return decided
 }
 
-// groupOf returns the endpoints of a group of the plan that a node with this name uses.
+// targetOf returns the target for a group of the plan. The node that sends to the group matters only if the group's key
+// is the hostname.
 func (d *decisions) groupOf(group balance.Group, node string) *target {
 	t := d.groups[group]
 	if t != nil {

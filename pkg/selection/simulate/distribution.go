@@ -68,7 +68,7 @@ const (
 
 // RefusingNodes are nodes that refuse their connections.
 type RefusingNodes struct {
-	// Count is their number, and Total the number of nodes with any demand.
+	// Count is their number, and WithDemand the number of all nodes with any demand.
 	Count, Total int
 	// First are the names of the first ones, up to MaxNamed.
 	First []string
@@ -196,8 +196,8 @@ func (sim *Simulator) serviceDemandOf(q *Query) serviceDemand {
 	return d
 }
 
-// demandByNode returns the nodes' demand on this Service, as measured or by its clients. It returns nil if the simulator's
-// demand applies to all nodes.
+// demandByNode returns the nodes' demand on this Service, as measured or by its clients. It returns nil if the
+// simulator's demand applies to all nodes.
 func (sim *Simulator) demandByNode(q *Query, d *serviceDemand) (map[int32]float64, Source) {
 	if d.given != nil || sim.isGiven {
 		return d.given, Given
@@ -211,8 +211,8 @@ func (sim *Simulator) demandByNode(q *Query, d *serviceDemand) (map[int32]float6
 	return nil, Labels
 }
 
-// measuredByNode returns each node's part of a demand, in the unit in which it was measured, without nodes that have none. The
-// parts of a zone's nodes add up to exactly the zone's measured demand. Demand of zones without nodes is dropped.
+// measuredByNode returns each node's part of a measured demand, in the unit of the measurement, without nodes that have
+// none. The parts of a zone's nodes add up to the zone's measured demand. Demand of zones without nodes is dropped.
 func (sim *Simulator) measuredByNode(demand balance.Demand, measured *model.Demand) map[int32]float64 {
 	byNode, inZone := map[int32]float64{}, make([]float64, len(sim.rows))
 	for i := range sim.nodes {
@@ -260,7 +260,7 @@ func (sim *Simulator) locationsOf(endpoints []model.PortEndpoint) []location {
 	return locations
 }
 
-// hostsOf returns the nodes that matter by name: those that host endpoints, or that hints name.
+// hostsOf returns the nodes that decisions distinguish by name: those that host endpoints, or that hints name.
 func (sim *Simulator) hostsOf(endpoints []model.PortEndpoint) []int32 {
 	var hosts []int32
 	for i := range endpoints {
@@ -358,7 +358,7 @@ func (a *accumulator) finish(endpoints []model.PortEndpoint) {
 	for i := range endpoints {
 		rank, usable := endpoints[i].Rank()
 		if usable && rank == best || a.out.Loads[i] > 0 {
-			a.out.Mean++ // their number, so far
+			a.out.Mean++ // the number of these endpoints; divided below
 		}
 	}
 	if a.out.Mean > 0 {
@@ -366,13 +366,13 @@ func (a *accumulator) finish(endpoints []model.PortEndpoint) {
 	}
 }
 
-// stay counts the connections that stay on the node of an endpoint. They are near, even if zones and regions are
-// unknown.
+// addLocal counts connections that stay on the node of an endpoint. They stay in the zone and region, too, even if
+// these are unknown.
 func (a *accumulator) stay(loc location, amount float64) {
 	a.out.Node += amount
 	zone, region := a.simulator.zoneOf[loc.node], a.simulator.regionOf[loc.node]
 	if zone > 0 && zone == loc.zone {
-		return // and is counted with the zone
+		return // already counted with the zone and region
 	}
 	a.out.Zone += amount
 	if zone > 0 && loc.zone > 0 { // the EndpointSlice and the Node name different zones
@@ -383,7 +383,7 @@ func (a *accumulator) stay(loc location, amount float64) {
 	}
 }
 
-// weights are numbers by location. The key 0 means no location.
+// amountsByLocation are amounts by the number of a location. The number 0 means that the location is unknown.
 type weights map[int32]float64
 
 func (w weights) from(location int32) float64 {

@@ -19,7 +19,7 @@ import (
 
 const rack policy.Key = "example.com/rack"
 
-// world is a small cluster with one Service port.
+// scenario is a small cluster with one Service port.
 type world struct {
 	nodes []model.Node
 	input Query
@@ -44,7 +44,7 @@ func newWorld(random *rand.Rand) world {
 	slices.SortFunc(w.nodes, func(a, b model.Node) int { return strings.Compare(a.Name, b.Name) }) // refusers are by name
 	anyNode := func() string {
 		if oneIn(10) {
-			return "" // or a node that is gone
+			return "" // otherwise the name may be that of a node that does not exist
 		}
 		return word("node-", len(w.nodes)+1)
 	}
@@ -105,7 +105,7 @@ func (w *world) measure(random *rand.Rand) {
 	}
 }
 
-// nodeByNode decides for each node like the proxy on it, and sums up the connections.
+// sumOverNodes decides for each node like the proxy on it, and sums up the connections.
 func nodeByNode(w world, demand func(*model.Node) float64) Distribution {
 	q, byName := w.input, map[string]map[string]string{}
 	for _, node := range w.nodes {
@@ -229,7 +229,7 @@ func TestDistributionIsTheSumOverAllNodes(t *testing.T) {
 		want := nodeByNode(w, nodeDemand)
 		compare := func(what string, got, want []float64) {
 			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
-				t.Errorf("round %d: %s are %v, node by node %v\n%+v", round, what, got, want, w)
+				t.Errorf("round %d: %s are %v, want the sum over all nodes, %v\n%+v", round, what, got, want, w)
 			}
 		}
 		compare("sums", []float64{got.Demand, got.Refused, got.Node, got.Zone, got.Region, got.OtherZones},
@@ -242,7 +242,7 @@ func TestDistributionIsTheSumOverAllNodes(t *testing.T) {
 			t.Errorf("round %d: refusing nodes (-want +got):\n%s\n%+v", round, diff, w)
 		}
 		if !slices.Equal(got.OnlyEvacuated, want.OnlyEvacuated) {
-			t.Errorf("round %d: OnlyEvacuated is %v, node by node %v\n%+v", round, got.OnlyEvacuated, want.OnlyEvacuated, w)
+			t.Errorf("round %d: OnlyEvacuated is %v, want %v\n%+v", round, got.OnlyEvacuated, want.OnlyEvacuated, w)
 		}
 		compare("loads", got.Loads, want.Loads)
 		if !w.input.IsLocal {
@@ -260,7 +260,7 @@ func TestDistributionIsTheSumOverAllNodes(t *testing.T) {
 	}
 	for _, kind := range []string{"local", "hints", "keys", "bound", "clients"} {
 		if seen[kind] < 1000 {
-			t.Errorf("only %d worlds with %s", seen[kind], kind)
+			t.Errorf("only %d scenarios with %s, want at least 1000", seen[kind], kind)
 		}
 	}
 }

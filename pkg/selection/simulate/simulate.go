@@ -32,7 +32,7 @@ type Simulator struct {
 	pairs          map[[2]int32]int32 // numbers of zones with their regions, from 1, where both are known
 	view           selection.NodeView
 	matrixZones    []string // the zones with a row of their own in a matrix
-	rows           []int32  // of each zone in a matrix
+	rows           []int32  // the row of each zone in a matrix
 
 	partitions map[string]*partition
 }

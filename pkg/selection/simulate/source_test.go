@@ -56,7 +56,8 @@ func TestSourcesOfDemand(t *testing.T) {
 	}
 }
 
-// TestAZoneHasTheMeasuredDemand: each zone has exactly the measured demand, although plans round each node's demand.
+// TestAZoneHasTheMeasuredDemand: the nodes of each zone together have exactly the zone's measured demand, although
+// plans round each node's demand.
 func TestAZoneHasTheMeasuredDemand(t *testing.T) {
 	f := New(zonedNodes(), nil)
 	q := Query{Measured: &model.Demand{

@@ -231,7 +231,7 @@ func matchesSubstring(line, name string) bool {
 	return anywhere && matches && err == nil
 }
 
-// output returns a program's standard output.
+// output returns a program's standard output and standard error.
 func output(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
 	got, err := exec.CommandContext(t.Context(), program, arguments...).CombinedOutput()

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// After a failure and before cleanup, this node logs the spec's objects in the API server, and the proxies' view of them on
+// After a failure and before cleanup, this hook logs the spec's objects in the API server, and the proxies' view of them on
 // each node. The results of every probe are already in the spec's output.
 var _ = JustAfterEach(func(ctx SpecContext) {
 	if CurrentSpecReport().Failed() && currentNamespace != "" {

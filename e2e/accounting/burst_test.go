@@ -87,7 +87,8 @@ func (b *bursts) fill(number int) {
 	}
 }
 
-// flush deletes all inserted entries, and checks that few entries remain and that connection attempts meanwhile succeed.
+// flush deletes all inserted entries, and checks that few entries remain and that connection attempts meanwhile
+// succeed.
 func (b *bursts) flush() {
 	b.t.Helper()
 	const dials = 50

@@ -101,7 +101,8 @@ func printFirst(w io.Writer) {
 	fmt.Fprint(w, "\nFirst sync, from the objects to the accepted commit (medians)\n")
 	fmt.Fprint(w, "floor: the kernel alone, with the same bytes in one transaction; in batches: in the transactions of a first sync\n")
 	fmt.Fprint(w, "A mix: 80 % ClusterIP, 15 % NodePort, 5 % LoadBalancer with three source ranges, a quarter of these Local\n\n")
-	fmt.Fprintln(w, "Services x endpoints\telements\tsync\tfloor\tsync/floor\tfastest sync/floor\tin batches\telements/s\tfloor's elements/s\tpeak memory\t")
+	fmt.Fprintln(w, "Services x endpoints\telements\tsync\tfloor\tsync/floor\tfastest sync/floor\tin batches\telements/s\t"+
+		"floor's elements/s\tpeak memory\t")
 	for _, row := range results.first {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t%d MiB\t\n", row.size, row.elements,
 			row.sync.Round(time.Millisecond), row.floor.Round(time.Millisecond), ratio(row.sync, row.floor), row.fastestRatio,

@@ -32,7 +32,8 @@ func newFakeClusterOfEight(t *testing.T) *fakeCluster {
 	return c
 }
 
-// TestDemandIsPublishedOnRequest checks that published demand is created, not changed by a successor, updated and deleted.
+// TestDemandIsPublishedOnRequest checks that published demand is created, not changed by a successor, updated and
+// deleted.
 func TestDemandIsPublishedOnRequest(t *testing.T) {
 	c := newFakeClusterOfEight(t)
 	web := c.service(t, "shop", "web", "ingress/nginx, measured")

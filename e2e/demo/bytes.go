@@ -109,8 +109,8 @@ func (s *setup) countBytes(ctx context.Context, keys string, expected func(from 
 	return after.since(before), failed, err
 }
 
-// waitForCounts deletes all conntrack entries, which the kernel would delete two minutes after the connections ended, and waits until the
-// proxies have counted them.
+// waitForCounts deletes all conntrack entries, which the kernel would delete two minutes after the connections ended,
+// and waits until the proxies have counted them.
 func (s *setup) waitForCounts(ctx context.Context) (traffic, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()

@@ -61,7 +61,9 @@ func TestBusyMachineIsReported(t *testing.T) {
 		"a connection fails on an idle machine": {failed, idle, nil, []string{"1 of 200 connections failed: deadline"}},
 		"a connection fails on a busy machine":  {failed, busy, nil, []string{"1 of 200 connections failed: deadline", machine}},
 		"a proxy never detects it":              {well, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
-		"no connection waits":                   {[]second{{made: 100}}, idle, nil, []string{"no connection waited, so the demo does not show a failure"}},
+		"no connection waits": {[]second{{made: 100}}, idle, nil, []string{
+			"no connection waited, so the demo does not show a failure",
+		}},
 		"connections of the last second wait": {
 			well[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not demoted"},
 		},

@@ -214,8 +214,8 @@ func manyOf(number, version int) headless {
 	return h
 }
 
-// timeChange changes the EndpointSlice of manyOf(7), and returns the time from the API server's response until the proxy serves the
-// change.
+// timeChange changes the EndpointSlice of manyOf(7), and returns the time from the API server's response until the
+// proxy serves the change.
 func (s *setup) timeChange(b *testing.B, version int) time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)

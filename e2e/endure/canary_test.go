@@ -28,7 +28,8 @@ import (
 )
 
 // canaryName is Vicinity's service proxy name next to kube-proxy, as in manifests/beside-kube-proxy. canaryRuns is the
-// number of times that a Service changes to Vicinity and back. One of dialsPerLoss connections may be lost when it changes to Vicinity.
+// number of times that a Service changes to Vicinity and back. One of dialsPerLoss connections may be lost when it
+// changes to Vicinity.
 const (
 	canaryName   = "vicinity"
 	canaryRuns   = 10

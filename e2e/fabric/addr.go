@@ -13,8 +13,8 @@ import (
 // fabric's own prefix, or if they have a route to it.
 //
 // AddAddr returns when packets to the address stay on the machine. The kernel adds the local route of an IPv6 address a
-// moment after the address, although sockets may use it at once. Conntrack would keep sending a flow that started before
-// the route existed elsewhere.
+// moment after the address, although sockets may use it at once. Conntrack would keep sending a flow that started
+// before the route existed elsewhere.
 func (n *Namespace) AddAddr(addr netip.Addr) error {
 	if err := n.setUp(uplinkName, single(addr)); err != nil {
 		return err

@@ -72,8 +72,8 @@ func (e inEtcd) configure(tb *testbed, config []byte) {
 
 func (e inEtcd) arguments(*machine) []string { return []string{"--etcd-endpoints=http://" + e.address} }
 
-// inNodes stores the pod addresses in annotations of Nodes, as the manifests of flannel do. The addresses of a Node are its
-// spec.podCIDRs.
+// inNodes stores the pod addresses in annotations of Nodes, as the manifests of flannel do. The addresses of a Node are
+// its spec.podCIDRs.
 type inNodes struct{ kubeconfig, config string }
 
 // newNodes starts an API server with the two nodes. It runs on a separate machine.

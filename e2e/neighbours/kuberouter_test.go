@@ -27,8 +27,8 @@ type policies struct {
 
 const podLabel = "app"
 
-// newPolicies starts an API server on a separate machine. The one policy allows connections to near and far only from the
-// pod client, the nodes, whose addresses masqueraded connections have, and the machine outside.
+// newPolicies starts an API server on a separate machine. The one policy allows connections to near and far only from
+// the pod client, the nodes, whose addresses masqueraded connections have, and the machine outside.
 func newPolicies(tb *testbed) *policies {
 	t := tb.t
 	t.Helper()

@@ -119,8 +119,8 @@ func TestNodeLocalDNSCache(t *testing.T) {
 	})
 }
 
-// TestTheServiceServesDNSBeforeAndAfterANodeCache checks that the Service serves cluster DNS before the cache starts and
-// after it stops.
+// TestTheServiceServesDNSBeforeAndAfterANodeCache checks that the Service serves cluster DNS before the cache starts
+// and after it stops.
 func TestTheServiceServesDNSBeforeAndAfterANodeCache(t *testing.T) {
 	t.Parallel()
 	tb := newTestbed(t)

@@ -96,8 +96,8 @@ func totals(accounts *accounting.Accounting) map[string]accounting.Count {
 	return all
 }
 
-// expect waits until check accepts the counts of the client's node in one series, the node has no counts in other series,
-// and the Service has the same counts. It retries, because traffic may be counted between the reads of both.
+// expect waits until check accepts the counts of the client's node in one series, the node has no counts in other
+// series, and the Service has the same counts. It retries, because traffic may be counted between the reads of both.
 func (c *countingCluster) expect(what string, where string, check func(accounting.Count) error) {
 	c.t.Helper()
 	wait.Success(c.t, what, func() error {

@@ -227,7 +227,8 @@ func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, lea
 	settled := during.where(func(one attempt) bool { return one.began.Sub(labelled) > evacuationTimeout })
 	const few = 20
 	if len(before) == 0 || len(settled) < few {
-		t.Errorf("%d connections to the node before the label, want some; %d to any node during the evacuation, want more", len(before), len(settled))
+		t.Errorf("%d connections to the node before the label, want some; %d to any node during the evacuation, want more",
+			len(before), len(settled))
 	}
 	late := settled.where(toLeaving)
 	if len(late) > 0 {

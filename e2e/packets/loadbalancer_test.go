@@ -17,8 +17,8 @@ func clientRanges(clients ...*fabric.Namespace) func(*model.Service) {
 	}
 }
 
-// TestSourceRangesRestrictWhoMayDialALoadBalancerIP checks that source ranges apply to pods and the node like to all other
-// clients, and not to other frontends.
+// TestSourceRangesRestrictWhoMayDialALoadBalancerIP checks that source ranges apply to pods and the node like to all
+// other clients, and not to other frontends.
 func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

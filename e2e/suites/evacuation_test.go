@@ -103,7 +103,8 @@ func (s unevenServices) measure(ctx context.Context, when string, servers probes
 	expectBound(ctx, s.bounded, unbounded)
 	got := loadOf(ctx, s.bounded, servers)
 	AddReportEntry(when, fmt.Sprintf("%s\n%s", unbounded, got))
-	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()), "%s: the load of the busiest server without a bound, which must be an overload: %s", when, unbounded)
+	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()),
+		"%s: the load of the busiest server without a bound, which must be an overload: %s", when, unbounded)
 	Expect(got.busiest()).To(BeNumerically("<=", bound+got.tolerance()), "%s: the busiest server of %s", when, got)
 }
 

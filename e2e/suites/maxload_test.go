@@ -40,7 +40,8 @@ var _ = Describe("A bound of 120 %", func() {
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), servers)
 		alone := loadOf(ctx, preferring, servers)
 		AddReportEntry(preferring.Name, alone)
-		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.tolerance()), "the load of the busiest server with PreferSameZone, which must be an overload: %s", alone)
+		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.tolerance()),
+			"the load of the busiest server with PreferSameZone, which must be an overload: %s", alone)
 		for _, service := range bounded {
 			expectBound(ctx, service, alone)
 			got := loadOf(ctx, service, servers)

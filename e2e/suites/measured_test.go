@@ -53,7 +53,8 @@ func startLoad(ctx context.Context) *loadGenerator {
 	c.service = newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"), withinBound)
 	expectServers(ctx, "before", podClients.inZone(c.zone), clusterIPs(c.service)[:1], c.servers.inZone(c.zone))
 	unbounded := c.dial(ctx)
-	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()), "the load of the busiest server without measured demand, which must be an overload: %s", unbounded)
+	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()),
+		"the load of the busiest server without measured demand, which must be an overload: %s", unbounded)
 	c.service = changeService(ctx, c.service, func(service *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&service.ObjectMeta, "vicinity.dev/demand-source", "measured")
 	})

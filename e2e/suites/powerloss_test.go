@@ -133,7 +133,8 @@ func (l powerLoss) String() string {
 func (l powerLoss) expectNoneFailed() {
 	GinkgoHelper()
 	Expect(l.vicinity.Errors).To(BeEmpty(), "connections that failed: %s", l.vicinity)
-	Expect(l.vicinity.SlowestMS).To(BeNumerically(">", 900), "the slowest connection in ms, one of which must have waited for a dead node: %s", l.vicinity)
+	Expect(l.vicinity.SlowestMS).To(BeNumerically(">", 900),
+		"the slowest connection in ms, one of which must have waited for a dead node: %s", l.vicinity)
 	if l.other.Servers != nil {
 		Expect(l.other).To(loseMany())
 	}
@@ -151,7 +152,8 @@ func (c cluster) expectAllBaselines(ctx context.Context) {
 		for _, pod := range c.proxyPods(ctx) {
 			reported := c.reachability(ctx, g, &pod)
 			g.Expect(reported).NotTo(BeNil(), "reachability of other nodes from %s", pod.Spec.NodeName)
-			g.Expect(reported.Families["IPv4"].WithBaseline).To(Equal(len(c.nodes)-1), "nodes for which %s has a baseline: %+v", pod.Spec.NodeName, reported)
+			g.Expect(reported.Families["IPv4"].WithBaseline).To(Equal(len(c.nodes)-1), "nodes for which %s has a baseline: %+v",
+				pod.Spec.NodeName, reported)
 		}
 	}).WithContext(ctx).Should(Succeed())
 }

@@ -26,8 +26,8 @@ const (
 	// soakInterval the interval for each of the other Services. soakTimeout is the timeout of a connection. All clients
 	// together dial some 250,000 times.
 	plainInterval, soakInterval, soakTimeout = 60 * time.Millisecond, 200 * time.Millisecond, 8 * time.Second
-	// ejectionDeadline is the deadline for every proxy to eject the node, once a connection to it is attempted. Nearly always
-	// that happens within the first second: a sixth of seventeen connections per second goes there.
+	// ejectionDeadline is the deadline for every proxy to eject the node, once a connection to it is attempted. Nearly
+	// always that happens within the first second: a sixth of seventeen connections per second goes there.
 	ejectionDeadline = 3500*time.Millisecond + time.Second
 
 	preferZone = "topology.kubernetes.io/zone, *"

@@ -106,8 +106,8 @@ func compile(reasons []reason) (patterns, error) {
 	return all, nil
 }
 
-// match returns the index of the first reason for skipping a spec, and whether there is one. It evaluates all patterns, so that check can report those that
-// match nothing.
+// match returns the index of the first reason for skipping a spec, and whether there is one. It evaluates all patterns,
+// so that check can report those that match nothing.
 func (p patterns) match(text string) (reason int, out bool) {
 	for _, pattern := range p {
 		if !pattern.MatchString(text) {

@@ -15,9 +15,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// TestAHundredChannelsOnThreeNodes opens channels, each with its own stream to the daemon of its node. The channels call
-// the same servers as plain connections from the same pod, in the same shares: evenly. Zones have five, three and one
-// servers.
+// TestAHundredChannelsOnThreeNodes opens channels, each with its own stream to the daemon of its node. The channels
+// call the same servers as plain connections from the same pod, in the same shares: evenly. Zones have five, three and
+// one servers.
 func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 	s := newTestbedOf(t, 3, 0, 0, 0, 0, 0, 1, 1, 1, 2)
 	kinds := []string{"kubernetes.io/hostname, *", "topology.kubernetes.io/zone", ""}

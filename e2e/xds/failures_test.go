@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// reactionTime is the time in milliseconds within which clients must react to a response or to a refused connection. They
-// take 2 to 37 on an idle machine. Where a client waits for its own timer, it takes 10 or 15 seconds.
+// reactionTime is the time in milliseconds within which clients must react to a response or to a refused connection.
+// They take 2 to 37 on an idle machine. Where a client waits for its own timer, it takes 10 or 15 seconds.
 const reactionTime = 3000
 
 var zoneThenAll = []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
@@ -58,7 +58,8 @@ func TestAHardKeyFailsAtOnce(t *testing.T) {
 	s.completeSync()
 	got := s.client().do(command{Calls: 3, Timeout: 10_000})
 	if formatCounts(got.Errors) == "" || len(got.Answers) > 0 || got.Longest > 1000*reactionTime {
-		t.Errorf("errors %s, replies %s, the longest call took %d us; want only errors, and at once", formatCounts(got.Errors), formatCounts(got.Answers), got.Longest)
+		t.Errorf("errors %s, replies %s, the longest call took %d us; want only errors, and at once",
+			formatCounts(got.Errors), formatCounts(got.Answers), got.Longest)
 	}
 }
 

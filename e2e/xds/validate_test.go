@@ -252,7 +252,8 @@ func checkAssignment(t *testing.T, text []byte) {
 			sum += max(1, member.Weight)
 		}
 		if localities[id] || len(locality.Members) == 0 || locality.Weight != sum {
-			t.Errorf("%s has a locality %s of weight %d, with members of total weight %d: %s", assignment.ClusterName, id, locality.Weight, sum, text)
+			t.Errorf("%s has a locality %s of weight %d, with members of total weight %d: %s",
+				assignment.ClusterName, id, locality.Weight, sum, text)
 		}
 		localities[id] = true
 	}

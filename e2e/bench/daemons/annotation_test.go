@@ -24,8 +24,8 @@ type annotationRow struct {
 
 var annotations []annotationRow
 
-// BenchmarkAnnotation changes one Service's topology keys once a second, between two keys that require Node labels and no
-// keys. The first key costs a list of all Nodes. A later change should cost no list.
+// BenchmarkAnnotation changes one Service's topology keys once a second, between two keys that require Node labels and
+// no keys. The first key costs a list of all Nodes. A later change should cost no list.
 func BenchmarkAnnotation(b *testing.B) {
 	const nodes, changes = 1000, 30
 	for b.Loop() {

@@ -96,8 +96,8 @@ func (h hierarchy) add(path string) error {
 	return nil
 }
 
-// enableControllers enables the controllers that the node needs for the groups below the folder. A missing one is not an error here;
-// kubelet reports it.
+// enableControllers enables the controllers that the node needs for the groups below the folder. A missing one is not
+// an error here; kubelet reports it.
 func enableControllers(folder string) {
 	for _, controller := range []string{"cpu", "cpuset", "io", "memory", "pids"} {
 		_ = os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+"+controller), 0)

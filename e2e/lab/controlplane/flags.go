@@ -67,8 +67,8 @@ func (c *ControlPlane) apiServerFlags() []string {
 	return append(flags, c.config.APIServerFlags...)
 }
 
-// controllerManagerFlags returns flags without --allocate-node-cidrs: the code that creates a node's network chooses the
-// addresses of its pods.
+// controllerManagerFlags returns flags without --allocate-node-cidrs: the code that creates a node's network chooses
+// the addresses of its pods.
 func (c *ControlPlane) controllerManagerFlags() []string {
 	kubeconfig := c.files.kubeconfig(controllerManager)
 	return []string{

@@ -28,7 +28,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// TestEveryCaseThroughAnAPIServer makes the request of each case. A case's old object is stored before the webhook is installed.
+// TestEveryCaseThroughAnAPIServer makes the request of each case. A case's old object is stored before the webhook is
+// installed.
 func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 	c := newCorpus(t)
 	c.store()

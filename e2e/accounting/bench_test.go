@@ -100,7 +100,7 @@ func BenchmarkConnect(b *testing.B) {
 	b.ReportMetric(float64(len(with.latencies))/setups[1].dialling.Seconds(), "on/s")
 }
 
-// BenchmarkCPU measures the CPU time of the proxy that reads the destroy events.
+// BenchmarkCPU measures the CPU time of a proxy that reads destroy events.
 func BenchmarkCPU(b *testing.B) {
 	const seconds, generators = 5, 2
 	for _, perSecond := range []int{1000, 10_000} {
@@ -220,7 +220,7 @@ func BenchmarkServices(b *testing.B) {
 		sum += value
 	}
 	if all := s.total(s.local, "vicinity_connections_total"); len(bySeries) > limit+1 || sum != all {
-		b.Errorf("%d series count %d of %d connections", len(bySeries), sum, all)
+		b.Errorf("%d series count %d of %d connections, want at most %d series that count all", len(bySeries), sum, all, limit+1)
 	}
 	b.ReportMetric(float64(before>>20), "before-MiB")
 	b.ReportMetric(float64(residentMemory(b, proxy)>>20), "after-MiB")

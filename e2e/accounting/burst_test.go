@@ -27,7 +27,7 @@ import (
 func TestBurstIsCountedOrReportedLost(t *testing.T) {
 	t.Parallel()
 	const burst, minBuffered = 150_000, 20_000 // events that the socket buffers at least
-	const maxOthers = 1000                     // upper bound of other connections of the node that end
+	const maxOthers = 1000                     // upper bound for other connections of the node that end
 	s := newSetup(t)
 	server := s.addPod(s.otherZone, "server")
 	web := s.add("web", allKeys, endpoint{pod: server})
@@ -87,7 +87,8 @@ func (b *bursts) fill(number int) {
 	}
 }
 
-// flush deletes all of them, and checks that none remains and that connection attempts meanwhile succeed.
+// flush deletes all inserted entries, and checks that few entries remain and that connection attempts meanwhile
+// succeed.
 func (b *bursts) flush() {
 	b.t.Helper()
 	const dials = 50
@@ -95,7 +96,7 @@ func (b *bursts) flush() {
 	dialling.Go(func() {
 		for range dials {
 			if _, err := b.client.Request("tcp", b.service.clusterIP(model.IPv4), fabric.Timeout); err != nil {
-				b.t.Errorf("dial during a burst: %v", err)
+				b.t.Errorf("connection during a burst: %v", err)
 			}
 		}
 	})
@@ -112,7 +113,7 @@ func (b *bursts) flush() {
 		return err
 	}))
 	if remaining > 10*dials {
-		b.t.Errorf("%d entries remain in the table", remaining)
+		b.t.Errorf("%d entries remain in the table, want only those of the connection attempts", remaining)
 	}
 }
 
@@ -140,7 +141,7 @@ func checkGrowth(t *testing.T, what string, before, after int) {
 	t.Helper()
 	t.Logf("%s: %d MiB resident before, %d MiB after", what, before>>20, after>>20)
 	if after > before+16<<20 {
-		t.Errorf("%s: %d MiB resident after, %d MiB before", what, after>>20, before>>20)
+		t.Errorf("%s: %d MiB resident after and %d MiB before, want growth by at most 16 MiB", what, after>>20, before>>20)
 	}
 }
 

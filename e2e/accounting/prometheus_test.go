@@ -64,7 +64,7 @@ func (s *setup) startPrometheus(host *fabric.Node, watched monitoring.Files, tar
 // query runs an instant query, and returns the number of series and their sum.
 func (p *prometheus) query(query string) (series int, sum float64) { return p.queryAt("", query) }
 
-// queryAt runs a query at a time in seconds; if when is empty, at the current time.
+// queryAt runs a query at a time in seconds; if timestamp is empty, at the current time.
 func (p *prometheus) queryAt(timestamp, query string) (series int, sum float64) {
 	p.t.Helper()
 	values := url.Values{"query": {query}}

@@ -143,7 +143,7 @@ func TestRestartCountsEachConnectionOnce(t *testing.T) {
 	must.Succeed(t, earlier.Stop(time.Minute))
 	s.waitForTracked(s.startCounting(s.local), 1)
 	if diff := cmp.Diff(map[string]uint64{}, counted()); diff != "" {
-		t.Errorf("the restarted proxy starts with these counts:\n%s", diff)
+		t.Errorf("counts of the restarted proxy at its start (-want +got):\n%s", diff)
 	}
 	must.Succeed(t, fabric.Transfer(conn, 3*megabyte, 2*megabyte))
 	must.Succeed(t, conn.Close())
@@ -159,7 +159,7 @@ func TestRestartCountsEachConnectionOnce(t *testing.T) {
 		}
 	}
 	if got[longSeries] != 0 {
-		t.Errorf("the long connection was counted %d times", got[longSeries])
+		t.Errorf("the restarted proxy counted the long connection %d times, want 0", got[longSeries])
 	}
 }
 

@@ -36,7 +36,7 @@ func TestAccountingDoesNotChangeRules(t *testing.T) {
 		t.Errorf("without --traffic-accounting: listener for destroy events %v, nf_conntrack_acct %s", s.hasDestroyListener(s.local), s.conntrackAcct())
 	}
 	if diff := cmp.Diff(map[string]uint64{}, s.nonzeroSeries(s.local, counters...)); diff != "" {
-		t.Errorf("counted without --traffic-accounting:\n%s", diff)
+		t.Errorf("counts without --traffic-accounting (-want +got):\n%s", diff)
 	}
 	must.Succeed(t, without.Stop(time.Minute))
 	s.startCounting(s.local)
@@ -69,7 +69,7 @@ func TestBytesAreCountedWithReadOnlySysctls(t *testing.T) {
 	}, proxy.Args...)...))
 	wait.Until(t, "a listener for destroy events", func() bool { return s.hasDestroyListener(s.local) })
 	if value := s.conntrackAcct(); value != "1" {
-		t.Errorf("nf_conntrack_acct is %s", value)
+		t.Errorf("nf_conntrack_acct is %s, want 1", value)
 	}
 	labels := expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
 	made := s.request(s.client.Namespace, web, 3)["server"]
@@ -91,7 +91,7 @@ func TestDisabledCountersAreEnabledAgain(t *testing.T) {
 	made := s.request(s.client.Namespace, web, 1)["server"]
 	proxy.Log.WaitFor(t, `msg="another program changed a kernel setting; restored it" sysctl=net.netfilter.nf_conntrack_acct`)
 	if value := s.conntrackAcct(); value != "1" {
-		t.Errorf("nf_conntrack_acct is %s", value)
+		t.Errorf("nf_conntrack_acct is %s, want 1", value)
 	}
 	s.end()
 	labels := expectedSeries{"same_zone", "topology.kubernetes.io/zone", "zone-a"}

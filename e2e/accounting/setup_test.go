@@ -98,7 +98,7 @@ func (s *setup) addPod(node *fabric.Node, name string) *fabric.Pod {
 	return pod
 }
 
-// add adds a Service; write makes it known to the proxies.
+// add adds a Service. write then writes it to the proxies' manifests.
 func (s *setup) add(name, keys string, endpoints ...endpoint) *service {
 	added := &service{name: name, number: byte(len(s.services) + 1), keys: keys, endpoints: endpoints, port: greetPort}
 	s.services = append(s.services, added)

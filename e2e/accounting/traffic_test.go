@@ -48,7 +48,7 @@ func (s *setup) dial(to *service, family model.Family) net.Conn {
 func (s *setup) addReferenceCounters(client *fabric.Namespace) {
 	s.t.Helper()
 	var rules strings.Builder
-	rules.WriteString("table inet judge {\n")
+	rules.WriteString("table inet reference {\n")
 	for _, svc := range s.services {
 		fmt.Fprintf(&rules, "counter sent_%d { }\ncounter received_%[1]d { }\n", svc.number)
 	}
@@ -78,7 +78,7 @@ var counter = regexp.MustCompile(`counter (sent|received)_(\d+) \{\s+packets \d+
 // referenceBytes returns the bytes that a client's kernel has counted, by direction and Service.
 func (s *setup) referenceBytes(client *fabric.Namespace) map[string]uint64 {
 	s.t.Helper()
-	text, err := client.Run(exec.Command("nft", "list", "counters", "table", "inet", "judge"))
+	text, err := client.Run(exec.Command("nft", "list", "counters", "table", "inet", "reference"))
 	must.Succeed(s.t, err)
 	bytes := map[string]uint64{}
 	for _, found := range counter.FindAllStringSubmatch(text, -1) {

@@ -88,7 +88,7 @@ func TestThreeZones(t *testing.T) {
 	})
 	for _, node := range []*fabric.Node{s.sameZone, s.otherZone} {
 		if diff := cmp.Diff(map[string]uint64{}, s.nonzeroSeries(node, "vicinity_connections_total", "vicinity_traffic_bytes_total")); diff != "" {
-			t.Errorf("%s, which has only endpoints, counts:\n%s", node.Name, diff)
+			t.Errorf("counts on %s, which has only endpoints (-want +got):\n%s", node.Name, diff)
 		}
 	}
 	s.expectBytes(series, s.referenceBytes(s.client.Namespace), s.referenceBytes(itself.Namespace))

@@ -100,7 +100,7 @@ func TestAddressesOfOtherProxies(t *testing.T) {
 		t.Helper()
 		wait.Equal(t, what, want, p.text)
 	}
-	until("the nodes of the proxies only", "one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
+	until("only the nodes of the proxies", "one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
 
 	ipv6Slice := objects.Slice(w.namespace, "proxies-2", "proxies")
 	ipv6Slice.AddressType = discoveryv1.AddressTypeIPv6

@@ -78,10 +78,11 @@ func TestHeartbeatsCostFewBytes(t *testing.T) {
 	t.Logf("received: this node only %d bytes, metadata of all nodes %d, full nodes %d (%d a heartbeat)",
 		ownBytes, metadataBytes, fullBytes, fullBytes/(measuredNodes*heartbeats))
 	if ownBytes*minFullPerOwn > fullBytes {
-		t.Errorf("this node alone costs %d bytes, want at most 1/%d of the %d bytes of full nodes", ownBytes, minFullPerOwn, fullBytes)
+		t.Errorf("a watch of this node costs %d bytes, want at most 1/%d of the %d bytes of full nodes", ownBytes, minFullPerOwn, fullBytes)
 	}
 	if metadataBytes*minFullPerMetadata > fullBytes {
-		t.Errorf("metadata costs %d bytes, want at most 1/%d of the %d bytes of full nodes", metadataBytes, minFullPerMetadata, fullBytes)
+		t.Errorf("a watch of metadata costs %d bytes, want at most 1/%d of the %d bytes of full nodes",
+			metadataBytes, minFullPerMetadata, fullBytes)
 	}
 	if ownBytes == 0 || metadataBytes < 100*ownBytes {
 		t.Errorf("metadata of %d nodes costs %d bytes and one full node %d, which is implausible", measuredNodes, metadataBytes, ownBytes)

@@ -177,7 +177,7 @@ func (f *follower) rejectedDemands() (lines []string) {
 	return lines
 }
 
-// hasDemand is true while a Service's measured demand is active and has this value for zone-a.
+// hasDemand returns a condition: a Service's measured demand is active and has the given value for zone-a.
 func hasDemand(service model.ObjectName, want uint32) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		demand := demandIn(state, service)
@@ -242,7 +242,7 @@ func TestMeasuredDemandIsWatched(t *testing.T) {
 	p.renewLease(time.Now().Add(-2 * time.Hour))
 	f.until("the Lease is expired", demandIs(model.DemandStale))
 	if f.holds(hasDemand(web, 400_000)) {
-		t.Error("expired demand is still used")
+		t.Error("expired demand is still active")
 	}
 	p.renewLease(time.Now())
 	f.until("the Lease is renewed", hasDemand(web, 400_000))
@@ -331,7 +331,7 @@ func TestForbiddenDemandDoesNotBlock(t *testing.T) {
 			f.until("the Service is active", hasService(p.name("web")))
 			f.until("demand is unavailable", demandIs(model.DemandUnavailable))
 			if objects, _ := p.requestCount(); (objects > 0) != test.objects {
-				t.Errorf("objects were requested %d times", objects)
+				t.Errorf("objects were requested %d times, want requests: %t", objects, test.objects)
 			}
 			if strings.Contains(f.log.String(), "timed out") {
 				t.Errorf("a wait timed out, after %s:\n%s", time.Since(began), f.log.String())
@@ -359,7 +359,7 @@ func TestMeasuredDemandStaysDuringOutage(t *testing.T) {
 	_, before := p.requestCount()
 	wait.Until(t, "failed requests for the Lease", func() bool { _, now := p.requestCount(); return now >= before+2 })
 	if !f.holds(hasDemand(web, 100_000)) {
-		t.Error("the last demand is not active")
+		t.Error("the last known demand is not active during the outage")
 	}
 	p.renewLease(time.Now())
 	wire.heal(true)

@@ -78,6 +78,6 @@ func TestDeletedNodeStaysDemoted(t *testing.T) {
 	f.until("the removed label", areNotEvacuated(other))
 	time.Sleep(4 * time.Second) // longer than an existence check
 	if !f.holds(isEvacuated(gone)) {
-		t.Error("the deleted node is no longer demoted, though slices may list endpoints there")
+		t.Error("the deleted node is no longer demoted, although slices may still list its endpoints")
 	}
 }

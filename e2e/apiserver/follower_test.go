@@ -116,7 +116,7 @@ func (f *follower) count() int {
 	return len(f.updates)
 }
 
-// since returns the updates after the first count.
+// since returns all updates except the first count ones.
 func (f *follower) since(count int) []convert.Update {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func (f *follower) holds(condition func(state *model.Cluster) bool) bool {
 // untilProblems waits until the findings of a namespace are exactly these, one per line.
 func (f *follower) untilProblems(namespace string, want ...string) {
 	f.t.Helper()
-	wait.Equal(f.t, "the problems", want, func() (got []string) {
+	wait.Equal(f.t, "the findings", want, func() (got []string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for problem := range f.problems {

@@ -73,7 +73,8 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &report))
 		service := &report.Services[0]
 		if service.DemandSource != step.want || service.Projections[0].PlannedWith != step.want {
-			t.Errorf("%s: forecast: demand from %q, planned with %q", step.does, service.DemandSource, service.Projections[0].PlannedWith)
+			t.Errorf("%s: forecast: demand from %q, planned with %q, want %q for both", step.does, service.DemandSource,
+				service.Projections[0].PlannedWith, step.want)
 		}
 		texts["forecast"] = strings.Join(report.Notes, "\n")
 
@@ -81,7 +82,7 @@ func TestCommandsPlanWithMeasuredDemandLikeProxies(t *testing.T) {
 		var ports []explain.PortReport
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &ports))
 		if ports[0].Load == nil || ports[0].Load.DemandSource != step.want {
-			t.Errorf("%s: explain: %+v", step.does, ports[0].Load)
+			t.Errorf("%s: explain reports the load %+v, want demand from %q", step.does, ports[0].Load, step.want)
 		}
 		_, texts["render"] = p.run(step.kubeconfig, "render", "--node", self)
 		for command, text := range texts {

@@ -171,17 +171,17 @@ func (w *writer) heartbeat(node string) {
 	must.Succeed(w.t, err)
 }
 
-// hasService is true while a Service is active.
+// hasService returns a condition: a Service is active.
 func hasService(name model.ObjectName) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool { return state.Service(name) != nil }
 }
 
-// hasNoService is true while a Service is not active.
+// hasNoService returns a condition: a Service is not active.
 func hasNoService(name model.ObjectName) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool { return state.Service(name) == nil }
 }
 
-// endpointsAre is true while a Service's endpoints have exactly these addresses.
+// endpointsAre returns a condition: a Service's endpoints have exactly these addresses.
 func endpointsAre(service model.ObjectName, want ...string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		var got []string
@@ -195,7 +195,7 @@ func endpointsAre(service model.ObjectName, want ...string) func(*model.Cluster)
 	}
 }
 
-// labelsAre is true while the known labels of a node are exactly these, of the form "key=value", sorted.
+// labelsAre returns a condition: the known labels of a node are exactly these, of the form "key=value", sorted.
 func labelsAre(node string, want ...string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		labels, known := state.NodeLabels(node)
@@ -207,7 +207,7 @@ func labelsAre(node string, want ...string) func(*model.Cluster) bool {
 	}
 }
 
-// isUnknown is true while a node is not known.
+// isUnknown returns a condition: a node is not known.
 func isUnknown(node string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool { _, known := state.NodeLabels(node); return !known }
 }
@@ -237,7 +237,7 @@ func TestAPIServerWithoutFieldSelectorsForServices(t *testing.T) {
 	}
 	for _, name := range []string{"headless-before", "headless-after"} {
 		if !f.holds(hasNoService(w.name(name))) {
-			t.Errorf("%s is served", name)
+			t.Errorf("the headless Service %s is active", name)
 		}
 	}
 	if _, err := f.Load(t.Context(), apiserver.AllNodes); err != nil {

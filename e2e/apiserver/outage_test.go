@@ -123,7 +123,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// expiredReader counts expired versions in what it reads. Such a response is short and arrives in one read.
+// expiredReader counts the messages about expired resource versions in its data. Such a response arrives in one read.
 type expiredReader struct {
 	io.ReadCloser
 	count *atomic.Int64

@@ -47,7 +47,7 @@ func TestClusterWithoutServiceCIDRs(t *testing.T) {
 	old := traffic{absent: "/servicecidrs"}
 	f := follow(t, old.record(admin()), "none", "").started()
 	if !f.holds(func(state *model.Cluster) bool { return len(state.ServiceCIDRs()) == 0 }) {
-		t.Error("there are ServiceCIDRs")
+		t.Error("the first update has ServiceCIDRs, want none")
 	}
 	w.service("web")
 	f.until("Services are watched", hasService(w.name("web")))
@@ -68,7 +68,7 @@ func TestServiceCIDRsAreWatchedOnceAllowed(t *testing.T) {
 	w.grant(user, "", "nodes")
 	f := follow(t, config, "none", "").started()
 	if !f.holds(func(state *model.Cluster) bool { return len(state.ServiceCIDRs()) == 0 }) {
-		t.Error("there are ServiceCIDRs")
+		t.Error("the first update has ServiceCIDRs, want none")
 	}
 	if outages := f.outagesNow(); len(outages) != 1 || outages["servicecidrs"].err == nil {
 		t.Errorf("outages %v, want that of the ServiceCIDRs", outages)

@@ -69,7 +69,7 @@ func (r trafficTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	return response, err
 }
 
-// gate makes requests whose URL contains part wait until open is called.
+// gate makes requests whose URL contains substring wait until open is called.
 func (tr *traffic) gate(t *testing.T, substring string) (open func()) {
 	t.Helper()
 	gate := make(chan struct{})

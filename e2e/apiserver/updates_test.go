@@ -33,12 +33,12 @@ func TestFirstUpdateIsTheCompleteState(t *testing.T) {
 		"this node's zone and system": labelsAre(node, "kubernetes.io/os=linux", zoneLabel+"=zone-a"), // no rack
 	} {
 		if !condition(state) {
-			t.Errorf("not in the first update: %s", what)
+			t.Errorf("the first update does not meet the condition: %s", what)
 		}
 	}
 }
 
-// handoffDelay is how long a proxy keeps serving a Service that was handed over to another proxy.
+// handoffDelay is the time for which a proxy keeps serving a Service that was handed over to another proxy.
 const handoffDelay = 5 * time.Second
 
 // TestHandoffToAnotherProxyHasNoGap ensures that the Service is served by a proxy at every

@@ -68,7 +68,7 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 		return err
 	})
 	if err != nil {
-		b.Fatalf("dial nftables and conntrack on %s: %v", name, err)
+		b.Fatalf("open nftables and conntrack on %s: %v", name, err)
 	}
 	b.Cleanup(func() {
 		m.routes.Close()

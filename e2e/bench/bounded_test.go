@@ -152,7 +152,8 @@ func boundedNode(name string, zone int) *model.Node {
 	return &model.Node{Name: name, Labels: map[string]string{string(policy.Zone): fmt.Sprintf("zone-%d", zone)}}
 }
 
-// boundedCluster distributes the endpoints over the nodes at random.
+// boundedCluster returns a cluster with a load bound of limit percent, or none if limit is 0. It distributes the
+// endpoints over the nodes at random.
 func boundedCluster(s size, limit uint64) model.Change {
 	random := rand.New(rand.NewPCG(1, 1))
 	cluster := s.cluster()

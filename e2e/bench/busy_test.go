@@ -102,7 +102,7 @@ func (m *machine) disturb(b *testing.B) (stop func()) {
 		table := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: model.IPv6, Object: ruleset.TableObject{}}}}
 		for ticker := time.NewTicker(foreignInterval); ctx.Err() == nil; <-ticker.C {
 			if err := other.Commit(context.WithoutCancel(ctx), table); err != nil {
-				b.Errorf("the other process: %v", err)
+				b.Errorf("commit from another connection: %v", err)
 				return
 			}
 			table.Ops[0].Verb = ruleset.Add + ruleset.Delete - table.Ops[0].Verb

@@ -21,7 +21,7 @@ type dumpRow struct {
 	table, query string
 	read         int
 	times        []time.Duration
-	// floor are the times of a dump that matches nothing, in the same run.
+	// floor are the times of dumps that match no entry, in the same run.
 	floor []time.Duration
 }
 
@@ -54,7 +54,7 @@ func BenchmarkDumps(b *testing.B) {
 				results.looks = append(results.looks, row)
 			}
 			if flood, all := rows[0], rows[3]; flood.read == maxEntries && slices.Min(flood.times) > slices.Min(all.times)/4 {
-				b.Errorf("a truncated dump takes %s, a full one %s", slices.Min(flood.times), slices.Min(all.times))
+				b.Errorf("a truncated dump takes %s and a full one %s, want less than a quarter", slices.Min(flood.times), slices.Min(all.times))
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func (d dumpBench) dump(b *testing.B, row *dumpRow, filter conntrack.Filter, lim
 
 func printDumps(w io.Writer) {
 	fmt.Fprint(w, "\nDumps of conntrack; the fastest one is the least disturbed by other load on the machine\n\n")
-	fmt.Fprintln(w, "table\tfilter\tentries read\tfastest\tp50\tto a dump without a match\t")
+	fmt.Fprintln(w, "table\tfilter\tentries read\tfastest\tp50\tratio to an empty dump\t")
 	for _, row := range results.looks {
 		fastest := slices.Min(row.times)
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%.1f\t\n", row.table, row.query, row.read, fastest.Round(10*time.Microsecond),

@@ -10,7 +10,7 @@ import (
 // event is a small change of a cluster.
 type event struct {
 	name string
-	// number returns the number of the Service that changes in this round, change the change of it.
+	// number returns the number of the Service that changes in this round; change returns the change.
 	number func(s size, round int) int
 	change func(s size, number, round int) model.Change
 	// needs is the type of Service that the event requires.

@@ -22,7 +22,7 @@ var eventsWithOthers = append(slices.Clone(events), event{
 	},
 })
 
-// otherServices are other users' Services, each with something of its own in the tables.
+// otherServices are other users' Services of one kind, each of which adds objects to the tables.
 type otherServices struct {
 	name   string
 	counts []int

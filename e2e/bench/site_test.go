@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// site is a network with a cluster of some size: two nodes with full tables, a pod on one that dials, and pods on the
-// other that are the endpoints of every Service.
+// site is a network with a cluster of a given size: two nodes with full tables, a pod on one that dials, and pods on
+// the other that are the endpoints of every Service.
 type site struct {
 	size    size
 	near    *machine

@@ -32,7 +32,7 @@ type firstSync struct {
 	size     size
 	elements int
 	sync     time.Duration
-	// floor is the time of one transaction with everything, parts the time of the first sync's transactions.
+	// floor is the time of one transaction with everything, inBatches the time of the first sync's transactions.
 	floor, inBatches time.Duration
 	// fastestRatio is the ratio of the fastest sync to the fastest floor, which other load on the machine affects least.
 	fastestRatio float64
@@ -101,7 +101,8 @@ func printFirst(w io.Writer) {
 	fmt.Fprint(w, "\nFirst sync, from the objects to the accepted commit (medians)\n")
 	fmt.Fprint(w, "floor: the kernel alone, with the same bytes in one transaction; in batches: in the transactions of a first sync\n")
 	fmt.Fprint(w, "A mix: 80 % ClusterIP, 15 % NodePort, 5 % LoadBalancer with three source ranges, a quarter of these Local\n\n")
-	fmt.Fprintln(w, "Services x endpoints\telements\tsync\tfloor\tsync/floor\tof the fastest\tin batches\telements/s\tfloor's\tpeak memory\t")
+	fmt.Fprintln(w, "Services x endpoints\telements\tsync\tfloor\tsync/floor\tfastest sync/floor\tin batches\telements/s\t"+
+		"floor's elements/s\tpeak memory\t")
 	for _, row := range results.first {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t%d MiB\t\n", row.size, row.elements,
 			row.sync.Round(time.Millisecond), row.floor.Round(time.Millisecond), ratio(row.sync, row.floor), row.fastestRatio,
@@ -154,7 +155,7 @@ func printAffinity(w io.Writer) {
 
 func printBusy(w io.Writer) {
 	fmt.Fprint(w, "\nA restart with 10,000 x 10, next to foreign nftables rulesets\n\n")
-	fmt.Fprintln(w, "foreign ruleset\tsamples\tfirst sync p50\tmax\tto none\t")
+	fmt.Fprintln(w, "foreign ruleset\tsamples\tfirst sync p50\tmax\tratio to none\t")
 	for _, row := range results.busy {
 		p50 := median(row.restarts)
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1f\t\n", row.foreign, len(row.restarts), p50.Round(time.Millisecond),

@@ -13,11 +13,11 @@ import (
 // namespace.
 type tenantLoad struct {
 	name string
-	// objects returns the tenant's objects, scaled by a factor; after changes one thing in them.
+	// objects returns the tenant's objects, scaled by a factor; changed returns them with one change.
 	objects, changed func(times int) model.Change
 }
 
-// sharedCluster is the cluster whose changes are delayed.
+// sharedCluster is the cluster of the other users, whose changes a tenant may delay.
 var sharedCluster = size{1_000, 10, true}
 
 // tenantSteps are the measured steps of one tenant's objects: they are added, one thing in them changes, a proxy starts with
@@ -102,7 +102,7 @@ func overUDP(addresses, endpoints int) model.Change {
 	}, endpoints)
 }
 
-// manyRestricted returns a Service with many ports that have the same long list of source ranges.
+// manyRestricted returns a Service with many ports and a long list of source ranges, which applies to each port.
 func manyRestricted(ports, ranges, endpoints int) model.Change {
 	change := manyPorts(ports, endpoints)
 	for _, service := range change.Services {

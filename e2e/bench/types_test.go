@@ -58,7 +58,7 @@ func (s size) numbersOf(types ...serviceType) []int {
 	return numbers
 }
 
-// spread returns some of the numbers at equal distances, including the first.
+// spread returns as many of the numbers as some says, at equal distances, including the first.
 func spread(numbers []int, some int) []int {
 	var chosen []int
 	for i := range some {

@@ -104,7 +104,7 @@ func (c caseGenerator) service() *corev1.Service {
 type kind struct {
 	family                     corev1.IPFamily
 	withoutNodes, withoutZones int // percentages of endpoints without hints for nodes, or for zones
-	ready                      int // in fifths: endpoints with plain ready conditions
+	ready                      int // fifths of the endpoints that have no conditions, which means ready
 }
 
 // slice returns a slice, which usually belongs to the Service and has the family of kind.

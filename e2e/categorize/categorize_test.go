@@ -168,8 +168,7 @@ func (d difference) String() string {
 	return fmt.Sprintf("port %q:\n vicinity:   %+v\n kube-proxy: %+v\n%s", d.port, d.vicinity, d.kubeProxy, manifest)
 }
 
-// compare returns the differences, and how many ports were compared. Vicinity gets the cases after seen has modified
-// them.
+// compare returns the differences, and the number of compared ports. Vicinity gets the cases as modify returns them.
 func compare(
 	t *testing.T, cases []testCase, modify func(testCase) testCase, reasons map[selection.Code]int,
 ) (differences []difference, compared int) {

@@ -71,7 +71,7 @@ func measuredNodes(b *testing.B) int {
 	return count
 }
 
-// zoneOf returns the zone of a node: there are three of one size.
+// zoneOf returns the zone of a node: there are three zones of equal size.
 func zoneOf(number int) string { return string(rune('a' + number%3)) }
 
 // serviceName returns the name of a dialled Service. Each Namespace has ten.
@@ -133,7 +133,7 @@ func (c *fakeCluster) fill(b *testing.B, zones []string) {
 	concurrently(b, len(all), func(number int) error { return writer.Create(b.Context(), all[number]) })
 }
 
-// concurrently calls do count times, some of them concurrently.
+// concurrently calls do for each number below count, several at a time.
 func concurrently(b *testing.B, count int, do func(number int) error) {
 	b.Helper()
 	const workers = 16
@@ -218,7 +218,8 @@ func (c *fakeCluster) measure(b *testing.B, port uint16, nodes int) {
 	b.ReportMetric(float64(r.waiting().Changes), "waiting")
 	b.ReportMetric(0, "ns/op")
 	if round, _ := r.lastRound(); round.Reporting != nodes || len(round.Decided) != measuredServices {
-		b.Errorf("%d of %d nodes report, %d Services decided", round.Reporting, nodes, len(round.Decided))
+		b.Errorf("%d of %d nodes report, and %d Services are decided, want all nodes and %d Services",
+			round.Reporting, nodes, len(round.Decided), measuredServices)
 	}
 	if failed := r.failures(); failed > 0 {
 		b.Errorf("%d failures:\n%s", failed, r.log)
@@ -289,7 +290,7 @@ func startProxies(b *testing.B, services int) uint16 {
 	return uint16(port)
 }
 
-// serveForProxies prints its port, and serves until standard input ends.
+// serveForProxies serves for all proxies until standard input ends. It first prints its port.
 func serveForProxies(services string) error {
 	count, err := strconv.Atoi(services)
 	if err != nil {
@@ -341,8 +342,8 @@ func (p *proxies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(page.Text())
 }
 
-// randomCount returns a random number of connections with the given mean: for more than a few, as good as a Poisson
-// distribution.
+// randomCount returns a random number of connections with the given mean. For more than a few connections, the normal
+// distribution that it uses is close to a Poisson distribution.
 func randomCount(mean float64) uint64 {
 	return uint64(max(0, math.Round(mean+math.Sqrt(mean)*rand.NormFloat64()))) //nolint:gosec // no secret
 }

@@ -32,7 +32,7 @@ const (
 	// withinBound is the maximum load of an endpoint, as a multiple of the mean, apart from chance: the bound plus the
 	// rounding to slots.
 	withinBound = 1.25
-	// observedRounds is the number of connections that are counted for a check of the bound.
+	// observedRounds is the number of connections to count for a check of the bound.
 	observedRounds = 4000
 )
 
@@ -94,7 +94,7 @@ func (d *diallers) request(pod int, pause time.Duration, stop chan struct{}) {
 	}
 }
 
-// counted returns the number of responses of each pod so far.
+// counted returns the number of responses so far by pod.
 func (d *diallers) counted() map[string]int {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -129,7 +129,7 @@ func (d *diallers) expectBound(t *testing.T, when string) {
 			return
 		}
 	}
-	t.Errorf("%s, the busiest endpoint gets %.2f times the mean, want at most %.2f", when, got, limit)
+	t.Errorf("%s, the busiest endpoint got %.2f times the mean, want at most %.2f", when, got, limit)
 }
 
 // elements returns the number of elements that each proxy has written into the kernel so far.
@@ -169,7 +169,7 @@ func TestLoadBoundHoldsWithMeasuredDemand(t *testing.T) {
 	c := newTestClusterOf(t, "measured", "node-a1", "node-a2", "node-b1", "node-b2", "node-c1", "node-c2")
 	diallers := c.startDiallers(t)
 	if got := diallers.busiest(t, 1000); got < 2 {
-		t.Errorf("without measured demand, the busiest endpoint gets only %.2f times the mean", got)
+		t.Errorf("without measured demand, the busiest endpoint got %.2f times the mean, want at least 2", got)
 	}
 	one := c.start(t, "one", time.Hour)
 	wait.Until(t, "all six proxies plan with measured demand", func() bool { return c.countPlannedWith("measured") == len(c.nodes) })
@@ -205,7 +205,7 @@ func TestLoadBoundHoldsWithMeasuredDemand(t *testing.T) {
 	wait.Until(t, "ten rounds without them", func() bool { _, rounds := two.lastRound(); return rounds >= began+10 })
 	diallers.expectBound(t, "with a third of the proxies stopped")
 	if got := c.demandOf(t, busyZone); got < 870_000 {
-		t.Errorf("demand of zone-b is %d ppm with a third of the proxies stopped", got)
+		t.Errorf("demand of zone-b is %d ppm with a third of the proxies stopped, want at least 870000", got)
 	}
 	for _, node := range []int{1, 3} {
 		c.startProxy(t, node)
@@ -216,7 +216,7 @@ func TestLoadBoundHoldsWithMeasuredDemand(t *testing.T) {
 	c.ageLease(t, 2*time.Hour)
 	wait.Until(t, "all six proxies plan with default demand", func() bool { return c.countPlannedWith("labels") == len(c.nodes) })
 	if got := diallers.busiest(t, 1000); got < 2 {
-		t.Errorf("with default demand, the busiest endpoint gets only %.2f times the mean", got)
+		t.Errorf("with default demand, the busiest endpoint got %.2f times the mean, want at least 2", got)
 	}
 	if output := c.explain(t, 2); !strings.Contains(output, string(servicedemand.LeaseNotRenewed)) {
 		t.Errorf("explain does not report the expired Lease:\n%s", output)
@@ -236,7 +236,7 @@ func TestLyingProxy(t *testing.T) {
 	wait.Until(t, "the false demand is published", func() bool { return c.demandOf(t, "zone-c") > 900_000 })
 	// With the zone preference alone, each of the two endpoints would get 0.45 of all connections, 2.7 times the mean.
 	if got := diallers.busiest(t, observedRounds/2); got > 2.7*1.1+1./8 {
-		t.Errorf("the busiest endpoint gets %.2f times the mean, more than preference alone would give it", got)
+		t.Errorf("the busiest endpoint got %.2f times the mean, more than with the zone preference alone", got)
 	}
 	if token := lying.token.Load(); token == nil || c.isAllowed(t, *token, "get", "nodes") || c.isAllowed(t, *token, "list", "services") {
 		t.Error("the lying proxy got no token, or one that permits more than one page")
@@ -246,7 +246,7 @@ func TestLyingProxy(t *testing.T) {
 	wait.Until(t, "the actual demand is published", func() bool { return c.demandOf(t, busyZone) > 880_000 })
 	diallers.expectBound(t, "after the false reports")
 	if replica.failures() > 0 {
-		t.Errorf("%d failures", replica.failures())
+		t.Errorf("the replica reported %d failures, want none", replica.failures())
 	}
 }
 

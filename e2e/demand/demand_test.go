@@ -59,8 +59,8 @@ func newTestCluster(t *testing.T) *testCluster {
 	return newTestClusterOf(t, "", "node-a", "node-b", "node-c")
 }
 
-// newTestClusterOf returns a town with the named nodes, each in the zone of the letter after the first hyphen, and a Service
-// with the given clients; none if clients is empty.
+// newTestClusterOf returns a cluster with the named nodes, each in the zone of the letter after the first hyphen, and a
+// Service with the annotations that withDemand returns for clients.
 func newTestClusterOf(t *testing.T, clients string, names ...string) *testCluster {
 	t.Helper()
 	network := fabrictest.New(t)
@@ -137,7 +137,7 @@ type replica struct {
 	mutex  sync.Mutex
 	rounds []demand.Round
 	ended  int
-	// writes are the requests that it sends, reported the writes that it reports to its observer.
+	// writes are the requests that the replica sends, reported the numbers of writes that it reports to its observer.
 	writes   *sent.Writes
 	reported map[string]int
 	failed   int
@@ -225,7 +225,7 @@ func (c *testCluster) dial(t *testing.T, each ...int) {
 			for i, times := range each {
 				for range times {
 					if _, err := c.pods[i].Get(c.web); err != nil {
-						t.Errorf("%s dials %s: %v", c.pods[i].Name, c.web, err)
+						t.Errorf("connection from %s to %s: %v", c.pods[i].Name, c.web, err)
 						return
 					}
 				}
@@ -273,7 +273,7 @@ func TestDemandSkewEvent(t *testing.T) {
 	}
 	expectSkew(t, one)
 	if _, rounds := two.lastRound(); rounds > 0 {
-		t.Errorf("both replicas pull: the second one did %d rounds", rounds)
+		t.Errorf("the second replica did %d rounds, want none while the first leads", rounds)
 	}
 
 	one.end()
@@ -286,7 +286,7 @@ func TestDemandSkewEvent(t *testing.T) {
 	two.log.WaitFor(t, "some proxies do not answer")
 	expectSkew(t, two)
 	if _, rounds := one.lastRound(); one.ended != 1 {
-		t.Errorf("the first replica ended %d times, after %d rounds", one.ended, rounds)
+		t.Errorf("the first replica ended its term %d times, after %d rounds, want once", one.ended, rounds)
 	}
 }
 
@@ -297,7 +297,7 @@ func expectSkew(t *testing.T, r *replica) {
 	round, _ := r.lastRound()
 	report := round.Services["shop/web"]
 	if report.MostSkewedZone != "zone-b" || report.MaxSkew < 2 || report.MaxSkew > 20./22*3 || len(round.Services) != 1 {
-		t.Errorf("skew %.3f in %q, want 2 to %.3f in zone-b; parts %v, %d Services", report.MaxSkew, report.MostSkewedZone, 20./22*3,
+		t.Errorf("skew %.3f in %q, want 2 to %.3f in zone-b; shares %v, %d Services", report.MaxSkew, report.MostSkewedZone, 20./22*3,
 			report.Shares, len(round.Services))
 	}
 }
@@ -351,13 +351,13 @@ func TestTokenPermitsOnlyDemandPage(t *testing.T) {
 			strings.Fields(verb)...)
 		output, _ := c.api.TryKubectl(t.Context(), arguments...) // kubectl also fails if the result is no
 		if got, _, _ := strings.Cut(strings.TrimSpace(output), "\n"); got != want {
-			t.Errorf("the webhook may %s: %q, want %q", verb, output, want)
+			t.Errorf("whether the webhook may %s: %q, want %q", verb, output, want)
 		}
 	}
 	rules := c.api.Kubectl(t, "auth", "can-i", "--list", "--as", "system:serviceaccount:"+system+":"+account)
 	for line := range strings.Lines(rules) {
 		if strings.Contains(line, "/demand") != strings.HasSuffix(strings.TrimSpace(line), "[get]") && !isCommonPermission(line) {
-			t.Errorf("the account may also: %s", line)
+			t.Errorf("the token's account also has the permission: %s", line)
 		}
 	}
 }

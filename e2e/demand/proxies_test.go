@@ -203,8 +203,8 @@ func startReplica(t testing.TB, api *site.Site, identity string, options demand.
 	return r
 }
 
-// withDemand returns the annotations for a list of clients. A last item "measured" is the demand source. An empty list
-// returns none.
+// withDemand returns the annotations for a list of clients; a last item "measured" means the demand source instead of a
+// client. It returns none for an empty list.
 func withDemand(list string) (changes []func(*corev1.Service)) {
 	clients, isMeasured := strings.CutSuffix(list, policy.Measured)
 	if clients = strings.TrimSuffix(clients, ", "); clients != "" {
@@ -247,7 +247,7 @@ func objectOf(t testing.TB, from client.Reader, name string) *servicedemand.Serv
 	return &object
 }
 
-// waitFor waits until isRight accepts the ServiceDemand of shop/web.
+// waitFor waits until isRight accepts the ServiceDemand of shop/web, and returns it.
 func (c *fakeCluster) waitFor(t testing.TB, isRight func(*servicedemand.ServiceDemand) bool) *servicedemand.ServiceDemand {
 	t.Helper()
 	var object *servicedemand.ServiceDemand

@@ -32,7 +32,7 @@ func newFakeClusterOfEight(t *testing.T) *fakeCluster {
 	return c
 }
 
-// TestDemandIsPublishedOnRequest checks that demand is created, not changed by a successor, updated, and
+// TestDemandIsPublishedOnRequest checks that published demand is created, not changed by a successor, updated and
 // deleted.
 func TestDemandIsPublishedOnRequest(t *testing.T) {
 	c := newFakeClusterOfEight(t)
@@ -102,7 +102,7 @@ func TestDemandIsPublishedOnRequest(t *testing.T) {
 		return got["create"] == 1 && got["delete"] == 2 && got["update"] > 0
 	})
 	if one.failures()+two.failures() > 0 {
-		t.Errorf("%d and %d failures", one.failures(), two.failures())
+		t.Errorf("the replicas reported %d and %d failures, want none", one.failures(), two.failures())
 	}
 }
 
@@ -130,7 +130,7 @@ func TestRejectionDoesNotStopOtherWrites(t *testing.T) {
 		t.Errorf("the object of another author changed: %+v", after)
 	}
 	if lines := r.log.Count("object=ending/web"); lines != 1 || !r.log.Has("being terminated") {
-		t.Errorf("the rejection is logged %d times, want once, with its cause", lines)
+		t.Errorf("the rejection was logged %d times, want once, with its cause", lines)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestLeaseIsRenewedWhile90PercentReport(t *testing.T) {
 	wait.Until(t, "ten rounds", func() bool { _, rounds := r.lastRound(); return rounds >= 10 })
 	lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("a Lease although only 7 of 8 nodes report: %+v, %v", lease, err)
+		t.Errorf("read the Lease while only 7 of 8 nodes report: got %+v, error %v, want NotFound", lease, err)
 	}
 	c.setDemand("shop/web", 100, 100, 100, 900, 900, 900, 100, 100)
 	wait.Success(t, "the Lease", func() error {
@@ -196,8 +196,8 @@ func TestSchemaRejectsInvalidObjects(t *testing.T) {
 	}
 }
 
-// TestSchemaKeepsFieldsOfAnotherVersion checks that nothing is pruned, because proxies of that version
-// read it during an update.
+// TestSchemaKeepsFieldsOfAnotherVersion checks that no field is pruned, because proxies of another version read the
+// object during an update.
 func TestSchemaKeepsFieldsOfAnotherVersion(t *testing.T) {
 	c := newFakeClusterOfEight(t)
 	other := &unstructured.Unstructured{Object: map[string]any{
@@ -215,16 +215,16 @@ func TestSchemaKeepsFieldsOfAnotherVersion(t *testing.T) {
 	read := &servicedemand.ServiceDemand{}
 	must.Succeed(t, c.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, read))
 	if demand, errs := convert.ServiceDemand(read); demand != nil || len(errs) == 0 {
-		t.Errorf("a proxy reads it as %+v, %v", demand, errs)
+		t.Errorf("a proxy reads the object of another version as %+v with errors %v, want only errors", demand, errs)
 	}
 	read.Zones, read.ObservedAt = []servicedemand.Zone{{Zone: "b", DemandPPM: 1_000_000}}, metav1.Now()
 	must.Succeed(t, c.client.Update(t.Context(), read))
 	if demand, errs := convert.ServiceDemand(read); demand == nil || len(errs) > 0 {
-		t.Errorf("after an update a proxy reads it as %+v, %v", demand, errs)
+		t.Errorf("after an update a proxy reads the object as %+v with errors %v, want no errors", demand, errs)
 	}
 }
 
-// TestOnlyWebhookMayWriteDemand covers proxies and the owner of a Namespace.
+// TestOnlyWebhookMayWriteDemand checks that neither proxies nor the owner of a Namespace may write ServiceDemands.
 func TestOnlyWebhookMayWriteDemand(t *testing.T) {
 	c := newFakeClusterOfEight(t)
 	scheme := runtime.NewScheme()

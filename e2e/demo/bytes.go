@@ -109,8 +109,8 @@ func (s *setup) countBytes(ctx context.Context, keys string, expected func(from 
 	return after.since(before), failed, err
 }
 
-// waitForCounts deletes all conntrack entries, which the kernel would delete two minutes after their ends, and waits until the
-// proxies have counted them.
+// waitForCounts deletes all conntrack entries, which the kernel would delete two minutes after the connections ended,
+// and waits until the proxies have counted them.
 func (s *setup) waitForCounts(ctx context.Context) (traffic, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
@@ -139,7 +139,8 @@ func (s *setup) waitForCounts(ctx context.Context) (traffic, error) {
 	return traffic{}, err
 }
 
-// deleteEntries deletes all conntrack entries of connections to the Service on a node, and returns the number of replied ones.
+// deleteEntries deletes all conntrack entries with a translated destination on a node. It returns how many of them were
+// replied connections to the Service.
 func deleteEntries(ctx context.Context, at location) (replied int, err error) {
 	var table *conntrack.Conn
 	if err := at.node.Do(func() (err error) { table, err = conntrack.Dial(); return err }); err != nil {

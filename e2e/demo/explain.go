@@ -124,7 +124,7 @@ func addrIn(family string) func(location) netip.Addr {
 	return func(p location) netip.Addr { return p.web.IPv6 }
 }
 
-// disagreement compares the explanations for one node, one of each family, with the wanted web pods.
+// disagreement compares the explanations for one node, one of each family, with the expected web pods.
 func disagreement(node string, explanations []explanation, expected []location) []string {
 	var found []string
 	families := map[string]func(location) netip.Addr{"IPv4": addrIn("IPv4"), "IPv6": addrIn("IPv6")}

@@ -117,7 +117,7 @@ func (c loadTopology) dial(ctx context.Context, from location, times int, to []n
 	return counts, failures
 }
 
-// dialUntilAll connects over both families until exactly the wanted web pods respond to a sample.
+// dialUntilAll connects over both families until exactly the expected web pods respond to a sample.
 func (c loadTopology) dialUntilAll(ctx context.Context, from location, expected []location) error {
 	const sample = 60 // by chance, one of six with a twelfth each is missed in one of thirty samples
 	ctx, cancel := context.WithTimeout(ctx, convergenceTimeout)
@@ -133,7 +133,7 @@ func (c loadTopology) dialUntilAll(ctx context.Context, from location, expected 
 				return fmt.Errorf("after %s, connections from %s to %s reach %v, want %v: %w",
 					convergenceTimeout, from.node.Name, frontend, reached, webNames(expected), errors.Join(append(failures, ctx.Err())...))
 			}
-			time.Sleep(time.Millisecond) // limits the rate; a right sample ends the loop
+			time.Sleep(time.Millisecond) // limits the rate; a correct sample ends the loop
 		}
 	}
 	return nil

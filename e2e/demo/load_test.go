@@ -47,7 +47,7 @@ func TestInZoneShare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := exampleTopology()
 			if near := c.inZoneShare(test.zone, test.most); math.Abs(near-test.near) > 1e-9 {
-				t.Errorf("%g of the connections should stay, want %g", near, test.near)
+				t.Errorf("share of connections that should stay is %g, want %g", near, test.near)
 			}
 			if diff := cmp.Diff(test.wanted, webNames(c.expected(test.zone, test.most))); diff != "" {
 				t.Errorf("wrong pods (-want +got):\n%s", diff)
@@ -90,24 +90,24 @@ func TestLoadMistakes(t *testing.T) {
 		change func(alone, balanced *load)
 		want   []string
 	}{
-		"an overload that the bound prevents is none": {func(_, _ *load) {}, nil},
-		"no overload without the bound is one": {
+		"an overload that the bound prevents is no mistake": {func(_, _ *load) {}, nil},
+		"no overload without the bound is a mistake": {
 			func(alone, _ *load) { alone.counts = []int{1000, 1000, 1000, 1000, 1000, 1000} },
 			[]string{"by zone preference alone the busiest web pod got 1.00 times the mean: it is not overloaded, so the bound has no effect"},
 		},
-		"an overload under the bound is one": {
+		"an overload under the bound is a mistake": {
 			func(_, balanced *load) { balanced.counts = []int{800, 900, 900, 800, 900, 1700} },
 			[]string{"with max-load 120%: web-c1 got 1.70 times the mean; max-load is 120%, and chance explains at most 1.39"},
 		},
-		"too little that stays is one": {
+		"too few connections in their zone are a mistake": {
 			func(_, balanced *load) { balanced.stayedCount = 2400 },
 			[]string{"with max-load 120%: 2400 of 6000 connections stayed in their zone, want 4400"},
 		},
-		"a single connection that leaves without need is one": {
+		"a single connection that leaves its zone needlessly is a mistake": {
 			func(alone, _ *load) { alone.stayedCount-- },
 			[]string{"by zone preference alone: 5999 of 6000 connections stayed in their zone, want 6000"},
 		},
-		"a connection that fails is one": {
+		"a failed connection is a mistake": {
 			func(_, balanced *load) { balanced.failures = []error{errors.New("refused")} },
 			[]string{"with max-load 120%: a connection failed: refused"},
 		},

@@ -74,7 +74,7 @@ func (c loadTopology) capacity(zone string, limit float64) float64 {
 }
 
 // inZoneShare returns the share of a zone's connections that should stay there: as much as its web pods may get if none
-// exceeds most times the mean. It is computed here from the meaning of the annotation, not by the proxy's code.
+// exceeds limit times the mean. It is computed here from the meaning of the annotation, not by the proxy's code.
 func (c loadTopology) inZoneShare(zone string, limit float64) float64 {
 	return min(1, c.capacity(zone, limit)/c.demandIn(zone))
 }

@@ -4,7 +4,7 @@
 // connections when a node fails; and the bytes between zones without and with the preference.
 //
 // The demo runs in its own network namespaces, which end with it. The exit status is 0 only if every connection went to
-// a wanted pod and `proxy explain` agrees; it is 130 after Ctrl-C.
+// an expected pod and `proxy explain` agrees; it is 130 after Ctrl-C.
 //
 // To add an act, write it like those in evacuate.go or nodefailure.go, and add it to play.
 package main
@@ -83,7 +83,7 @@ func check(proxy string) error {
 	return err
 }
 
-// show builds the stage, plays all acts, and removes the stage in any case.
+// show creates the networks and files, plays all acts, and removes everything in any case.
 func show(ctx context.Context, page *page, proxy string) (err error) {
 	program, err := filepath.Abs(proxy)
 	if err != nil {

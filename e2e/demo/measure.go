@@ -91,12 +91,12 @@ func (s *setup) expectedIndexes(from location, emptied string) []int {
 	return indexes
 }
 
-// convergence is the time from a change of the endpoints until connections reach the right web pods.
+// convergence is the time from a change of the endpoints until connections reach the expected web pods.
 type convergence struct {
 	first, all time.Duration
 }
 
-// converge connects from each given location over both families until the responses are right.
+// converge connects from each given location over both families until an expected web pod responds.
 func (s *setup) converge(ctx context.Context, locations []location, emptied string, written time.Time) (convergence, error) {
 	took := make([]time.Duration, len(locations))
 	errs := make([]error, len(locations))
@@ -125,7 +125,7 @@ func (s *setup) dialUntilExpected(ctx context.Context, from location, emptied st
 				return fmt.Errorf("after %s, connections from %s to %s do not reach the expected web pods: %w",
 					convergenceTimeout, from.node.Name, frontend, errors.Join(ctx.Err(), err))
 			}
-			time.Sleep(time.Millisecond) // limits the rate; the right response ends the loop
+			time.Sleep(time.Millisecond) // limits the rate; an expected response ends the loop
 		}
 	}
 	return nil

@@ -87,7 +87,7 @@ func (s *setup) playNodeFailure(ctx context.Context, p *page) (result string, mi
 	return result, mistakes, nil
 }
 
-// dialAll connects from every client until all wanted web pods have responded to it.
+// dialAll connects from every client until all expected web pods have responded to it.
 func (c loadTopology) dialAll(ctx context.Context, expected []location) error {
 	errs := make([]error, len(c.clients))
 	var requests sync.WaitGroup
@@ -99,7 +99,7 @@ func (c loadTopology) dialAll(ctx context.Context, expected []location) error {
 }
 
 // dialContinuously starts connections from every client at a steady rate, whether or not the earlier ones have a reply, until a
-// second has started after known was closed. straight are connections to a live pod that bypass the Service and its
+// second has started after known was closed. direct counts connections to a live pod that bypass the Service and its
 // proxies: if they wait, other load on the machine is the cause.
 func (c loadTopology) dialContinuously(ctx context.Context, known <-chan struct{}) (seconds []second, direct second) {
 	seconds = make([]second, maxSeconds)
@@ -227,7 +227,7 @@ func nodeFailureMistakes(seconds []second, direct second, unknown error) []strin
 		found = append(found, fmt.Sprintf("%d of %d connections failed: %v", total.failed, total.made, total.err))
 	}
 	if total.waited == 0 {
-		found = append(found, "no connection waited, so nothing is shown")
+		found = append(found, "no connection waited, so the demo does not show a failure")
 	}
 	if last := seconds[len(seconds)-1]; last.waited*20 > last.made {
 		found = append(found, fmt.Sprintf("%d of %d connections of the last second waited: the node is not demoted", last.waited, last.made))

@@ -164,7 +164,7 @@ type observation struct {
 	disagreements  []string
 }
 
-// observe waits until connections go to the wanted web pods, and measures.
+// observe waits until connections go to the expected web pods, and measures.
 func (s *setup) observe(ctx context.Context, act act, written time.Time) observation {
 	var observed observation
 	observed.took, observed.convergenceErr = s.converge(ctx, s.movingClients(act), act.excludedZone(), written)
@@ -173,7 +173,7 @@ func (s *setup) observe(ctx context.Context, act act, written time.Time) observa
 	return observed
 }
 
-// printDuration prints the time from the write until connections were right.
+// printDuration prints the time from the write until connections were correct.
 func (o observation) printDuration(p *page, act act, written string) {
 	if o.convergenceErr == nil {
 		p.print("  First correct connection %s after the %s written; all of %s correct after %s.",

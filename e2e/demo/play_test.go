@@ -28,7 +28,7 @@ func TestFailedActKeepsEarlierResults(t *testing.T) {
 		act("act 8", "Never played.", nil, nil),
 	})
 	if err := (&setup{}).finish(p, shown, wrong); !errors.Is(err, errUnexpected) {
-		t.Errorf("finish() = %v, want errWrong", err)
+		t.Errorf("finish() = %v, want %v", err, errUnexpected)
 	}
 	want := `
 ✓ All stayed.
@@ -56,12 +56,14 @@ func TestBusyMachineIsReported(t *testing.T) {
 		unknown  error
 		want     []string
 	}{
-		"all as expected":                   {well, idle, nil, nil},
-		"all as expected on a busy machine": {well, busy, nil, nil},
-		"a dial fails on an idle machine":   {failed, idle, nil, []string{"1 of 200 connections failed: deadline"}},
-		"a dial fails on a busy machine":    {failed, busy, nil, []string{"1 of 200 connections failed: deadline", machine}},
-		"a proxy never detects it":          {well, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
-		"no connection waits":               {[]second{{made: 100}}, idle, nil, []string{"no connection waited, so nothing is shown"}},
+		"all as expected":                       {well, idle, nil, nil},
+		"all as expected on a busy machine":     {well, busy, nil, nil},
+		"a connection fails on an idle machine": {failed, idle, nil, []string{"1 of 200 connections failed: deadline"}},
+		"a connection fails on a busy machine":  {failed, busy, nil, []string{"1 of 200 connections failed: deadline", machine}},
+		"a proxy never detects it":              {well, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
+		"no connection waits": {[]second{{made: 100}}, idle, nil, []string{
+			"no connection waited, so the demo does not show a failure",
+		}},
 		"connections of the last second wait": {
 			well[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not demoted"},
 		},
@@ -72,7 +74,7 @@ func TestBusyMachineIsReported(t *testing.T) {
 	}
 }
 
-// TestUnresponsiveProxyIsReported checks that the page is named, too.
+// TestUnresponsiveProxyIsReported checks that the error names the proxy and the page.
 func TestUnresponsiveProxyIsReported(t *testing.T) {
 	network, err := fabric.New()
 	must(t, err)

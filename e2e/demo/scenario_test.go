@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/manifests"
 )
 
-// setupWithoutNetwork returns a stage without networks: two locations in zone-a, one in zone-b.
+// setupWithoutNetwork returns a setup without networks: two locations in zone-a, one in zone-b.
 func setupWithoutNetwork(t *testing.T) *setup {
 	t.Helper()
 	s := &setup{manifests: t.TempDir()}
@@ -72,14 +72,15 @@ func TestProxyReadsManifests(t *testing.T) {
 				t.Errorf("the proxy has %d nodes, want 3", nodes)
 			}
 			if got := slices.Collect(maps.Keys(update.Change.Demotions)); !slices.Equal(got, []model.DemotionKey{{Node: "node-b1"}}) {
-				t.Errorf("the proxy has the evacuation of %v, want that of node-b1", got)
+				t.Errorf("the proxy's demotions are %v, want the evacuation of node-b1", got)
 			}
 			for _, service := range update.Change.Services {
 				if got := service.Name.String(); got != serviceName || len(service.Topology.Keys) != 2 {
 					t.Errorf("the proxy has %s with topology keys %v, want %s with two", got, service.Topology.Keys, serviceName)
 				}
 				if service.Topology.MaxLoad != 100*bound || !service.Topology.Measured {
-					t.Errorf("the proxy has a bound of %d %%, want %g %%", service.Topology.MaxLoad, 100*bound)
+					t.Errorf("the proxy has a bound of %d %% (measured: %t), want %g %% with measured demand",
+						service.Topology.MaxLoad, service.Topology.Measured, 100*bound)
 				}
 			}
 			if services := len(update.Change.Services); services != 1 {
@@ -106,13 +107,13 @@ func TestDisagreementInBothFamilies(t *testing.T) {
 		explanations []explanation
 		want         []string
 	}{
-		"the wanted endpoints in any order agree": {[]explanation{ipv4, ipv6}, nil},
-		"a missing family does not":               {[]explanation{ipv4}, []string{"n: explain reports nothing about IPv6"}},
-		"a family named twice does not": {
+		"the expected endpoints in any order agree": {[]explanation{ipv4, ipv6}, nil},
+		"a missing family disagrees":                {[]explanation{ipv4}, []string{"n: explain reports nothing about IPv6"}},
+		"a repeated family disagrees": {
 			[]explanation{ipv4, ipv6, ipv6},
 			[]string{`n: explain reports the family "IPv6" twice, or it is unknown`},
 		},
-		"other endpoints do not": {[]explanation{ipv4, other}, []string{
+		"other endpoints disagree": {[]explanation{ipv4, other}, []string{
 			"n: explain reports that IPv6 connections go to [[fd00:244::3]:8080], want [[fd00:244::1]:8080 [fd00:244::2]:8080]",
 		}},
 	}

@@ -69,22 +69,22 @@ func TestMistakes(t *testing.T) {
 		row  row
 		want []string
 	}{
-		"all connections at wanted pods are no mistake": {
+		"connections to expected pods only are no mistake": {
 			row{node: "n", counts: []int{30, 30, 0}, expected: []int{0, 1}}, nil,
 		},
-		"a connection to an unwanted pod is one": {
+		"a connection to an unexpected pod is a mistake": {
 			row{node: "n", counts: []int{30, 29, 1}, expected: []int{0, 1}},
 			[]string{"n: 1 of 60 connections went to web-b1, which is not an expected endpoint"},
 		},
-		"a wanted pod that no connection reaches is one": {
+		"an expected pod that no connection reaches is a mistake": {
 			row{node: "n", counts: []int{60, 0, 0}, expected: []int{0, 1}},
 			[]string{"n: no connection reached web-a2, which is as near as the others"},
 		},
-		"a failed connection is one, and hides that others were not tried": {
+		"a failed connection is the only mistake, although others were not attempted": {
 			row{node: "n", counts: []int{1, 0, 0}, expected: []int{0, 1}, failures: []error{errors.New("refused")}},
 			[]string{"n: a connection failed: refused"},
 		},
-		"connections that were never made are one": {
+		"connections that were never made are a mistake": {
 			row{node: "n", counts: []int{1, 1, 0}, expected: []int{0, 1}},
 			[]string{"n: 58 connections were not made"},
 		},

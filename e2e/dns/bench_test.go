@@ -83,7 +83,7 @@ func BenchmarkRefusedNames(b *testing.B) {
 			}
 		}
 		b.Logf("%s: %.1f us of CPU time per lookup with the proxy, %.1f without",
-			map[bool]string{false: "nothing cached", true: "cached"}[cached], cost[0]/float64(b.N), cost[1]/float64(b.N))
+			map[bool]string{false: "without cached names", true: "cached"}[cached], cost[0]/float64(b.N), cost[1]/float64(b.N))
 		b.ReportMetric(cost[0]/cost[1], map[bool]string{false: "uncached/without", true: "cached/without"}[cached])
 	}
 	b.ReportMetric(0, "ns/op")
@@ -167,7 +167,7 @@ func BenchmarkManyServices(b *testing.B) {
 		count, err := s.proxy.Metric(metricsAddress, "vicinity_dns_services")
 		return fmt.Sprint(count, err)[:len(fmt.Sprint(manyServices))]
 	})
-	time.Sleep(5 * time.Second) // until it frees the memory of the lists
+	time.Sleep(5 * time.Second) // until the proxy frees the memory of the lists
 	b.Logf("%d Services of ten endpoints: %d MiB resident, %d before, peak %d",
 		manyServices, residentMemory(b, s.proxy.PID())>>20, before>>20, peakMemory(b, s.proxy.PID())>>20)
 	b.ResetTimer()
@@ -214,8 +214,8 @@ func manyOf(number, version int) headless {
 	return h
 }
 
-// timeChange changes an EndpointSlice, and returns the time from the API server's response until the proxy serves the
-// change.
+// timeChange changes the EndpointSlice of manyOf(7), and returns the time from the API server's response until the
+// proxy serves the change.
 func (s *setup) timeChange(b *testing.B, version int) time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
@@ -234,7 +234,7 @@ func (s *setup) timeChange(b *testing.B, version int) time.Duration {
 			return time.Since(began)
 		}
 		if time.Since(began) > time.Minute {
-			b.Fatalf("after a minute, not yet: %s", want)
+			b.Fatalf("after a minute, the proxy does not serve the new address %s", want)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestResolvers(t *testing.T) {
 			}
 			// Before version 1.2.4 musl does not retry over TCP. 512 bytes hold at least 25 addresses.
 			if err == nil && len(addrs) != len(all) && (resolver != "musl" || len(addrs) < 25) {
-				err = fmt.Errorf("%d of %d addresses", len(addrs), len(all))
+				err = fmt.Errorf("got %d of %d addresses", len(addrs), len(all))
 			}
 			return err
 		})

@@ -85,9 +85,9 @@ func TestResponsesEqualCoreDNSWithoutPreference(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d responses are equal, %d queries are refused", compared, refused)
+	t.Logf("%d responses were compared, %d queries were refused", compared, refused)
 	if compared < 40 || refused < 40 {
-		t.Error("too few responses were compared")
+		t.Error("too few responses were compared or refused, want at least 40 of each")
 	}
 }
 
@@ -141,8 +141,8 @@ func TestEndpointPodNames(t *testing.T) {
 	s.waitFor("the target's address", "NOERROR, A 10.7.0.1", s.queryCache, "A", "one."+h.full())
 }
 
-// TestClientGetsAddressesOfItsZone also covers the next zone if the own zone has no endpoints. Members still find
-// each other.
+// TestClientGetsAddressesOfItsZone also covers clients whose zone has no endpoints, and members that find each other by
+// name.
 func TestClientGetsAddressesOfItsZone(t *testing.T) {
 	s := newSetup(t)
 	soft := headless{
@@ -177,11 +177,11 @@ func TestClientGetsAddressesOfItsZone(t *testing.T) {
 	s.api.Kubectl(t, "delete", "service", "soft", "hard")
 	s.waitFor("a deleted Service", "REFUSED", s.queryProxy, "A", soft.full())
 	if s.requestCount("answered") == 0 || s.requestCount("refused") == 0 || s.requestCount("empty") == 0 {
-		t.Error("the metrics do not count every result")
+		t.Error("the metrics do not count answered, refused and empty requests")
 	}
 }
 
-// TestCacheFollowsWithinTTL uses the cache of the README.
+// TestCacheFollowsWithinTTL uses the README's Corefile, with its cache.
 func TestCacheFollowsWithinTTL(t *testing.T) {
 	s := newSetup(t)
 	must.Succeed(t, s.cache.Stop(wait.Timeout))

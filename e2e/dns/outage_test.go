@@ -36,7 +36,7 @@ const (
 	lookupInterval = 20 * time.Millisecond // a thousand a second
 )
 
-// startLookups queries the addresses of Services, each of which has some.
+// startLookups starts clients that query the addresses of Services, all of which have addresses.
 func (s *setup) startLookups(names ...string) *lookups {
 	s.t.Helper()
 	l := &lookups{setup: s, ended: make(chan struct{})}
@@ -105,7 +105,7 @@ func (l *lookups) end() {
 // cluster's DNS if not from the proxy.
 func TestNoLookupFails(t *testing.T) {
 	for name, cache := range map[string]binaries.Module{
-		"through the CoreDNS of NodeLocal DNSCache": binaries.NodeDNS, "through the newest CoreDNS": binaries.CoreDNS,
+		"with the CoreDNS of NodeLocal DNSCache": binaries.NodeDNS, "with the newest CoreDNS": binaries.CoreDNS,
 	} {
 		t.Run(name, func(t *testing.T) { runLookups(t, newSetupWith(t, cache)) })
 	}

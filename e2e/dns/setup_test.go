@@ -97,13 +97,13 @@ type setup struct {
 	clusterCorefile string
 }
 
-// newSetup returns a town with the CoreDNS version of NodeLocal DNSCache.
+// newSetup returns a setup whose cache is the CoreDNS version of NodeLocal DNSCache.
 func newSetup(t testing.TB) *setup {
 	t.Helper()
 	return newSetupWith(t, binaries.NodeDNS)
 }
 
-// newSetupWith returns a town with another CoreDNS as the node's cache.
+// newSetupWith returns a setup with the given CoreDNS as the node's cache.
 func newSetupWith(t testing.TB, cache binaries.Module) *setup {
 	t.Helper()
 	network := fabrictest.New(t)
@@ -334,7 +334,7 @@ func additionalText(answer *miekg.Msg) string {
 	return strings.Join(words, "")
 }
 
-// waitFor waits until a server returns the wanted response.
+// waitFor waits until answerText of a server's response equals want.
 func (s *setup) waitFor(what, want string, query func(typ, name string) (*miekg.Msg, error), typ, name string) {
 	s.t.Helper()
 	wait.Equal(s.t, what+": "+typ+" "+name, want, func() string {

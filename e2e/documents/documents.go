@@ -46,7 +46,7 @@ func Commands(t testing.TB, document string) []Command {
 	return all
 }
 
-// Script returns the commands in the blocks of a chapter, without some of them, as one script.
+// Script returns the commands in the blocks of a chapter as one script, except for those in without.
 func Script(t testing.TB, document, chapter string, without ...string) string {
 	t.Helper()
 	var script []string

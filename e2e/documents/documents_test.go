@@ -57,6 +57,6 @@ func TestCommandsOfBlocksAndSentences(t *testing.T) {
 func TestCommandBlockMustBeMarked(t *testing.T) {
 	_, err := commands("```\nmake test    # all\n```\n")
 	if err == nil || !strings.Contains(err.Error(), `"make test    # all"`) {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want one that names the command", err)
 	}
 }

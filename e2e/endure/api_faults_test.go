@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// fault is a fault to inject. strike returns when the connection between the proxy and its API server works again.
+// fault is a fault to inject. inject returns when the connection between the proxy and its API server works again.
 type fault struct {
 	name    string
 	inject  func(*storm)
@@ -29,7 +29,7 @@ var faults = []fault{
 	{"the tables are modified", (*storm).sabotage, true},
 }
 
-// pause sleeps for a random time of at most atMost.
+// pause sleeps for a random time below limit.
 func (s *storm) pause(limit time.Duration) {
 	time.Sleep(time.Duration(s.random.Int64N(int64(limit))))
 }

@@ -69,7 +69,7 @@ func (s *setup) interruptedWatches() (current interruptedWatches) {
 	return current
 }
 
-// waitForInterruption waits until health and metrics report exactly these resources as interrupted.
+// waitForInterruption waits until /healthz and the metrics report exactly these resources as interrupted.
 func (s *setup) waitForInterruption(resources ...string) {
 	s.t.Helper()
 	want := interruptedWatches{resources, resources}

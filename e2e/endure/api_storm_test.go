@@ -30,7 +30,7 @@ type storm struct {
 }
 
 // TestTablesAfterAPIServerFaults also checks that during the storm every client is served
-// with the last known state, and that health reports the interrupted watches. Each storm has every kind of fault, and
+// with the last known state, and that /healthz reports the interrupted watches. Each storm has every kind of fault, and
 // some of them again, in random order.
 func TestTablesAfterAPIServerFaults(t *testing.T) {
 	t.Parallel() // the two long tests have separate networks, and mostly wait

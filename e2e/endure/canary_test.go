@@ -27,8 +27,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// canaryName is Vicinity's service proxy name next to kube-proxy, as in manifests/beside-kube-proxy. canaryRuns is how
-// often a Service changes to Vicinity and back. One of dialsPerLoss connections may be lost when it changes to Vicinity.
+// canaryName is Vicinity's service proxy name next to kube-proxy, as in manifests/beside-kube-proxy. canaryRuns is the
+// number of times that a Service changes to Vicinity and back. One of dialsPerLoss connections may be lost when it
+// changes to Vicinity.
 const (
 	canaryName   = "vicinity"
 	canaryRuns   = 10

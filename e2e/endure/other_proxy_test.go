@@ -31,7 +31,7 @@ func TestKubeProxyNextToVicinityIsReported(t *testing.T) {
 	daemon.waitForSync()
 	s.createPodOfProxy()
 	if others, err := s.others(metrics); err != nil || len(others) > 0 {
-		t.Fatalf("alone on the node: %v, %+v", err, others)
+		t.Fatalf("status without another proxy: error %v, other proxies %+v", err, others)
 	}
 	if inSync, problem := s.nodeStatus(); !inSync {
 		t.Errorf("alone on the node: status --all-nodes reports %q", problem)
@@ -70,7 +70,7 @@ func TestKubeProxyNextToVicinityIsReported(t *testing.T) {
 	_, err = s.node.Run(exec.Command(s.kubeProxy(), "--cleanup"))
 	must.Succeed(t, err)
 	if others, err := s.others(metrics); err != nil || len(others) > 0 {
-		t.Errorf("after a clean-up: %v, %+v", err, others)
+		t.Errorf("status after the cleanup: error %v, other proxies %+v", err, others)
 	}
 }
 
@@ -87,7 +87,7 @@ func (s *canary) others(metrics string) ([]otherProxy, error) {
 	return status.Kernel.OtherProxies, err
 }
 
-// otherProxy has the fields of one that the test reads.
+// otherProxy has the fields of another proxy in the output that the test reads.
 type otherProxy struct {
 	Proxy string
 	First bool

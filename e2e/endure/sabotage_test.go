@@ -198,7 +198,7 @@ func TestOwnedTablesRejectExternalModifications(t *testing.T) {
 		t.Errorf("%v changes are counted, want none", counted)
 	}
 	if made := s.transactions() - transactions; made > 0 {
-		t.Errorf("the tables were written %d times", made)
+		t.Errorf("the tables were written %d times, want none", made)
 	}
 	d.kill()
 }
@@ -217,7 +217,7 @@ func TestModificationsWithLostNotificationsAreRepaired(t *testing.T) {
 	must.Succeed(t, os.WriteFile(input, []byte(manyAddresses(100_000)), 0o600))
 	_, err := s.run("nft", "-f", input)
 	must.Succeed(t, err)
-	_, err = s.run("nft", "delete table ip crowd; flush ruleset")
+	_, err = s.run("nft", "delete table ip foreign; flush ruleset")
 	must.Succeed(t, err)
 	must.Succeed(t, d.Signal(syscall.SIGCONT))
 	s.waitForTables(want, waitTimeout)
@@ -228,7 +228,7 @@ func TestModificationsWithLostNotificationsAreRepaired(t *testing.T) {
 // manyAddresses returns a foreign table with a set of number elements.
 func manyAddresses(number int) string {
 	var text strings.Builder
-	text.WriteString("table ip crowd {\n\tset addresses {\n\t\ttype ipv4_addr\n\t\telements = { ")
+	text.WriteString("table ip foreign {\n\tset addresses {\n\t\ttype ipv4_addr\n\t\telements = { ")
 	for i := range number {
 		fmt.Fprintf(&text, "10.%d.%d.%d, ", i>>16, i>>8&0xff, i&0xff)
 	}

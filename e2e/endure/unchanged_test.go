@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// transactions returns how many transactions have changed nftables on the node so far, without its own: the kernel
-// numbers them and reports the number to listeners, so transactions makes one to learn it.
+// transactions returns the number of transactions that have changed nftables on the node so far. The kernel numbers
+// transactions and reports the number to listeners, so the function makes one, which does not count.
 func (s *setup) transactions() int {
 	s.t.Helper()
 	listening := site.Start(s.t, s.node.Namespace, exec.Command("nft", "monitor"))

@@ -68,7 +68,7 @@ func (n *node) expectOnlyGrantedRequests() {
 	maps.DeleteFunc(granted, isList)
 	maps.DeleteFunc(used, isList)
 	if diff := cmp.Diff(granted, used); diff != "" {
-		n.t.Errorf("permissions but those to list (-granted +used):\n%s", diff)
+		n.t.Errorf("permissions other than list differ (-granted +used):\n%s", diff)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestDaemonEvents(t *testing.T) {
 			wait.Equal(t, title, 1, func() int { return len(n.events(want)) })
 			event := n.events(want)[0]
 			if event.Type != want.kind || event.ReportingController != "vicinity.dev/proxy" || event.ReportingInstance != nodeName {
-				t.Errorf("an Event of type %s by %s on %s", event.Type, event.ReportingController, event.ReportingInstance)
+				t.Errorf("the Event has type %s, controller %s and instance %s", event.Type, event.ReportingController, event.ReportingInstance)
 			}
 			for _, words := range want.texts {
 				if !strings.Contains(event.Message, words) {

@@ -59,7 +59,7 @@ func TestEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := client.EventsV1().Events("shop").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("listing Events: %v, want it forbidden", err)
+			t.Errorf("list Events: got %v, want Forbidden", err)
 		}
 	})
 
@@ -81,7 +81,7 @@ func TestEvent(t *testing.T) {
 			r.Report(events.Started(node, "v1.2.3"))
 			defer func() {
 				if r.Dropped() != 0 {
-					t.Errorf("%s dropped %d", node, r.Dropped())
+					t.Errorf("the recorder of %s dropped %d Events, want none", node, r.Dropped())
 				}
 			}()
 		}
@@ -140,7 +140,7 @@ func TestEvent(t *testing.T) {
 			return len(c.eventsWhere(func(event eventsv1.Event) bool { return strings.HasPrefix(event.ReportingInstance, "nnn") }))
 		})
 		if r.Dropped() != 0 {
-			t.Errorf("%d were dropped", r.Dropped())
+			t.Errorf("%d Events were dropped, want none", r.Dropped())
 		}
 	})
 
@@ -165,7 +165,7 @@ func TestEvent(t *testing.T) {
 		}
 		wait.Equal(t, "the Event exists", 1, func() int { return c.count()["default Node node-4 Starting"] })
 		if r.Dropped() != 0 {
-			t.Errorf("%d were dropped", r.Dropped())
+			t.Errorf("%d Events were dropped, want none", r.Dropped())
 		}
 	})
 

@@ -12,8 +12,9 @@ import (
 // AddAddr adds an address to a machine, as "ip address add" does. Other machines reach it only if it is inside the
 // fabric's own prefix, or if they have a route to it.
 //
-// AddAddr returns when packets to the address stay on the machine. The kernel adds that route a moment after an IPv6
-// address, although sockets may use the address at once. Conntrack would keep sending a flow of that moment elsewhere.
+// AddAddr returns when packets to the address stay on the machine. The kernel adds the local route of an IPv6 address a
+// moment after the address, although sockets may use it at once. Conntrack would keep sending a flow that started
+// before the route existed elsewhere.
 func (n *Namespace) AddAddr(addr netip.Addr) error {
 	if err := n.setUp(uplinkName, single(addr)); err != nil {
 		return err

@@ -46,8 +46,8 @@ func (n *Namespace) Request(network string, addr netip.AddrPort, timeout time.Du
 	return n.RequestFrom(network, netip.Addr{}, addr, timeout)
 }
 
-// RequestFrom is Request from the given address of the machine, such as one that AddAddr added. If own is invalid, the
-// kernel chooses the address.
+// RequestFrom is Request from the given address of the machine, such as one that AddAddr added. If source is invalid,
+// the kernel chooses the address.
 func (n *Namespace) RequestFrom(network string, source netip.Addr, addr netip.AddrPort, timeout time.Duration) (Reply, error) {
 	deadline := time.Now().Add(timeout)
 	conn, err := n.open(network, source, addr, deadline)

@@ -95,7 +95,7 @@ func (c *Connection) Close() error {
 	return nil
 }
 
-// messages is a line in which each request and each response is one message.
+// messages is a transport in which each request and each response is one message.
 type messages struct{ net.Conn }
 
 func (m messages) exchange(deadline time.Time) ([]byte, error) {
@@ -112,7 +112,7 @@ func (m messages) exchange(deadline time.Time) ([]byte, error) {
 
 func (m messages) local() netip.AddrPort { return localAddrPort(m.Conn) }
 
-// requests is a line that carries HTTP requests.
+// requests is a transport for HTTP requests.
 type requests struct {
 	net.Conn
 	reader *bufio.Reader

@@ -63,7 +63,7 @@ func TestAddedAddressIsReachedByRoute(t *testing.T) {
 		must(t, server.Close())
 		must(t, tb.nodeA.RemoveAddr(addr))
 		if _, err := tb.outside.Request("tcp", to, 50*time.Millisecond); err == nil {
-			t.Errorf("%s responds after it was removed", addr)
+			t.Errorf("%s still responded after it was removed", addr)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestPodSendsFromAddedAddress(t *testing.T) {
 			reply, err := tb.client.RequestFrom(network, addr, netip.AddrPortFrom(server, testPort), Timeout)
 			must(t, err)
 			if reply.Client.Addr() != addr || reply.Local != reply.Client {
-				t.Errorf("over %s the server saw client %s, the client used %s, want %s", network, reply.Client, reply.Local, addr)
+				t.Errorf("over %s the server saw client %s and the client used %s, want %s for both", network, reply.Client, reply.Local, addr)
 			}
 		}
 	}

@@ -122,8 +122,7 @@ func TestEveryConnectionComesFromAFreshPort(t *testing.T) {
 func TestRequestWithoutServerIsRefused(t *testing.T) {
 	tb := newTestbed(t)
 	for _, addr := range []netip.Addr{tb.unresponsive.IPv4, tb.unresponsive.IPv6} {
-		// If the kernel lacks SCTP, the pod does not support the protocol: the errors of refused connections differ, the
-		// timeouts are the same.
+		// If the kernel lacks SCTP, the pod rejects the whole protocol, with another error.
 		for network, want := range map[string][]error{
 			"tcp":  {syscall.ECONNREFUSED},
 			"udp":  {syscall.ECONNREFUSED},
@@ -249,11 +248,11 @@ func TestKernelStreamSockets(t *testing.T) {
 	addr := netip.AddrPortFrom(tb.webB.IPv4, 9000)
 	_, err := tb.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, addr, time.Now().Add(Timeout))
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("dialling a closed server: got %v, want connection refused", err)
+		t.Errorf("connection to a closed server: got %v, want connection refused", err)
 	}
 	unassigned := netip.AddrPortFrom(netip.MustParseAddr("10.96.0.10"), 80)
 	_, err = tb.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, unassigned, time.Now().Add(50*time.Millisecond))
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("dialling an unassigned address: got %v, want a timeout", err)
+		t.Errorf("connection to an unassigned address: got %v, want a timeout", err)
 	}
 }

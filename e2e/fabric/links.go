@@ -25,8 +25,8 @@ func (n *Namespace) addBridge(name string) error {
 	return nil
 }
 
-// connect adds a veth pair between two namespaces. It creates the far end in its own namespace, so that the name cannot
-// conflict with another link.
+// connect adds a veth pair between two namespaces. It creates the far end inside the far namespace, so that its name
+// cannot conflict with another link.
 func connect(near *Namespace, nearName string, far *Namespace, farName string) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = nearName

@@ -12,7 +12,7 @@ import (
 // PowerOff simulates a power failure. First it unplugs the node, so that no peer notices the end of the processes; the
 // given function ends them. Then it deletes the kernel's nftables rules and conntrack entries, and all links that
 // others created, such as those of pods. Without a cable, a pod's connections take minutes to close, and its namespace
-// would exist until then.
+// would exist until then; deleting its link prevents that.
 func (n *Node) PowerOff(end func() error) error {
 	if err := n.Unplug(); err != nil {
 		return err

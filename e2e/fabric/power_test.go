@@ -35,7 +35,7 @@ func TestPowerOffDeletesStateOfNode(t *testing.T) {
 
 	must(t, far.PowerOff(func() error {
 		if err := dial(); err == nil || !strings.Contains(err.Error(), "timeout") {
-			t.Errorf("dialling while its processes end: %v, want a timeout", err)
+			t.Errorf("connection while the node's processes end: got %v, want a timeout", err)
 		}
 		return nil
 	}))

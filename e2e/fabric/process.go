@@ -150,7 +150,7 @@ func (s *spawner) start(enter func() error, cmd *exec.Cmd) error {
 	}
 }
 
-// end may be called twice, but not concurrently.
+// end ends the thread. It may be called twice, but not concurrently.
 func (s *spawner) end() {
 	select {
 	case <-s.ended:

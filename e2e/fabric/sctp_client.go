@@ -102,8 +102,8 @@ func (a *association) local() netip.AddrPort {
 	return netip.AddrPortFrom(addr.Unmap(), a.from)
 }
 
-// Close ends the association, so that conntrack soon deletes its entry, and closes the socket. It ignores whether the
-// server still exists.
+// Close ends the association, so that conntrack soon deletes its entry, and closes the socket. It ignores that the
+// server may no longer exist.
 func (a *association) Close() error {
 	a.deadline = time.Now().Add(resendAfter)
 	last := binary.BigEndian.AppendUint32(nil, a.sequence-1)
@@ -113,7 +113,7 @@ func (a *association) Close() error {
 	return a.conn.Close()
 }
 
-// call retransmits a chunk until a chunk of the wanted kind arrives, and returns the value of that chunk.
+// call retransmits a chunk until a chunk of the kind want arrives, and returns the value of that chunk.
 func (a *association) call(tag uint32, chunk sctpChunk, want chunkKind) ([]byte, error) {
 	for time.Now().Before(a.deadline) {
 		if err := a.send(tag, chunk); err != nil {
@@ -133,7 +133,7 @@ func (a *association) send(tag uint32, chunk sctpChunk) error {
 	return err
 }
 
-// waitForChunk reads packets until one for this association has a chunk of the wanted kind.
+// waitForChunk reads packets until one for this association has a chunk of the kind want.
 func (a *association) waitForChunk(want chunkKind, until time.Time) ([]byte, error) {
 	if err := a.conn.SetReadDeadline(until); err != nil {
 		return nil, err

@@ -250,7 +250,7 @@ func (n *network) check(f flow) error {
 		}
 	}
 	if len(seen) < len(f.endpoints) {
-		return fmt.Errorf("want responses of %v, only %v responded", f.endpoints, slices.Collect(maps.Keys(seen)))
+		return fmt.Errorf("only %[2]v responded, want responses of %[1]v", f.endpoints, slices.Collect(maps.Keys(seen)))
 	}
 	// Packets of the node have its address in any case, but masquerading picks another port.
 	if f.masquerade && unchanged == number || !f.masquerade && unchanged < number {

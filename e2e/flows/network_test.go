@@ -63,7 +63,7 @@ func newNetwork(t *testing.T, flows []flow, objects model.Change) *network {
 	for _, f := range flows {
 		reply, err := n.machines[f.from].RequestFrom(f.network, f.from, f.to, fabric.Timeout)
 		if err != nil || reply.Server != f.to || reply.Client != reply.Local {
-			t.Fatalf("without a proxy %s dials %s: %+v, %v", f.from, f.to, reply, err)
+			t.Fatalf("connection from %s to %s without a proxy: got %+v, error %v", f.from, f.to, reply, err)
 		}
 	}
 	return n

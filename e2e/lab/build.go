@@ -33,7 +33,7 @@ the headers of libseccomp (on Debian: gcc, libc6-dev and libseccomp-dev).`,
 // ownPrograms are this repository's programs that run in the cluster.
 var ownPrograms = []string{"./e2e/lab/image/pause", "./e2e/lab/node/init", "./e2e/lab/node/mount", "./e2e/probe"}
 
-// buildOwnPrograms builds them statically, because the nodes have no shared libraries.
+// buildOwnPrograms builds ownPrograms statically, because the nodes have no shared libraries.
 func buildOwnPrograms(ctx context.Context, folder cluster.Folder) error {
 	if err := os.MkdirAll(folder.OwnPrograms(), 0o755); err != nil {
 		return fmt.Errorf("create folder: %w", err)

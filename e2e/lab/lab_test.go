@@ -102,27 +102,27 @@ func TestALabServesAndRestoresTheMachine(t *testing.T) {
 	nodes := mustRun(t, "status", "--dir", dir)
 	for _, want := range []string{"node-1", "true", "zone-a", "rack-1", "172.30.0.1", "10.244.1.0/24"} {
 		if !strings.Contains(nodes, want) {
-			t.Errorf("%s is missing in:\n%s", want, nodes)
+			t.Errorf("status lacks %s:\n%s", want, nodes)
 		}
 	}
 	if tables := mustRun(t, "exec", "--dir", dir, "node-1", "nft", "list", "tables"); !strings.Contains(tables, "table ip kube-proxy") {
-		t.Errorf("the node's tables:\n%s", tables)
+		t.Errorf("the node lacks kube-proxy's tables:\n%s", tables)
 	}
 	mustRun(t, "stop", "--dir", dir, "node-1")
 	if got := run(t.Context(), []string{"exec", "--dir", dir, "node-1", "nft", "list", "tables"}, io.Discard, io.Discard); got != exitFailure {
-		t.Errorf("a program runs on a node that was stopped: exit status %d", got)
+		t.Errorf("lab exec on a stopped node: exit status %d, want %d", got, exitFailure)
 	}
 	mustRun(t, "start", "--dir", dir, "node-1")
 	if nodes := mustRun(t, "status", "--dir", dir); !strings.Contains(nodes, "true") {
 		t.Errorf("a node that was stopped and started is not ready:\n%s", nodes)
 	}
 	if diff := cmp.Diff(before, inspect(t)); diff != "" {
-		t.Errorf("while the lab runs (-before +now):\n%s", diff)
+		t.Errorf("the machine changed while the lab runs (-before +now):\n%s", diff)
 	}
 
 	mustRun(t, "down", "--dir", dir)
 	if diff := cmp.Diff(before, inspect(t)); diff != "" {
-		t.Errorf("after the lab (-before +now):\n%s", diff)
+		t.Errorf("the machine changed after the lab ended (-before +now):\n%s", diff)
 	}
 	groups, err := filepath.Glob("/sys/fs/cgroup/*/" + groupsOf(cluster.Folder(dir)))
 	if err != nil || len(groups) > 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 // A lab's keeper holds a lock on a file in its folder while it lives. The kernel releases the lock however the keeper
-// ends, and reports its holder. A process id in a file could belong to another process by now.
+// ends, and reports its holder. A process id in a file could by now belong to another process.
 
 func lockFile(folder cluster.Folder) string { return filepath.Join(string(folder), "lock") }
 

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Println("held")
-		for { // select would be a deadlock without cgo
+		for { // not select, which without cgo is a deadlock
 			time.Sleep(time.Hour)
 		}
 	}
@@ -65,7 +65,7 @@ func keeperIn(t *testing.T, folder cluster.Folder) int {
 func TestTheLockReportsTheKeeper(t *testing.T) {
 	folder := cluster.Folder(t.TempDir())
 	if pid := keeperIn(t, folder); pid != 0 {
-		t.Errorf("keeper of a lab that was never started: process %d", pid)
+		t.Errorf("keeper of a lab that was never started: process %d, want none", pid)
 	}
 	holder := startHolder(t, folder)
 	if pid := keeperIn(t, folder); pid != holder.Process.Pid {
@@ -82,7 +82,7 @@ func TestTheLockReportsTheKeeper(t *testing.T) {
 	}
 	_ = holder.Wait() // killed
 	if pid := keeperIn(t, folder); pid != 0 {
-		t.Errorf("keeper after it was killed: process %d", pid)
+		t.Errorf("keeper after it was killed: process %d, want none", pid)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestUpReportsErrorsBeforeAnythingIsStarted(t *testing.T) {
 	}
 	got, err := completeOptions(without, dir)
 	if err != nil {
-		t.Errorf("a lab without Vicinity must not need its programs: %v", err)
+		t.Errorf("a lab without Vicinity needs its programs: %v", err)
 	}
 	if got.Manifests+got.Proxy+got.WebhookManifests+got.Webhook != "" {
 		t.Errorf("options %+v, want nothing to install", got)
@@ -178,7 +178,7 @@ func TestTheKeepersReportIsFollowedUntilItIsReadyOrEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var progress bytes.Buffer
 			if ready := printProgress(strings.NewReader(test.report), &progress); ready != test.ready {
-				t.Errorf("ready: %t", ready)
+				t.Errorf("ready: %t, want %t", ready, test.ready)
 			}
 			if progress.String() != test.want {
 				t.Errorf("progress %q, want %q", progress.String(), test.want)
@@ -192,14 +192,14 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		args := strings.Fields(command + "--help")
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), args, &stdout, &stderr); code != exitOK {
-			t.Errorf("%v: exit status %d: %s", args, code, &stderr)
+			t.Errorf("%v: exit status %d, want %d: %s", args, code, exitOK, &stderr)
 		}
 		if !strings.Contains(stdout.String(), "Usage:") || strings.Contains(stdout.String(), "keeper") {
-			t.Errorf("%v: %s", args, &stdout)
+			t.Errorf("%v: help lacks a usage or mentions the hidden keeper:\n%s", args, &stdout)
 		}
 	}
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"sideways"}, &stdout, &stderr); code != exitFailure || stderr.Len() == 0 {
-		t.Errorf("an unknown command: exit status %d, %q", code, &stderr)
+		t.Errorf("an unknown command: exit status %d and error %q, want %d and an error", code, &stderr, exitFailure)
 	}
 }

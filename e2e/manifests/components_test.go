@@ -102,8 +102,8 @@ func kustomization(t *testing.T, overlay string, components []string, more strin
 	return dir
 }
 
-// TestTheNetworkPolicyNamesThePortsOfTheDeployment is necessary because a port name that no container has allows
-// nothing, and API servers would be blocked.
+// TestTheNetworkPolicyNamesThePortsOfTheDeployment compares port names, because a name that no container has would
+// allow nothing, and API servers would be blocked.
 func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 	var policy networkingv1.NetworkPolicy
 	var deployed appsv1.Deployment

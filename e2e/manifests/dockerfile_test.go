@@ -127,7 +127,7 @@ func expectAccepted(t *testing.T, program, file string, arguments []string) {
 	output(t, program, append(slices.Clone(arguments), "--help")...)
 	unknown := append(slices.Clone(arguments), "--unknown", "--help")
 	if err := exec.CommandContext(t.Context(), program, unknown...).Run(); err == nil {
-		t.Errorf("%s: an unknown flag is accepted, so this test proves nothing", file)
+		t.Errorf("%s: an unknown flag is accepted, so --help does not check the arguments", file)
 	}
 }
 
@@ -231,7 +231,7 @@ func matchesSubstring(line, name string) bool {
 	return anywhere && matches && err == nil
 }
 
-// output returns a program's standard output.
+// output returns a program's standard output and standard error.
 func output(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
 	got, err := exec.CommandContext(t.Context(), program, arguments...).CombinedOutput()

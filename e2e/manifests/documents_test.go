@@ -192,7 +192,7 @@ func newDocShell(t *testing.T, env ...string) *docShell {
 	return r
 }
 
-// newClientShell returns a reader with the lab's kubectl and cluster-admin rights.
+// newClientShell returns a docShell with the lab's kubectl and cluster-admin rights.
 func newClientShell(t *testing.T, kubeconfig string) *docShell {
 	t.Helper()
 	return newDocShell(t, "KUBECONFIG="+kubeconfig, "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH"))

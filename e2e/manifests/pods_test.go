@@ -54,7 +54,7 @@ func TestOurPodsAreOnEveryNodeAndInItsNetwork(t *testing.T) {
 	for name, pod := range vicinityPods(t) {
 		t.Run(name, func(t *testing.T) {
 			if !pod.HostNetwork || pod.PriorityClassName != "system-node-critical" {
-				t.Errorf("hostNetwork %t, priority %q", pod.HostNetwork, pod.PriorityClassName)
+				t.Errorf("hostNetwork %t and priority class %q, want true and system-node-critical", pod.HostNetwork, pod.PriorityClassName)
 			}
 			if diff := cmp.Diff([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, pod.Tolerations); diff != "" {
 				t.Errorf("tolerations (-want +got):\n%s", diff)
@@ -66,7 +66,7 @@ func TestOurPodsAreOnEveryNodeAndInItsNetwork(t *testing.T) {
 func TestTheContainersHaveNoLimits(t *testing.T) {
 	for name, pod := range vicinityPods(t) {
 		if limits := pod.Containers[0].Resources.Limits; len(limits) > 0 {
-			t.Errorf("%s: limits %v", name, limits)
+			t.Errorf("%s: limits %v, want none", name, limits)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestTheServiceSelectsExactlyTheProxies(t *testing.T) {
 			t.Errorf("%s: selector (-DaemonSet +Service):\n%s", name, diff)
 		}
 		if service.Spec.ClusterIP != corev1.ClusterIPNone || len(service.Spec.Ports) > 0 || !service.Spec.PublishNotReadyAddresses {
-			t.Errorf("%s: %+v", name, service.Spec)
+			t.Errorf("%s: got %+v, want a headless Service without ports that publishes unready addresses", name, service.Spec)
 		}
 	}
 }

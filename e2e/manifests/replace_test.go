@@ -284,7 +284,7 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 		// kubelet updates a mounted file when it next syncs the pod, within a minute or two. A change of the pod makes it
 		// sync now.
 		c.run(t, c.dir, "kubectl", "-n", "kube-system", "annotate", "pod", "-l", "app.kubernetes.io/name=vicinity-proxy", "--overwrite",
-			"looked-at="+time.Now().Format(time.RFC3339Nano))
+			"changed-at="+time.Now().Format(time.RFC3339Nano))
 	}
 	change("current-context: default", "current-context: missing")
 	wait.Within(t, kubeletTimeout, "all proxies log that the kubeconfig is invalid", func() bool {

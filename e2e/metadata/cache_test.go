@@ -108,7 +108,7 @@ func TestNamespacesAndNodesAreWatchedByMetadataOnly(t *testing.T) {
 	start()
 	wait.Until(t, "the cache is synced", c.HasSynced)
 	if !c.Namespace("default").IsLoaded || c.Nodes().Zones() != 1 {
-		t.Errorf("default %v, %d zones", c.Namespace("default"), c.Nodes().Zones())
+		t.Errorf("Namespace default is %v and there are %d zones, want it loaded and 1 zone", c.Namespace("default"), c.Nodes().Zones())
 	}
 
 	namespace(t, "shop", map[string]string{policy.DefaultTopologyModeAnnotation: "Auto", "example.com/other": "x"})
@@ -116,7 +116,7 @@ func TestNamespacesAndNodesAreWatchedByMetadataOnly(t *testing.T) {
 	got := c.Namespace("shop")
 	if len(got.Annotations) != 1 || got.Annotations[policy.DefaultTopologyModeAnnotation] != "Auto" ||
 		got.Labels[policy.AdmissionLabel] != "disabled" {
-		t.Errorf("cached Namespace: %v", got)
+		t.Errorf("the cached Namespace is %v, want the label and the annotation that are in use", got)
 	}
 
 	node(t, "followed-2", map[string]string{string(policy.Zone): "b", "example.com/rack": "r1"})

@@ -112,7 +112,7 @@ func requestContainer(from *fabric.Namespace, addr netip.AddrPort) error {
 	return err
 }
 
-// clients are the sources of connections.
+// clients returns the sources of connections.
 func (tb *testbed) clients() []*fabric.Namespace {
 	return []*fabric.Namespace{tb.client.Namespace, tb.outside, tb.nodes[0].Namespace}
 }
@@ -123,7 +123,7 @@ func (tb *testbed) expectPublished(when string, port uint16, addrs ...netip.Addr
 	for _, to := range addrPorts(port, addrs...) {
 		for _, from := range tb.clients() {
 			if err := requestContainer(from, to); err != nil {
-				tb.t.Errorf("%s: %s dials %s: %v", when, from.Name, to, err)
+				tb.t.Errorf("%s: connection from %s to %s: %v", when, from.Name, to, err)
 			}
 		}
 	}

@@ -37,10 +37,10 @@ type subnets interface {
 // flannelReady is the address at which flannel reports whether its rules exist.
 const flannelReady = "127.0.0.1:8081"
 
-// inEtcd stores them in etcd at an address.
+// inEtcd stores the pod addresses in etcd at an address.
 type inEtcd struct{ address string }
 
-// newEtcd starts etcd on its own machine.
+// newEtcd starts etcd on a separate machine.
 func newEtcd(tb *testbed) subnets {
 	t := tb.t
 	t.Helper()
@@ -66,17 +66,17 @@ func (e inEtcd) configure(tb *testbed, config []byte) {
 	must.Succeed(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		t.Fatalf("writing flannel's configuration: %s", response.Status)
+		t.Fatalf("etcd rejected flannel's configuration: %s", response.Status)
 	}
 }
 
 func (e inEtcd) arguments(*machine) []string { return []string{"--etcd-endpoints=http://" + e.address} }
 
-// inNodes stores them in annotations of Nodes, as the manifests of flannel do. The addresses of a Node are its
-// spec.podCIDRs.
+// inNodes stores the pod addresses in annotations of Nodes, as the manifests of flannel do. The addresses of a Node are
+// its spec.podCIDRs.
 type inNodes struct{ kubeconfig, config string }
 
-// newNodes starts an API server, on its own machine, that has the two nodes.
+// newNodes starts an API server with the two nodes. It runs on a separate machine.
 func newNodes(tb *testbed) subnets {
 	t := tb.t
 	t.Helper()
@@ -188,7 +188,7 @@ func TestFlannel(t *testing.T) {
 }
 
 // expectOverlay checks that pods of different nodes reach each other through flannel's link, and that packets to other
-// destinations have their node's address.
+// destinations have their node's address as the source.
 func (tb *testbed) expectOverlay() {
 	tb.t.Helper()
 	first := tb.nodes[0]
@@ -201,13 +201,13 @@ func (tb *testbed) expectOverlay() {
 				}
 			}
 			if first.sent(link) == before {
-				return fmt.Errorf("%s packets were sent, as before", before)
+				return fmt.Errorf("the number of sent packets is still %s", before)
 			}
 			return nil
 		})
 	}
 	for _, to := range addrPorts(servicePort, tb.outside.IPv4, tb.outside.IPv6) {
-		tb.expect("outside of the overlay", check{tb.client.Namespace, to, cell{[]string{tb.outside.Name}, node}})
+		tb.expect("outside the overlay", check{tb.client.Namespace, to, cell{[]string{tb.outside.Name}, node}})
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// policies is an API server with the nodes and pods, and their NetworkPolicy.
+// policies is an API server with the nodes and pods, and their NetworkPolicies.
 type policies struct {
 	api        *site.Site
 	kubeconfig string
@@ -27,8 +27,8 @@ type policies struct {
 
 const podLabel = "app"
 
-// newPolicies starts an API server on its own machine. Its one policy allows connections to near and far only from the
-// pod client, the nodes, whose addresses masqueraded connections have, and the machine outside.
+// newPolicies starts an API server on a separate machine. The one policy allows connections to near and far only from
+// the pod client, the nodes, whose addresses masqueraded connections have, and the machine outside.
 func newPolicies(tb *testbed) *policies {
 	t := tb.t
 	t.Helper()
@@ -148,7 +148,7 @@ func TestKubeRouter(t *testing.T) {
 			tb.expectBlocked("no policy allows it", stranger, (spec{app: nearApp, internal: true}).ipv4Frontends(first)...)
 			tb.expectBlocked("no policy allows it", stranger, (spec{app: nearApp}).ipv4Frontends(first)...)
 			tb.expectBlocked("no policy allows it", stranger, (spec{app: farApp, internal: true}).ipv4Frontends(first)...)
-			// Here the policy's node sees the address of the dialled node, which is allowed.
+			// The node of far enforces the policy, and sees the address of the dialled node, which is allowed.
 			for _, to := range (spec{app: farApp}).ipv4Frontends(first) {
 				tb.expect("masqueraded on another node", check{stranger, to, cell{onlyFar, node}})
 			}
@@ -181,7 +181,7 @@ func TestPolicyChangesApplyThroughAClusterIP(t *testing.T) {
 		return err != nil
 	})
 	if _, err := open.Request(requestTimeout); err != nil {
-		t.Errorf("an open connection: %v", err)
+		t.Errorf("request on an open connection after the policy was deleted: %v", err)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestKubeRouterOverIPv6(t *testing.T) {
 
 func (m *machine) checkRejectedByIP6Tables() error {
 	if !m.service.Log.Has("failed to call ip6tables-restore") {
-		return errors.New("ip6tables-restore has not rejected its rules")
+		return errors.New("ip6tables-restore has not rejected kube-router's rules")
 	}
 	return nil
 }

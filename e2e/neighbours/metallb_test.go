@@ -22,7 +22,7 @@ import (
 )
 
 // balancers is an API server with the nodes and Services, and a machine on the nodes' link with a link route to
-// the addresses of load balancers: it learns by ARP or neighbour discovery which node has one.
+// the addresses of load balancers: the machine learns by ARP or neighbour discovery which node has an address.
 type balancers struct {
 	api        *site.Site
 	kubeconfig string
@@ -34,7 +34,7 @@ var balancerRanges = servedPrefixes[2:]
 
 const metallbNamespace = "metallb-system"
 
-// newBalancers starts an API server on its own machine.
+// newBalancers starts an API server on a separate machine.
 func newBalancers(tb *testbed) *balancers {
 	t := tb.t
 	t.Helper()
@@ -284,7 +284,7 @@ func TestMetalLBAndTheAnnotationsOfAService(t *testing.T) {
 	}
 }
 
-// isAnnounced returns nil if the machine on the link can resolve an address.
+// isAnnounced returns an error unless the machine on the link can resolve an address.
 func (tb *testbed) isAnnounced(addr netip.Addr) error {
 	_, _ = tb.balancers.lan.Request("tcp", netip.AddrPortFrom(addr, servicePort), briefTimeout)
 	route, err := tb.balancers.lan.Run(exec.Command("ip", "neigh", "show", addr.String()))

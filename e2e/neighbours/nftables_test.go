@@ -44,7 +44,7 @@ func TestNFTablesService(t *testing.T) {
 		start(first)
 		for _, to := range (spec{app: nearApp}).frontends(first) {
 			if reply, err := tb.outside.Request("tcp", to, briefTimeout); err == nil {
-				t.Errorf("%s replied at %s after the flush", reply.Pod, to)
+				t.Errorf("%s replied at %s after the flush, want no reply", reply.Pod, to)
 			}
 		}
 		first.startProxy()

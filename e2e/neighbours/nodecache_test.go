@@ -17,7 +17,7 @@ import (
 // dnsApp is the Service of cluster DNS, on the port of all Services here.
 var dnsApp = app{"dns", 20, "Cluster", onlyNear}
 
-// nodeCacheLink has the addresses on which the cache listens.
+// nodeCacheLink is the link with the addresses on which the cache listens.
 const nodeCacheLink = "nodelocaldns"
 
 // untracked are the protocols of DNS.
@@ -74,7 +74,7 @@ func (m *machine) startNodeCache() {
 	m.listener = server
 }
 
-// stopNodeCache removes all of it.
+// stopNodeCache removes everything that startNodeCache added.
 func (m *machine) stopNodeCache() {
 	t := m.testbed.t
 	t.Helper()
@@ -95,8 +95,7 @@ func (tb *testbed) toDNS(servers []string) []check {
 	return checks
 }
 
-// TestNodeLocalDNSCache checks that the cache serves the ClusterIP, untracked, and the Service does where there is no
-// cache.
+// TestNodeLocalDNSCache checks that the cache serves the ClusterIP, and that conntrack has no entries of these queries.
 func TestNodeLocalDNSCache(t *testing.T) {
 	t.Parallel()
 	testNeighbour(t, neighbour{
@@ -114,13 +113,14 @@ func TestNodeLocalDNSCache(t *testing.T) {
 			byCache := []string{tb.nodes[0].Name}
 			tb.expectOver(untracked, "at the cache", tb.toDNS(byCache)...)
 			if entries := tb.nodes[0].tracked(dnsApp.clusterIPs()...); len(entries) > 0 {
-				tb.t.Errorf("conntrack has entries of queries to the cache: %v", entries)
+				tb.t.Errorf("conntrack has entries of queries to the cache: %v, want none", entries)
 			}
 		},
 	})
 }
 
-// TestTheServiceServesDNSBeforeAndAfterANodeCache checks that the Service serves cluster DNS before the cache starts and after it stops.
+// TestTheServiceServesDNSBeforeAndAfterANodeCache checks that the Service serves cluster DNS before the cache starts
+// and after it stops.
 func TestTheServiceServesDNSBeforeAndAfterANodeCache(t *testing.T) {
 	t.Parallel()
 	tb := newTestbed(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// source is the client that the server sees.
+// source says whose address the server sees as the client's.
 type source string
 
 const (
@@ -24,7 +24,7 @@ const (
 	node   source = "the node that the client dialled"
 )
 
-// cell is the outcome of connections from one kind of client to one kind of frontend.
+// cell is the expected outcome of connections from one kind of client to one kind of frontend.
 type cell struct {
 	servers []string // one of these responds
 	sees    source
@@ -128,7 +128,7 @@ func (tb *testbed) expectOver(networks []string, desc string, checks ...check) {
 				if err := tb.request(check, network); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
-					failures = append(failures, fmt.Sprintf("%s dials %s over %s: %v", check.from.Name, check.to, network, err))
+					failures = append(failures, fmt.Sprintf("connection from %s to %s over %s: %v", check.from.Name, check.to, network, err))
 				}
 			})
 		}
@@ -203,7 +203,7 @@ func (tb *testbed) expectEvacuation() {
 	evacuated()
 }
 
-// underTraffic makes connections while the given function runs: new ones, and on some that stay open. None may fail.
+// underTraffic makes new connections, and sends requests on open ones, while the given function runs. None may fail.
 func (tb *testbed) underTraffic(what string, do func()) {
 	tb.t.Helper()
 	tb.t.Logf("%s, under traffic", what)
@@ -288,7 +288,7 @@ func (tb *testbed) runLifecycle(n neighbour) {
 	expectAll := func(when string) {
 		tb.t.Helper()
 		if n.check != nil {
-			n.check(tb) // first, because it waits for late effects of a start, such as flannel's routes; UDP does not
+			n.check(tb) // first, because it waits for late effects of a start, such as flannel's routes; UDP requests are not retried
 		}
 		tb.expectAllServed(when)
 		if tb.t.Failed() {

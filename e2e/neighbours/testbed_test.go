@@ -98,8 +98,8 @@ func (tb *testbed) addServer(on *machine, name string) *fabric.Pod {
 }
 
 // startProxy starts the proxy on a node and waits for its first sync, and for the scan of UDP flows that follows it. At
-// a start the proxy cannot know which other program served a node port. So this scan ends, once, a flow to its number
-// that a neighbour translated.
+// a start the proxy cannot know which other program served a node port. So this scan may end a flow to the same port
+// number that a neighbour translated. Later scans do not.
 func (m *machine) startProxy() {
 	t := m.testbed.t
 	t.Helper()
@@ -119,7 +119,7 @@ func (m *machine) startProxy() {
 			looks, err := m.proxy.Metric("127.0.0.1:10249", "kubeproxy_conntrack_reconciler_sync_duration_seconds_count",
 				fmt.Sprintf("ip_family=%q", family))
 			if err != nil || looks == 0 {
-				return errors.Join(fmt.Errorf("no %s flow was scanned", family), err)
+				return errors.Join(fmt.Errorf("no scan of %s flows has finished", family), err)
 			}
 		}
 		return nil
@@ -159,7 +159,7 @@ func (tb *testbed) writeNodes(evacuated ...string) {
 type app struct {
 	name      string
 	number    int
-	policies  string // internalTrafficPolicy and externalTrafficPolicy
+	policies  string // the value of both internalTrafficPolicy and externalTrafficPolicy
 	endpoints []string
 }
 

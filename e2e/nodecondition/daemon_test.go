@@ -56,7 +56,7 @@ type node struct {
 	history []change // of the condition
 }
 
-// change is a change of the Node's condition, with the resource version.
+// change is a change of the Node's condition, with the Node's resource version.
 type change struct {
 	status  corev1.ConditionStatus
 	version string
@@ -132,7 +132,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		patches := n.requests("patch")
 		wait.Until(n.t, "the proxy retries", func() bool { return n.requests("patch") > patches+1 })
 		if got := n.proxy.Log.Count("failed to write the Node's condition"); got != 1 {
-			n.t.Errorf("logged %d times, want once", got)
+			n.t.Errorf("the failed write was logged %d times, want once", got)
 		}
 		n.waitForStaleMetric(1)
 		n.waitForHistory("False", "True", "False", "True", "True")
@@ -162,7 +162,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// step runs a part of the scenario; its failures have the name.
+// step runs a part of the scenario as a subtest, and ends the whole test if it fails.
 func (n *node) step(name string, step func()) {
 	whole := n.t
 	defer func() { n.t = whole }()
@@ -241,7 +241,7 @@ func (n *node) withholdSlices(withheld bool) {
 	must.Succeed(n.t, err)
 }
 
-// controlTaint records the Node's condition, and taints the Node unless the condition is true.
+// controlTaint starts a goroutine that records the Node's condition, and taints the Node unless the condition is true.
 func (n *node) controlTaint() {
 	n.t.Helper()
 	nodes := n.api.Admin.CoreV1().Nodes()
@@ -286,7 +286,7 @@ func (n *node) taintUnlessReady(ctx context.Context, whole *testing.T, object *c
 		updated.Spec.Taints = append(updated.Spec.Taints, pending)
 	}
 	_, err := n.api.Admin.CoreV1().Nodes().Update(ctx, updated, metav1.UpdateOptions{})
-	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil { // a conflict means another event
+	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil { // after a conflict another event follows
 		whole.Errorf("change the taint: %v", err)
 	}
 }
@@ -373,7 +373,8 @@ func (n *node) expectBoundAfter(pod string, index int) {
 		n.mutex.Lock()
 		defer n.mutex.Unlock()
 		if recorded := n.history[index]; number(n.t, object.ResourceVersion) < number(n.t, recorded.version) {
-			n.t.Errorf("pod %s was bound in %s, before the condition was %s in %s", pod, object.ResourceVersion, recorded.status, recorded.version)
+			n.t.Errorf("pod %s was bound in version %s, before the condition became %s in version %s", pod, object.ResourceVersion,
+				recorded.status, recorded.version)
 		}
 		return
 	}

@@ -52,8 +52,8 @@ func (n *node) setCondition(condition string) {
 	must.Succeed(n.t, err)
 }
 
-// waitForHealthz waits until /healthz tells load balancers to avoid the node for this reason. Empty means that the node
-// is eligible.
+// waitForHealthz waits until /healthz tells load balancers to avoid the node for this reason. An empty reason means
+// that the node is eligible.
 func (n *node) waitForHealthz(reason string) {
 	n.t.Helper()
 	code := http.StatusOK

@@ -67,7 +67,7 @@ func TestADialIsRepliedRefusedOrUnreplied(t *testing.T) {
 		for range times {
 			for _, to := range dials {
 				if _, err := c.client.Request("tcp", to, immediateTimeout); !want(err) {
-					t.Fatalf("%s: %v", to, err)
+					t.Fatalf("unexpected outcome of a connection to %s: %v", to, err)
 				}
 			}
 		}
@@ -125,13 +125,13 @@ func TestAnotherProgramsConnectionIsNotOurs(t *testing.T) {
 			must.Succeed(t, fabric.Transfer(foreign, 4_000_000, 4_000_000))
 			c.waitForDumps(2)
 			if all := totals(c.accounts[0]); len(all) > 0 {
-				t.Errorf("counted while open: %+v", all)
+				t.Errorf("another program's open connection was counted: %+v", all)
 			}
 			must.Succeed(t, foreign.Close())
 			c.deleteEntries()
 			wait.Equal(t, "connections of other programs", 1, func() uint64 { return c.accounts[0].Counters.State().OtherProgram })
 			if all := totals(c.accounts[0]); len(all) > 0 {
-				t.Errorf("counted at its end: %+v", all)
+				t.Errorf("another program's connection was counted when it ended: %+v", all)
 			}
 
 			conn := c.dial(to)

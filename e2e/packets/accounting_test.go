@@ -96,8 +96,8 @@ func totals(accounts *accounting.Accounting) map[string]accounting.Count {
 	return all
 }
 
-// expect waits until the client's node has counted something in one series and nothing in the others, and the Service
-// has the same counts. Traffic that is counted between two reads shows in only one of them.
+// expect waits until check accepts the counts of the client's node in one series, the node has no counts in other
+// series, and the Service has the same counts. It retries, because traffic may be counted between the reads of both.
 func (c *countingCluster) expect(what string, where string, check func(accounting.Count) error) {
 	c.t.Helper()
 	wait.Success(c.t, what, func() error {
@@ -151,7 +151,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	c.expect("to another zone", otherZone, connections(uint64(each*len(all))))
 }
 
-// transfersTo returns the Service's port for transfers.
+// transfersTo returns the Service with the given pods as endpoints, on their port for transfers.
 func (c *countingCluster) transfersTo(pods ...*pod) model.Change {
 	change := service(topologyKeys(policy.Hostname, policy.AnyNode)).Merge(endpoints(pods...))
 	for _, slice := range change.Slices {
@@ -163,14 +163,14 @@ func (c *countingCluster) transfersTo(pods ...*pod) model.Change {
 }
 
 // approximately returns a check of TCP bytes: the payload plus headers, which are at most 72 bytes of each 1,500, and at most an
-// acknowledgement of 72 bytes for each segment of the other direction: a busy machine coalesces few.
+// acknowledgement of 72 bytes for each segment of the other direction, because a busy machine coalesces few.
 func approximately(what uint64, connections, sent, received int) func(accounting.Count) error {
 	check := func(got uint64, want, other int) bool {
 		return got >= uint64(want) && float64(got) <= float64(want)*1500/1428+float64(other)*72/1428+2000
 	}
 	return func(got accounting.Count) error {
 		if got.Connections != uint64(connections) || !check(got.Sent, sent, received) || !check(got.Received, received, sent) {
-			return fmt.Errorf("%d: %+v, want %d connections, %d and %d bytes", what, got, connections, sent, received)
+			return fmt.Errorf("step %d: got %+v, want %d connections, %d bytes sent and %d received", what, got, connections, sent, received)
 		}
 		return nil
 	}
@@ -211,7 +211,7 @@ func TestBytesAreCounted(t *testing.T) {
 			c.deleteEntries()
 			c.expect("transfers since a restart", otherZone, approximately(3, 0, 2_000_000, 3_000_000))
 			if got := totals(second)[otherZone]; got.Connections != 1 {
-				t.Errorf("counts before the restart: %+v", got)
+				t.Errorf("counts before the restart: %+v, want one connection", got)
 			}
 		})
 	}
@@ -259,12 +259,12 @@ func TestAnUnrepliedDialIsNoConnection(t *testing.T) {
 	c.apply(endpoints(c.addUnresponsive(c.nodes[1])))
 	dial := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 	if _, err := c.client.Request("tcp", dial, immediateTimeout); err == nil {
-		t.Fatal("the dial got a reply")
+		t.Fatal("the connection attempt got a reply")
 	}
 	c.deleteEntries()
 	c.expect("a dial", otherZone, func(got accounting.Count) error {
 		if got.Connections != 0 || got.Unreplied != 1 || got.Received != 0 {
-			return fmt.Errorf("%+v, want one unreplied dial", got)
+			return fmt.Errorf("%+v, want one unreplied connection attempt", got)
 		}
 		return nil
 	})
@@ -275,7 +275,7 @@ func TestAnUnrepliedDialIsNoConnection(t *testing.T) {
 	mustRequest(t, c.client.Namespace, foreign)
 	remove()
 	c.deleteEntries()
-	wait.Until(t, "a port mapping that ends", func() bool { return c.accounts[0].Counters.State().OtherProgram == 1 })
+	wait.Until(t, "the connection over the port mapping has ended", func() bool { return c.accounts[0].Counters.State().OtherProgram == 1 })
 	if after := totals(c.accounts[0]); after[otherZone] != before || len(after) != 1 {
 		t.Errorf("a port mapping is counted: %+v", after)
 	}

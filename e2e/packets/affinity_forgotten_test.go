@@ -20,7 +20,7 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 			time.Sleep(timeout / 4)
 			expectContinues(t, "the connection continues", open)
 		}
-		// By chance, all 18 get their previous endpoint once in 10^14 runs.
+		// By chance, all 18 connections get their previous endpoint once in 10^14 runs.
 		for _, talking := range open {
 			if mustRequest(t, talking.from, talking.to).Pod != talking.first.Pod {
 				return

@@ -12,8 +12,8 @@ import (
 
 const anHour = time.Hour
 
-// byNetwork groups paths by port of the Service and by family. The frontends of each group share the affinity of a
-// client.
+// byNetwork groups paths by protocol, and thereby by port of the Service, and by family. The frontends of a group share
+// the affinity of a client.
 func byNetwork(all []path) map[string][]path {
 	shared := map[string][]path{}
 	for _, p := range all {
@@ -142,7 +142,7 @@ func TestAffinityIsPerClient(t *testing.T) {
 		seen[expectOneServerOnAll(t, "a host", host, overNetworks(web.paths(node, model.NodePort), "tcp")[:1])] = true
 	}
 	if len(seen) != 2 {
-		t.Errorf("all hosts have endpoint %v", seen)
+		t.Errorf("all hosts have endpoint %v, want both endpoints in use", seen)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestAffinityIsPerPort(t *testing.T) {
 		seen[expectOneServerOnAll(t, "a port", client, []path{paths[0].withPort(servicePort + uint16(i))})] = true
 	}
 	if len(seen) != 2 {
-		t.Errorf("all ports have endpoint %v", seen)
+		t.Errorf("all ports have endpoint %v, want both endpoints in use", seen)
 	}
 }
 

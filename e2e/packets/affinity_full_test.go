@@ -99,12 +99,12 @@ func elementValue(t *testing.T, n *node, table, name, key string) uint32 {
 	listing := runNFT(t, n, "", "get", "element", table, "vicinity", name, "{ "+key+" }")
 	found := value.FindAllStringSubmatch(listing, -1)
 	if len(found) != 1 {
-		t.Fatalf("map %s has for %s %d values, want one:\n%s", name, key, len(found), listing)
+		t.Fatalf("map %s has %d values for %s, want one:\n%s", name, len(found), key, listing)
 	}
 	return parseHalves(t, found[0])
 }
 
-// endpointNumber returns the number of an endpoint of a port.
+// endpointNumber returns the number by which the maps refer to an endpoint of a port.
 func endpointNumber(t *testing.T, n *node, table string, port uint32, endpoint string) uint32 {
 	t.Helper()
 	listing := runNFT(t, n, "", "list", "map", table, "vicinity", "numbered") +

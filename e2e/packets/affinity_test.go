@@ -106,7 +106,7 @@ func expectAffinityExpires(t *testing.T, client *fabric.Namespace, to path, time
 			return
 		}
 	}
-	t.Errorf("%s still replies long after the timeout", first)
+	t.Errorf("%s still replies after pauses longer than the timeout", first)
 }
 
 // TestAffinitySwitchesOffAndOn changes the affinity while the Service is in use.

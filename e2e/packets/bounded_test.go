@@ -25,7 +25,7 @@ type load struct {
 	near, all int
 }
 
-// measure dials from a pod on each node.
+// measure makes each client connect the given number of times, and counts the connections by server.
 func (c *cluster) measure(clients []*fabric.Pod, servers []*pod, each int) load {
 	c.t.Helper()
 	nodeOf := map[string]*fabric.Node{}
@@ -80,8 +80,8 @@ func TestMaxLoadKeepsTrafficNearUpToTheBound(t *testing.T) {
 	t.Logf("without a bound: busiest %.2f, %s", without.busiest(len(servers)), without)
 	t.Logf("120 %%:           busiest %.2f, %s", with.busiest(len(servers)), with)
 
-	// The mean of 3600 connections is 450: the single endpoints get 540 each, the others 420. In-zone are all 1200
-	// connections of the first node and 45 % of those of the others, 63.3 % together.
+	// The mean of 3600 connections is 450: the single endpoints get 540 each, the others 420. All 1200 connections of
+	// the first node and 45 % of those of the others stay in their zone, 63.3 % together.
 	want := map[string]float64{"server-1-0": 540, "server-2-0": 540}
 	for number := range 6 {
 		want[fmt.Sprintf("server-0-%d", number)] = 420
@@ -129,7 +129,7 @@ func TestAClientWithAffinityKeepsAnEndpointWithoutSlots(t *testing.T) {
 }
 
 // TestARolloutOverloadsNoEndpoint replaces twelve pods one by one. The new pods start where the scheduler has room, first
-// all in one zone. Every node makes the same number of connections at each moment. With topology keys alone, the last
+// all in one zone. Every node makes the same number of connections in each step. With topology keys alone, the last
 // pods in a zone would get all connections of that zone.
 func TestARolloutOverloadsNoEndpoint(t *testing.T) {
 	t.Parallel()
@@ -159,8 +159,8 @@ func TestARolloutOverloadsNoEndpoint(t *testing.T) {
 			worst[isBounded] = max(worst[isBounded], c.measure(clients, serving, each).busiest(len(serving)))
 		}
 	}
-	t.Logf("the busiest endpoint of all moments got %.2f times the mean without a bound, %.2f with 120 %%", worst[false], worst[true])
-	// The mean is 75 connections: 4.4 standard deviations of 90 are 42, and there are 13 moments of 12 endpoints.
+	t.Logf("the busiest endpoint of all steps got %.2f times the mean without a bound, %.2f with 120 %%", worst[false], worst[true])
+	// The mean is 75 connections: 4.4 standard deviations of 90 are 42, and there are 13 steps with 12 endpoints each.
 	if most := 1.2 + 4.4*math.Sqrt(90)/75; worst[true] > most {
 		t.Errorf("with a bound of 1.2 an endpoint got %.2f times the mean, want %.2f at most", worst[true], most)
 	}

@@ -18,8 +18,8 @@ table inet witness {
 }
 `
 
-// withBridgeNetfilter runs a test with each local traffic detector that recognizes pods by their bridge. On the node,
-// packets already pass netfilter on the bridge, as on most nodes with a bridge. It needs the kernel's br_netfilter.
+// withBridgeNetfilter runs a test with each local traffic detector that recognizes pods by their bridge. On the first
+// node, packets already pass netfilter on the bridge, as on most nodes with a bridge. The test needs br_netfilter.
 func withBridgeNetfilter(t *testing.T, test func(*testing.T, *twoNodes)) {
 	t.Helper()
 	for name, traffic := range map[string]ruleset.LocalTraffic{

@@ -26,14 +26,14 @@ func (c cell) isMasqueraded() bool { return strings.HasSuffix(string(c), "masq")
 
 // These are the numbers of connections that test a cell. With two endpoints, chance sends maxConnections to the same
 // one once in 2^31 runs. Where only one endpoint may respond, chance hides a second one in one of 2^localConnections
-// runs for each path; with as many paths as a row of the matrix has, that never happens.
+// runs for each path; that it does so for all paths of a row of the matrix never happens.
 const (
 	fewestConnections = 4
 	maxConnections    = 32
 	localConnections  = 8
 )
 
-// expectation returns the expectation for a cell. near is the endpoint on the node through which all clients dial, far is the
+// expectation returns the check for a cell. near is the endpoint on the node through which all clients dial, far is the
 // other endpoint.
 func (c cell) expectation(node *node, near, far *pod) expectation {
 	return func(from *fabric.Namespace, to path) error {

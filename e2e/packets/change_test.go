@@ -12,8 +12,8 @@ import (
 // up its class, its slot and its endpoint in sequence, and the result of an earlier lookup must still exist at the next
 // one.
 //
-// A reset or a timeout is a failure. A SYN that was retransmitted once is not: the drop rule after the dispatch exists
-// for that.
+// A reset or a timeout is a failure. A SYN that was retransmitted once is not: the rule after the dispatch drops such a
+// packet so that the client retransmits it.
 func TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges(t *testing.T) {
 	c := newCluster(t, 1)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b"), c.addServer(c.nodes[0], "c"), c.addServer(c.nodes[0], "d")}
@@ -47,6 +47,6 @@ func TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges(t *testing.T) {
 	close(ended)
 	changing.Wait()
 	if changes.Load() < enoughChanges {
-		t.Errorf("only %d changes were made, so little was tested", changes.Load())
+		t.Errorf("only %d changes were made, want %d", changes.Load(), enoughChanges)
 	}
 }

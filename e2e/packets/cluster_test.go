@@ -145,7 +145,7 @@ func (c *cluster) addNode(name string) *node {
 		return err
 	})
 	if err != nil {
-		c.t.Fatalf("dial nftables and conntrack on %s: %v", name, err)
+		c.t.Fatalf("open nftables and conntrack on %s: %v", name, err)
 	}
 	c.t.Cleanup(func() {
 		added.conn.Close()

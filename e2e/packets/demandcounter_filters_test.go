@@ -74,7 +74,7 @@ func TestFilteredConnectionsAreNotDemand(t *testing.T) {
 			const dialled = "ct status dnat ct direction original"
 			if !test.byNode && test.hook != "postrouting" { // nft has no reject in postrouting
 				addFilter(t, n, test.hook, test.priority, dialled, "reject")
-				expect(t, "while a filter rejects it", []*fabric.Namespace{client}, web.paths(n, allKinds...), notServed)
+				expect(t, "while a filter rejects the packets", []*fabric.Namespace{client}, web.paths(n, allKinds...), notServed)
 				runNFT(t, n, "", "delete", "table", "inet", "witness")
 			}
 			addFilter(t, n, test.hook, test.priority, dialled, "drop")
@@ -83,8 +83,8 @@ func TestFilteredConnectionsAreNotDemand(t *testing.T) {
 				under = dialMany(t, client, clusterIP, many)
 				waitForDrops(t, n, 2*many)
 			}
-			expect(t, "while a filter drops it", []*fabric.Namespace{client}, web.paths(n, allKinds...), timesOut)
-			a.expect("after a filter rejected and dropped all of it", map[string]uint64{})
+			expect(t, "while a filter drops the packets", []*fabric.Namespace{client}, web.paths(n, allKinds...), timesOut)
+			a.expect("after a filter rejected and dropped all packets", map[string]uint64{})
 
 			runNFT(t, n, "", "delete", "table", "inet", "witness")
 			if got := under.connected(time.Now().Add(fabric.Timeout)); got != len(under) {

@@ -71,7 +71,7 @@ func (d *demandCounting) expect(desc string, want map[string]uint64) {
 	}
 }
 
-// tables returns the lines of "nft list tables" for the counting tables.
+// tables returns the lines of "nft list tables" for the tables that count demand.
 func (d *demandCounting) tables() string {
 	d.t.Helper()
 	listed, err := d.node.Run(exec.Command("nft", "list", "tables"))
@@ -94,7 +94,7 @@ func (d *demandCounting) runUntil(condition func() bool) {
 	ctx, stop := context.WithCancel(d.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.counter.Run(ctx) }()
-	wait.Until(d.t, "effect of the counter", condition)
+	wait.Until(d.t, "the condition holds while the counter runs", condition)
 	stop()
 	if err := <-done; err != nil {
 		d.t.Error(err)
@@ -124,7 +124,7 @@ func TestDemandOfClientsCountsOnce(t *testing.T) {
 	c.apply(web.service(web.withEverything, bounded).Merge(web.endpoints(server)))
 	c.apply(cart.service(cart.withEverything).Merge(cart.endpoints(server))) // without a load bound
 	if page := near.read(); page.Duration != 0 || len(page.Counts) != 0 {
-		t.Errorf("first page %+v, want only a cursor", page)
+		t.Errorf("the first page is %+v, want only a cursor", page)
 	}
 	far.read()
 	inside := []*fabric.Namespace{client.Namespace, c.nodes[0].Namespace}
@@ -132,7 +132,7 @@ func TestDemandOfClientsCountsOnce(t *testing.T) {
 	count += dialEach(t, []*fabric.Namespace{host}, web.paths(c.nodes[0], externalKinds...), 3, succeeds)
 	dialEach(t, inside, cart.paths(c.nodes[0], allKinds...), 1, succeeds)
 	near.expect("after dialling all frontends", map[string]uint64{"default/web": count})
-	far.expect("a node without clients", map[string]uint64{})
+	far.expect("on a node without clients", map[string]uint64{})
 
 	count = dialEach(t, inside, paths, 1, succeeds)
 	near.counter.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", demandapi.Path+"?"+demandapi.CursorParam+"="+near.cursor, nil))

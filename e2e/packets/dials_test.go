@@ -63,7 +63,7 @@ func (c *cleaning) record(done conntrackgc.CleanupResult, err error) {
 		c.deleted[protocol] += n
 	}
 	if err != nil {
-		c.t.Errorf("clean up dials: %v", err)
+		c.t.Errorf("clean up stale entries: %v", err)
 	}
 }
 
@@ -102,10 +102,10 @@ func (c *cluster) addUnresponsive(n *node) *pod {
 	return added
 }
 
-// waitForDials waits until conntrack has the wanted number of unreplied entries.
+// waitForDials waits until conntrack has the given number of unreplied entries.
 func waitForDials(t *testing.T, n *node, want int) {
 	t.Helper()
-	wait.Equal(t, "unreplied dials", want, func() (unreplied int) {
+	wait.Equal(t, "unreplied entries", want, func() (unreplied int) {
 		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 			filter := conntrack.Filter{Protocol: protocol, Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 			_, err := n.flows.Dump(t.Context(), filter, func(*conntrack.Entry) bool { unreplied++; return true })
@@ -276,11 +276,11 @@ func TestDialsTranslatedByOtherProgramsAreKept(t *testing.T) {
 	before := idsOf(t, node, foreign)
 	c.apply(endpoints(alive))
 	if got := ownDials.connected(time.Now().Add(dialTimeout)); got != 20 {
-		t.Errorf("%d of our 20 dials connected", got)
+		t.Errorf("%d of 20 clients of our Service connected", got)
 	}
 	cleaning.waitFor(model.TCP, 20)
 	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || cleaning.count(model.TCP) != 20 {
-		t.Errorf("of %d foreign dials, %d remain; %d stale entries were deleted, want 20", len(before), len(after), cleaning.count(model.TCP))
+		t.Errorf("of %d foreign entries, %d remain; %d stale entries were deleted, want 20", len(before), len(after), cleaning.count(model.TCP))
 	}
 }
 
@@ -320,7 +320,7 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	c.apply(service().Merge(endpoints(leaving)))
 	open := dialMany(t, client.Namespace, to, 2000)
 	if got := open.connected(time.Now().Add(dialTimeout)); got != 2000 {
-		t.Fatalf("%d of 2000 connected", got)
+		t.Fatalf("%d of 2000 clients connected", got)
 	}
 	before := idsOf(t, node, to.Addr())
 	cleaning := startCleaning(t, node)
@@ -329,11 +329,11 @@ func TestEstablishedConnectionsSurviveTheDeletionOfStaleDials(t *testing.T) {
 	waitForDials(t, node, 100)
 	c.apply(endpoints(alive))
 	if got := under.connected(time.Now().Add(dialTimeout)); got != 100 {
-		t.Errorf("%d of 100 dials connected", got)
+		t.Errorf("%d of 100 clients connected", got)
 	}
 	cleaning.waitFor(model.TCP, 100)
 	if after := idsOf(t, node, to.Addr()); len(before) != 2000 || !sameIDs(before, after) {
-		t.Errorf("some of %d entries were deleted", len(before))
+		t.Errorf("some of %d entries of established connections were deleted", len(before))
 	}
 	replies := 0
 	for _, fd := range open {
@@ -372,7 +372,7 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			// The kernel itself deletes the entry of a reset connection after ten seconds, which is too short for this test.
 			must.Succeed(t, node.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "600"))
 			if cleans {
-				node.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow) // as long after the start
+				node.owners.Snapshot().RemovedKnownSince = time.Now().Add(-conntrackgc.StaleDialWindow) // as if the proxy had run for that long
 				startCleaning(t, node)
 			}
 			first := dialFrom(t, client.Namespace, 20_000, to)
@@ -397,7 +397,7 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			again := dials{dialFrom(t, client.Namespace, 20_000, to)}
 			defer func() { _ = unix.Close(again[0]) }()
 			if got := again.connected(time.Now().Add(timeout)); (got == 1) != cleans {
-				t.Errorf("%d connections were established from the same port", got)
+				t.Errorf("with cleanup %t, %d connections were established from the same port", cleans, got)
 			}
 		})
 	}
@@ -458,9 +458,9 @@ func TestARollingRestartOfUnresponsivePodsLosesNoDial(t *testing.T) {
 			}
 			close(stop)
 			n, all := <-failed, <-attempts
-			t.Logf("%d of %d dials failed", n, all)
+			t.Logf("%d of %d connection attempts failed", n, all)
 			if cleans && n > 0 || !cleans && n == 0 {
-				t.Errorf("%d of %d dials failed", n, all)
+				t.Errorf("with cleanup %t, %d of %d connection attempts failed", cleans, n, all)
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 	expectContinues(t, "full sync", open)
 	node.proxy.Apply(model.Change{LocalAddrs: []netip.Addr{}})
 	c.sync(node)
-	expectContinues(t, "the proxy believes that the node has no addresses", open)
+	expectContinues(t, "the proxy has no addresses of the node", open)
 }
 
 // TestAnEstablishedFlowKeepsItsEndpoint covers UDP, too: the endpoint stays the same while a socket sends from the same

@@ -14,7 +14,7 @@ import (
 )
 
 // evacuationTimeout is the time after a label until no new connection goes to the node. The suites promise a second. Here 400 flows
-// and their servers keep all processors busy, and it takes up to 1.3 s on two slow ones.
+// and their servers keep all CPUs busy, and it takes up to 1.3 s on two slow CPUs.
 const evacuationTimeout = 3 * time.Second
 
 // TestAnEvacuationMovesNewConnectionsAndNoEstablishedOne labels and unlabels a node during 200 open connections and 200
@@ -107,7 +107,7 @@ func isOneOf(name string, servers []*pod) bool {
 	return slices.ContainsFunc(servers, func(server *pod) bool { return server.Name == name })
 }
 
-// traffic is the permanent load of clients: requests over open flows, and new connections.
+// traffic is the continuous load of clients: requests over open flows, and new connections.
 type traffic struct {
 	ended   chan struct{}
 	running sync.WaitGroup
@@ -189,7 +189,7 @@ func (tr *traffic) connect(from *fabric.Namespace, to path) {
 	tr.made = append(tr.made, one)
 }
 
-// stop ends the traffic. Afterwards the counts do not change.
+// stop ends the traffic. Afterwards its fields do not change.
 func (tr *traffic) stop() *traffic {
 	close(tr.ended)
 	tr.running.Wait()
@@ -227,7 +227,8 @@ func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, lea
 	settled := during.where(func(one attempt) bool { return one.began.Sub(labelled) > evacuationTimeout })
 	const few = 20
 	if len(before) == 0 || len(settled) < few {
-		t.Errorf("%d connections to the node before the label, %d to any during the evacuation: too few", len(before), len(settled))
+		t.Errorf("%d connections to the node before the label, want some; %d to any node during the evacuation, want more",
+			len(before), len(settled))
 	}
 	late := settled.where(toLeaving)
 	if len(late) > 0 {

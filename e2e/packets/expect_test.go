@@ -20,8 +20,8 @@ type expectation func(from *fabric.Namespace, to path) error
 // maxConcurrent bounds the number of concurrent connection attempts.
 const maxConcurrent = 16
 
-// expect dials every path from every client, many at a time because most of them wait. why is the expected outcome, for
-// the failure message.
+// expect dials every path from every client, many at a time because most of them wait, and checks each outcome. desc
+// describes the situation in failure messages.
 func expect(t *testing.T, desc string, clients []*fabric.Namespace, to []path, should expectation) {
 	t.Helper()
 	var mu sync.Mutex
@@ -77,8 +77,8 @@ func seenAs(client *fabric.Namespace) expectation {
 	}
 }
 
-// immediateTimeout is well below a second, after which TCP retransmits its SYN. A client that missed the first reply would be
-// refused then.
+// immediateTimeout is well below a second, after which TCP retransmits its SYN. A
+// client that missed the first refusal would be refused after that second.
 const immediateTimeout = 500 * time.Millisecond
 
 // refused expects an immediate refusal of one connection out of four: a busy machine may be late, and a defect that

@@ -43,7 +43,7 @@ func TestExplainReportsForEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 				for _, p := range overNetworks(pathsTo(port, addrs...), "tcp", "udp") {
 					outcome := n.explained(p)
 					seen[outcome]++
-					expect(t, "explain says "+outcome, []*fabric.Namespace{n.pod, n.node.Namespace}, []path{p}, expectations[outcome])
+					expect(t, "explain predicts "+outcome, []*fabric.Namespace{n.pod, n.node.Namespace}, []path{p}, expectations[outcome])
 				}
 			}
 			for outcome := range expectations {
@@ -55,7 +55,7 @@ func TestExplainReportsForEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
 	}
 }
 
-// expectations are the client's view of each outcome; none means that explain has no result.
+// expectations are the checks for each outcome that explain predicts; none means that explain has no result.
 var expectations = map[string]expectation{"balance": succeeds, "refuse": refused, "drop": timesOut, "none": notServed}
 
 // explained returns the outcome that explain predicts for a pod's connection on the first node.

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// olderApp and younger are Services that may request the same address.
+// olderApp and youngerApp are Services that may request the same address.
 var olderApp, youngerApp = app{"z-elder", 31}, app{"a-younger", 32}
 
 // createdIn sets the creation time of a Service: the oldest one wins, whatever the names are.

@@ -25,11 +25,11 @@ import (
 )
 
 const (
-	// dialsVariable is the total number of connections of TestNoEstablishedConnectionEndsWhileEndpointsFlap. fewDials is
-	// the default.
+	// dialsVariable is the environment variable with the total number of connections of
+	// TestNoEstablishedConnectionEndsWhileEndpointsFlap. fewDials is the default number.
 	dialsVariable = "FLAPPING_DIALS"
 	fewDials      = 9_000
-	// dialsPerSecond is the rate in each of its clusters.
+	// dialsPerSecond is the rate of connections in each of the test's clusters.
 	dialsPerSecond = 200
 )
 
@@ -128,7 +128,7 @@ func (f flapping) run(t *testing.T, dials int) {
 	}
 	c.apply(endpoints(sets[0]...))
 	load.under.Wait()
-	wait.Until(t, "stale entries of dials to the unresponsive pod are deleted", func() bool { return cleaning.count(model.TCP) > 0 })
+	wait.Until(t, "stale entries of connections to the unresponsive pod are deleted", func() bool { return cleaning.count(model.TCP) > 0 })
 	t.Logf("%d switches, %d dials: %d replied, %d hung after connecting, %d never connected (%v); %d stale entries deleted; "+
 		"the kernel reported %d entries deleted by request: %d unreplied, %d closed, %d open; %d packets were lost on the link",
 		switches, dials, load.replied.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), cleaning.count(model.TCP),
@@ -138,7 +138,8 @@ func (f flapping) run(t *testing.T, dials int) {
 		harmless = int64(dials) / 1000
 	}
 	if deletions.open.Load() > harmless || load.hung.Load() > harmless {
-		t.Errorf("%d entries of open connections were deleted, and %d clients hang", deletions.open.Load(), load.hung.Load())
+		t.Errorf("%d entries of open connections were deleted, and %d clients hang, want at most %d of each",
+			deletions.open.Load(), load.hung.Load(), harmless)
 	}
 	if deletions.unreplied.Load() == 0 || load.replied.Load() < int64(dials)*9/10 {
 		t.Errorf("%d unreplied entries were deleted, and %d of %d dials got a reply, so the test proves nothing",
@@ -205,7 +206,7 @@ func startDial(to netip.AddrPort) (*os.File, error) {
 		return nil, err
 	}
 	if err := unix.Connect(fd, addr); !errors.Is(err, unix.EINPROGRESS) {
-		return nil, errors.Join(fmt.Errorf("dial %s: %w", to, err), unix.Close(fd))
+		return nil, errors.Join(fmt.Errorf("connect to %s: %w", to, err), unix.Close(fd))
 	}
 	return os.NewFile(uintptr(fd), to.String()), nil
 }
@@ -283,7 +284,7 @@ func countDeletedEntries(t *testing.T, on *fabric.Namespace) *deletedEntries {
 	return counted
 }
 
-// add counts a destroy event: a struct nfgenmsg and attributes.
+// add counts a destroy event by the state of its connection. message is a struct nfgenmsg and attributes.
 func (d *deletedEntries) add(t *testing.T, message []byte) {
 	const sizeofHeader, attrStatus, attrProtocolInfo, attrTCP, attrState = 4, 3, 4, 1, 1
 	attributes, err := netlink.NewAttributeDecoder(message[sizeofHeader:])

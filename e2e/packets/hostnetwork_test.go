@@ -14,8 +14,8 @@ func (c *cluster) inHostNetwork(n *node) *pod {
 	return &pod{Pod: &fabric.Pod{Namespace: n.Namespace, Node: n.Node}, zone: "zone-of-" + n.Name}
 }
 
-// TestAnEndpointInTheHostNetworkOfThisNode is reached over every frontend. Packets from other clients are not forwarded
-// to it, so the reply returns without masquerading.
+// TestAnEndpointInTheHostNetworkOfThisNode checks that such an endpoint is reached over every frontend. Packets from
+// other clients are not forwarded to it, so the reply returns without masquerading.
 func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 	t.Parallel()
 	c := newTwoNodes(t, setup{config: clusterCIDR()})
@@ -36,8 +36,8 @@ func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 	}
 }
 
-// TestAnEndpointInTheHostNetworkOfAnotherNode is reached over every frontend by clients that may use endpoints on other
-// nodes.
+// TestAnEndpointInTheHostNetworkOfAnotherNode checks that such an endpoint is reached over every frontend by clients
+// that may use endpoints on other nodes.
 func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	c := newTwoNodes(t, setup{config: clusterCIDR()})

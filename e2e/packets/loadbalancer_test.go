@@ -17,8 +17,8 @@ func clientRanges(clients ...*fabric.Namespace) func(*model.Service) {
 	}
 }
 
-// TestSourceRangesRestrictWhoMayDialALoadBalancerIP checks that they apply to pods and the node like to all other
-// clients, and not to other frontends.
+// TestSourceRangesRestrictWhoMayDialALoadBalancerIP checks that source ranges apply to pods and the node like to all
+// other clients, and not to other frontends.
 func TestSourceRangesRestrictWhoMayDialALoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -137,7 +137,7 @@ func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
 	runNFT(t, node, egressCounter, "-f", "-")
 	expect(t, "a load-balancer IP", clients, web.paths(node, model.LoadBalancerIP), servedBy("server"))
 	if got := packets(t, node, "leaving"); got != "0" {
-		t.Errorf("%s packets left the node", got)
+		t.Errorf("%s packets to the load-balancer IP left the node, want none", got)
 	}
 	for _, addr := range web.addrs(model.LoadBalancerIP) {
 		if _, err := node.Request("tcp", netip.AddrPortFrom(addr.Next(), servicePort), immediateTimeout); err == nil {

@@ -49,7 +49,8 @@ func TestSlicesOfAHeadlessServiceAreNoEndpoints(t *testing.T) {
 	expect(t, "no label again", m.clients(), allPaths, servedBy("near"))
 }
 
-// TestAServiceOfOneFamily has no frontend of any kind in the other family, although its manifest has addresses there.
+// TestAServiceOfOneFamily checks that a Service of one family has no frontend of any kind in the other family, although
+// its manifest has addresses there.
 func TestAServiceOfOneFamily(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)

@@ -125,7 +125,7 @@ func testMatrix(t *testing.T, c *cluster, rows []row) {
 	}
 }
 
-// TestAPodOfAnotherNodeIsOutsideInNodeCIDRMode checks the only difference to ClusterCIDR.
+// TestAPodOfAnotherNodeIsOutsideInNodeCIDRMode checks the only difference from ClusterCIDR.
 func TestAPodOfAnotherNodeIsOutsideInNodeCIDRMode(t *testing.T) {
 	config := clusterCIDR()
 	config.LocalTraffic = ruleset.LocalTraffic{PodCIDRs: true}

@@ -72,7 +72,7 @@ func TestClientsAreRememberedThoughACNIMasquerades(t *testing.T) {
 	})
 }
 
-// TestUnallocatedAddressesAreDroppedThoughACNIMasquerades checks this where a CNI masquerades packets of pods to
+// TestUnallocatedAddressesAreDroppedThoughACNIMasquerades covers a node on which a CNI masquerades packets of pods to
 // addresses outside the pod ranges.
 func TestUnallocatedAddressesAreDroppedThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestUnallocatedAddressesAreDroppedThoughACNIMasquerades(t *testing.T) {
 	})
 }
 
-// TestNoPriorityOfOursRemainsThoughACNIMasquerades checks that packets leave without our priorities.
+// TestNoPriorityOfOursRemainsThoughACNIMasquerades checks that packets leave the node without one of our priorities.
 func TestNoPriorityOfOursRemainsThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
 	eachOrder(t, func(t *testing.T, c *twoNodes) {

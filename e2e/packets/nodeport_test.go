@@ -122,7 +122,7 @@ func TestNodePortsOnAllAddresses(t *testing.T) {
 	expectNotOnLoopback(t, n)
 }
 
-// TestLoopbackNeverServesNodePorts checks this also for loopback addresses inside the prefixes.
+// TestLoopbackNeverServesNodePorts covers loopback addresses inside the configured prefixes.
 func TestLoopbackNeverServesNodePorts(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Prefixes: []netip.Prefix{
@@ -150,7 +150,7 @@ func TestPrefixesOfOneFamilyKeepTheOtherOnAllAddresses(t *testing.T) {
 	expect(t, "IPv6, not restricted", n.clients(), n.ownPaths()[3:], servedBy("near"))
 }
 
-// TestANodePortWinsOverALocalSocket checks this even for a Service without endpoints. The proxy opens no socket for the
+// TestANodePortWinsOverALocalSocket also covers a Service without endpoints. The proxy opens no socket for the
 // node port, so the local one can be bound.
 func TestANodePortWinsOverALocalSocket(t *testing.T) {
 	t.Parallel()

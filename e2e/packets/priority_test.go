@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// counters counts packets that leave the node after all our chains: those with one of our priorities, those with
-// priority 5, and all.
+// counters is a table that counts packets that leave the node, after all our chains: those with one of our priorities,
+// those with priority 5, and all.
 const counters = `
 table inet witness {
 	chain leaving {

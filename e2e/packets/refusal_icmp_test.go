@@ -78,7 +78,7 @@ func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
 					}
 				}
 				if !should(client, echo, err) {
-					t.Errorf("%s: ping from %s to %s: %+v, %v", desc, client.Name, addr, echo, err)
+					t.Errorf("%s: unexpected outcome of ping from %s to %s: %+v, %v", desc, client.Name, addr, echo, err)
 				}
 			}
 		}

@@ -19,7 +19,7 @@ type refusals struct {
 	node      *fabric.Namespace
 }
 
-// newRefusals lifts the kernel's limits on ICMP errors; by default it sends six in a row to one receiver.
+// newRefusals lifts the kernel's limits on ICMP errors; by default the kernel sends at most six in a row to a receiver.
 func newRefusals(t *testing.T) *refusals {
 	t.Helper()
 	c := newCluster(t, 2)
@@ -133,8 +133,7 @@ func TestTrafficForbiddenByAPolicyIsDroppedWithoutAReply(t *testing.T) {
 	expect(t, "externalTrafficPolicy Local without any endpoint", r.clients(), external, refused)
 }
 
-// TestTopologyKeysThatMatchNothingRefuse checks this although other nodes have endpoints: the keys allow none of them
-// from here.
+// TestTopologyKeysThatMatchNothingRefuse covers topology keys that allow none of the endpoints on other nodes.
 func TestTopologyKeysThatMatchNothingRefuse(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

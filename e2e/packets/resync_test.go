@@ -48,7 +48,7 @@ func TestTrafficIsNotAffectedByFullSyncs(t *testing.T) {
 			syncs.Wait()
 			for to, pods := range replies {
 				if hasAffinity := name == "with session affinity"; hasAffinity == (len(pods) > 1) {
-					t.Errorf("%s: replies from %v", to, pods)
+					t.Errorf("%s: replies from %v, want one pod only with session affinity", to, pods)
 				}
 			}
 		})

@@ -77,7 +77,7 @@ func TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore(t *testing.T) {
 	}
 }
 
-// TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress checks this although the old address stays on the node.
+// TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress covers an old address that stays on the node.
 func TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress(t *testing.T) {
 	t.Parallel()
 	n := newSecondNodePorts(t, onPrimary)
@@ -171,7 +171,7 @@ func TestFlowsToOtherPodsAndSocketsAreKept(t *testing.T) {
 	}
 }
 
-// routeLocally makes all addresses inside some prefixes local to the node by a route; no interface has them.
+// routeLocally makes all addresses inside secondPrefixes local to the node by routes; no interface has them.
 func routeLocally(t *testing.T, n *node, verb string) {
 	t.Helper()
 	for _, prefix := range secondPrefixes {

@@ -28,7 +28,7 @@ func (f *udpFlows) all() []*conversation {
 	return append(append([]*conversation{}, f.inside...), f.outside...)
 }
 
-// external returns the flows that externalTrafficPolicy governs; if wanted is false, the other flows.
+// external returns the flows that externalTrafficPolicy governs; if want is false, the other flows.
 func external(open []*conversation, want bool) []*conversation {
 	var found []*conversation
 	for _, c := range open {

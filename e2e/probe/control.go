@@ -15,8 +15,8 @@ import (
 //	POST   /ready?value=BOOL          sets readiness
 //	GET    /dial?network=tcp|udp&address=HOST:PORT&count=N&timeout=2s&interval=0s&source_port=N&overlap=BOOL
 //	POST   /hold?address=HOST:PORT    opens a connection and keeps sending on it: {"id"}
-//	GET    /hold/ID                   {"alive", "echoes", "error"}
-//	DELETE /hold/ID                   closes it
+//	GET    /hold/ID                   {"alive", "server", "echoes", "error"}
+//	DELETE /hold/ID                   closes it, and responds like GET
 //	GET    /resolve?host=NAME         {"addresses"}
 func newControl() http.Handler {
 	var unready atomic.Bool

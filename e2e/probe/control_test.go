@@ -84,10 +84,10 @@ func TestDiallingCountsServersAndClientAddresses(t *testing.T) {
 	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
 		got := c.dial(url.Values{"network": {network}, "address": {address}, "count": {"5"}, "timeout": {"1m"}, "interval": {"1ms"}})
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(results{}, "SlowestMS")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", network, diff)
+			t.Errorf("results over %s differ (-want +got):\n%s", network, diff)
 		}
 		if got.SlowestMS <= 0 {
-			t.Errorf("%s: the slowest took %f ms", network, got.SlowestMS)
+			t.Errorf("%s: the slowest connection took %f ms, want more than 0", network, got.SlowestMS)
 		}
 	}
 }
@@ -108,11 +108,11 @@ func TestDiallingDistinguishesARefusalFromATimeout(t *testing.T) {
 		query := url.Values{"network": {test.network}, "address": {test.address}, "count": {"3"}, "timeout": {test.timeout}}
 		got := c.dial(query)
 		if len(got.Errors) != 1 || len(got.Servers) != 0 {
-			t.Errorf("%s: %+v, want one kind of error", test.want, got)
+			t.Errorf("%s, want %s: %+v, want one kind of error only", test.network, test.want, got)
 		}
 		for text, times := range got.Errors {
 			if !strings.Contains(text, test.want) || times != 3 {
-				t.Errorf("%d times %q, want 3 times %s", times, text, test.want)
+				t.Errorf("got %d times error %q, want 3 times %s", times, text, test.want)
 			}
 		}
 	}
@@ -147,7 +147,7 @@ func TestDiallingFromAFixedPortWorksAgainAtOnce(t *testing.T) {
 			"source_port": {strconv.Itoa(sourcePort)},
 		}
 		if got := c.dial(query); got.Servers["web-1"] != 3 {
-			t.Errorf("%s: %+v", network, got)
+			t.Errorf("%s: %+v, want 3 replies of web-1", network, got)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestAnInvalidDialRequestIsRejected(t *testing.T) {
 		{"address": {"127.0.0.1:1"}, "overlap": {"often"}},
 	} {
 		if status := c.request(http.MethodGet, "/dial", query, nil); status != http.StatusBadRequest {
-			t.Errorf("%v: status %d", query, status)
+			t.Errorf("query %v: status %d, want %d", query, status, http.StatusBadRequest)
 		}
 	}
 }
@@ -187,10 +187,10 @@ func TestNamesAreLookedUp(t *testing.T) {
 	var got map[string][]string
 	c.request(http.MethodGet, "/resolve", url.Values{"host": {"127.0.0.1"}}, &got)
 	if diff := cmp.Diff([]string{"127.0.0.1"}, got["addresses"]); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("the addresses differ (-want +got):\n%s", diff)
 	}
 	if status := c.request(http.MethodGet, "/resolve", url.Values{"host": {"no such name"}}, nil); status != http.StatusBadGateway {
-		t.Errorf("an unknown name: status %d", status)
+		t.Errorf("an unknown name: status %d, want %d", status, http.StatusBadGateway)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 	(<-connections).Close()
 	wait.Until(t, "the connection has ended", func() bool { return !report().Alive })
 	if s := report(); s.Error == "" {
-		t.Errorf("no error reported: %+v", s)
+		t.Errorf("the closed connection has no error: %+v", s)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestAHeldConnectionThatIsEndedIsForgotten(t *testing.T) {
 	}
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
 		if status := c.request(method, path, nil, nil); status != http.StatusNotFound {
-			t.Errorf("%s afterwards: status %d", method, status)
+			t.Errorf("%s of the closed connection: status %d, want %d", method, status, http.StatusNotFound)
 		}
 	}
 }

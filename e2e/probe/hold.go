@@ -33,7 +33,7 @@ type held struct {
 	mu     sync.Mutex
 	server string // from its greeting
 	echoes int
-	err    error // why it ended
+	err    error // that ended the connection; nil while it is open
 }
 
 func newHolds() *holds { return &holds{byID: map[string]*held{}} }

@@ -1,5 +1,5 @@
 // Command probe runs in the pods of the end-to-end suites. `probe serve` is a server that replies with its name and the
-// client's address, and a client that dials on request. `probe sabotage` changes Vicinity's tables externally.
+// client's address, and a client that connects on request. `probe sabotage` changes Vicinity's tables externally.
 package main
 
 import (

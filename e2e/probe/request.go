@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// dialRequest is a request to dial.
+// dialRequest configures the connections of a request to dial.
 type dialRequest struct {
 	network    string // tcp or udp
 	address    string

@@ -44,7 +44,7 @@ func startProbe(t *testing.T, environment ...string) (*fabric.Pod, *fabric.Proce
 	return pod, process, log
 }
 
-// resultsIn returns the name with which the probe of a pod replies.
+// resultsIn returns the server name and the client address in the greeting of a pod's probe.
 func resultsIn(t *testing.T, pod *fabric.Pod) string {
 	t.Helper()
 	conn, err := pod.Node.Dial("tcp", net.JoinHostPort(pod.IPv4.String(), "8080"), time.Minute)
@@ -80,7 +80,7 @@ func TestAProbeWithoutAGracePeriodEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := process.Wait(); err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the probe ended with %v", err)
 	}
 }
 

@@ -24,13 +24,13 @@ import (
 const (
 	// idleServices is the number of Services, with ten endpoints each, on idleNodes other nodes.
 	idleServices, idleNodes = 10_000, 100
-	// quietTime is the time without an unreplied connection after which scans become rarer, watched the duration of a
-	// measurement.
+	// quietTime is the time without an unreplied connection after which scans become rarer, measureTime the duration of
+	// a measurement.
 	quietTime, measureTime = 65 * time.Second, 30 * time.Second
 )
 
 // BenchmarkIdle measures the cost of failure detection on an idle node: whole daemons on one CPU, one with failure
-// detection and one without, at the same time. Entries are open connections.
+// detection and one without, at the same time. Conntrack entries stand for open connections.
 func BenchmarkIdle(b *testing.B) {
 	network := fabrictest.New(b)
 	manifests := b.TempDir()

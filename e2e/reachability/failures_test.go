@@ -86,9 +86,9 @@ func TestANodeBehindAGateway(t *testing.T) {
 
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
-// TestAsymmetricRoutes has packets to a node that go through another node, and replies that come
-// directly. If the other node drops these packets, or rejects them with an ICMP error, the node is unreachable from
-// here, and from no other node.
+// TestAsymmetricRoutes has packets to a node that go through another node, and replies that come directly. If the other
+// node drops these packets, or rejects them with an ICMP error, the node is unreachable from node-1, and from no other
+// node.
 func TestAsymmetricRoutes(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]string{"silently": "drop", "with an ICMP error": "reject with icmp type host-unreachable"} {
@@ -195,7 +195,7 @@ func TestEstablishedConnectionsStay(t *testing.T) {
 	s.expectEjected(s.nodes[1], 0)
 	for _, one := range connections {
 		if _, err := one.Request(3 * clientTimeout); err != nil {
-			t.Errorf("an established connection: %v", err)
+			t.Errorf("request on an established connection: %v", err)
 		}
 	}
 	if after := s.nodesOf(datagrams); !slices.Equal(after, before) {
@@ -209,7 +209,7 @@ func (tb *testbed) nodesOf(all []*fabric.Connection) (nodes []string) {
 	for _, one := range all {
 		reply, err := one.Request(clientTimeout)
 		if err != nil {
-			tb.t.Errorf("a conversation: %v", err)
+			tb.t.Errorf("request in a conversation: %v", err)
 		}
 		nodes = append(nodes, reply.Node)
 	}
@@ -322,7 +322,7 @@ endpoints:
 func TestNothingElseProvesThatANodeLives(t *testing.T) {
 	t.Parallel()
 	busy := netip.MustParseAddrPort("10.96.0.13:80")
-	// deceive keeps dialling from one client, for which the node seems to respond.
+	// forgeReplies keeps dialling from one client, for which the node seems to respond.
 	forgeReplies := func(s *testbed, to netip.AddrPort) (stop func()) {
 		var isOver atomic.Bool
 		var dialling sync.WaitGroup
@@ -529,7 +529,7 @@ func TestClientsWithAffinity(t *testing.T) {
 	s.waitForUnreachable(1)
 	during := servers(all[:ports/2]...)
 	if slices.Contains(during, s.nodes[1].Name) || !slices.Contains(before[ports/2:], s.nodes[1].Name) {
-		t.Errorf("affinity is to %v, then to %v, so nothing was tested", before, during)
+		t.Errorf("affinity is to %v before the failure and to %v during it, so nothing was tested", before, during)
 	}
 	end()
 	s.waitForUnreachable(0)

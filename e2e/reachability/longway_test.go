@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// addLongWay routes packets between node-1 and another node, and between their pods, through a LongWay, which neither
+// addLongWay routes packets between node-1 and another node, and between their pods, through a LossyPath, which neither
 // delays nor drops packets at first.
 func (tb *testbed) addLongWay(number int) *fabric.LossyPath {
 	tb.t.Helper()

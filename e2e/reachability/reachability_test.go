@@ -76,7 +76,8 @@ func TestNewConnectionsAvoidADeadNode(t *testing.T) {
 	}
 }
 
-// TestConnectionsFailWithoutFailureDetection is the same without failure detection, and shows how many connections would fail.
+// TestConnectionsFailWithoutFailureDetection makes the same failure without failure detection, and logs the number of
+// connections that fail.
 func TestConnectionsFailWithoutFailureDetection(t *testing.T) {
 	t.Parallel()
 	s := newTestbed(t, "off")
@@ -159,14 +160,14 @@ func TestUnrepliedConnectionsAreCounted(t *testing.T) {
 			_ = conn.Close()
 		})
 	}
-	wait.Until(t, "the metric equals the number of waiting dials", func() bool {
+	wait.Until(t, "the metric equals the number of waiting connection attempts", func() bool {
 		waiting := count - replied.Load() - failed.Load()
 		return waiting > 0 && waiting < count && s.metric("vicinity_conntrack_unreplied_entries") == float64(waiting)
 	})
 	end()
 	dialling.Wait()
 	if failed.Load() > 0 {
-		t.Errorf("%d of %d dials failed although the drop rule was removed", failed.Load(), count)
+		t.Errorf("%d of %d connection attempts failed although the drop rule was removed", failed.Load(), count)
 	}
 	wait.Until(t, "no unreplied connection", func() bool { return s.metric("vicinity_conntrack_unreplied_entries") == 0 })
 }

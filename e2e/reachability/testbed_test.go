@@ -204,7 +204,7 @@ var (
 	unpluggedLink = []string{"meta protocol { ip, ip6, arp }"}
 )
 
-// dials has the results of new connections at a rate.
+// dials has the results of new connections.
 type dials struct {
 	made, failed, waited int
 	maxDuration          time.Duration
@@ -264,7 +264,7 @@ func (tb *testbed) waitForUnreachable(count float64) time.Duration {
 	began := time.Now()
 	for tb.metric("vicinity_reachability_targets", `state="unreachable"`) != count {
 		if time.Since(began) > wait.Timeout {
-			tb.t.Fatalf("want %v unreachable nodes:\n%s", count, tb.proxy.Log)
+			tb.t.Fatalf("the number of unreachable nodes does not become %v:\n%s", count, tb.proxy.Log)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -105,7 +105,7 @@ func TestOnlyAuthorizedClientsReadTheMetrics(t *testing.T) {
 			status, body, err := s.get(t, c.path, c.token)
 			must.Succeed(t, err)
 			if status != c.want || (c.want == 200) != strings.Contains(body, "vicinity_build_info{") {
-				t.Errorf("%s, %s: %d %.60q, want %d", address, name, status, body, c.want)
+				t.Errorf("%s, %s: status %d, body %.60q, want status %d", address, name, status, body, c.want)
 			}
 		}
 	}
@@ -113,16 +113,16 @@ func TestOnlyAuthorizedClientsReadTheMetrics(t *testing.T) {
 	tryTokens(t, newScraper(elsewhere.Namespace, machine.IPv4.String()))
 	if status, _, err := newScraper(outside.Namespace, machine.IPv4.String()).get(t, "/metrics",
 		tokenOf(t, api, "vicinity-metrics-reader")); err != nil || status != 200 {
-		t.Errorf("a new token, while another client tries unknown tokens: %d, %v", status, err)
+		t.Errorf("a new token, while another client tries unknown tokens: status %d, error %v, want 200", status, err)
 	}
 
 	must.Succeed(t, api.Close())
 	s := newScraper(outside.Namespace, machine.IPv4.String())
 	if status, _, err := s.get(t, "/metrics", reader); err != nil || status != 200 {
-		t.Errorf("while the API server is down: %d, %v", status, err)
+		t.Errorf("while the API server is down: status %d, error %v, want 200", status, err)
 	}
 	if status, _, err := s.get(t, "/metrics", "another"); err != nil || status != 503 {
-		t.Errorf("a token that was never reviewed, while the API server is down: %d, %v", status, err)
+		t.Errorf("a token that was never reviewed, while the API server is down: status %d, error %v, want 503", status, err)
 	}
 }
 
@@ -134,7 +134,7 @@ func tryTokens(t *testing.T, s scraper) {
 		case err == nil && status == http.StatusTooManyRequests:
 			return
 		case err != nil || status != http.StatusUnauthorized:
-			t.Fatalf("an unknown token: %d, %v", status, err)
+			t.Fatalf("an unknown token: status %d, error %v, want 401", status, err)
 		}
 	}
 	t.Error("1,000 unknown tokens were not rate-limited")
@@ -148,7 +148,7 @@ func componentAddress(t *testing.T, manifests string) string {
 	_, rest, found := strings.Cut(string(text), "--secure-metrics-bind-address=")
 	address, _, _ := strings.Cut(rest, "\n")
 	if !found || !strings.HasSuffix(address, ":"+port) {
-		t.Fatalf("the component serves the metrics at %q", address)
+		t.Fatalf("the component serves the metrics at %q, want port %s", address, port)
 	}
 	return address
 }

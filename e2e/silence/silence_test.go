@@ -124,7 +124,7 @@ func clients() map[string]client {
 		"a proxy dials a node": {onlyPlain: true, isServed: true, newRound: func(t *testing.T, p *peer) func(context.Context) error {
 			return func(ctx context.Context) error {
 				if kind, _ := probe.Dial(ctx, p.addr, wait.Timeout); kind != reachability.Accepted {
-					t.Errorf("dial result %v", kind)
+					t.Errorf("dial result %v, want %v", kind, reachability.Accepted)
 				}
 				return nil
 			}
@@ -151,7 +151,7 @@ func TestAnUnresponsivePeerLeaksNothing(t *testing.T) {
 					round := client.newRound(t, peer)
 					for range 3 {
 						if err := round(t.Context()); (err == nil) != client.isServed {
-							t.Errorf("unexpected result: %v", err)
+							t.Errorf("error %v, want success: %t", err, client.isServed)
 						}
 					}
 					wait.Until(t, "a connection that the peer accepted", func() bool { return peer.accepted.Load() > 0 })

@@ -18,7 +18,8 @@ type Request struct {
 	Annotations    map[string]string
 }
 
-// Audited returns the requests in the audit log so far. The last one may be missing, because it may be being written.
+// Audited returns the requests in the audit log so far. The last one may be missing, because the API server may still
+// be writing it.
 func (s *Site) Audited() ([]Request, error) {
 	file, err := os.Open(s.auditLog())
 	if err != nil {

@@ -59,8 +59,8 @@ func (p *Process) WaitFor(t testing.TB, what string, step func() error) {
 	})
 }
 
-// Metric reads the metrics at an address of the machine, and returns the sum of those with a name and some labels, such
-// as a="b".
+// Metric reads the metrics at an address of the machine, and returns the sum of those with the given name and labels,
+// such as a="b".
 func (p *Process) Metric(address, name string, labels ...string) (float64, error) {
 	text, err := Page(p.machine, address, "/metrics")
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *Process) Metric(address, name string, labels ...string) (float64, error
 	return Metric(text, name, labels...)
 }
 
-// Metric returns the sum of the metrics in a page that have a name and some labels, such as a="b".
+// Metric returns the sum of the metrics in a page that have the given name and labels, such as a="b".
 func Metric(page, name string, labels ...string) (sum float64, err error) {
 	found := false
 	for lines := bufio.NewScanner(strings.NewReader(page)); lines.Scan(); {

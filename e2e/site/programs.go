@@ -83,7 +83,7 @@ func newestSource(root string) (newest source, err error) {
 		return err
 	})
 	if err != nil {
-		return source{}, fmt.Errorf("list dependencies of our programs: %w", err)
+		return source{}, fmt.Errorf("list sources of our programs: %w", err)
 	}
 	return newest, nil
 }

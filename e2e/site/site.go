@@ -52,7 +52,7 @@ type Site struct {
 	config  Config
 	dir     string
 	objects client.Client
-	// probeUsers is the number of users that have waited for their roles.
+	// probeUsers is the number of users that waitForRoles has created roles for.
 	probeUsers atomic.Int64
 }
 
@@ -126,7 +126,7 @@ func (s *Site) start(ctx context.Context) (err error) {
 	if s.Admin, err = kubernetes.NewForConfig(admin); err != nil {
 		return err
 	}
-	log.SetLogger(logr.Discard()) // otherwise it prints where it was first used
+	log.SetLogger(logr.Discard()) // otherwise controller-runtime prints a warning with a stack trace
 	s.objects, err = client.New(admin, client.Options{})
 	return err
 }

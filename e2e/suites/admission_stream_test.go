@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// outcomeOfCreate reports whether the API server called the webhook for a new Service, which the response shows.
+// outcomeOfCreate is whether the API server called the webhook for a new Service, as the response shows.
 type outcomeOfCreate string
 
 const (
@@ -32,8 +32,8 @@ type creates struct {
 	mu     sync.Mutex
 	counts map[outcomeOfCreate]int
 	failed []error
-	// missed are the durations of requests that passed without the webhook: its timeout, or less if no replica accepted
-	// the call.
+	// missed are the durations of requests that passed without the webhook: about the webhook's timeout, or less if no
+	// replica accepted the call.
 	missed []time.Duration
 }
 

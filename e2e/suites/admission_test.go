@@ -35,7 +35,7 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 		_, err := services.Create(ctx, webService(topologyKeys(mistakenKeys)), metav1.CreateOptions{})
 		expectDenial(err)
 		_, err = services.Get(ctx, "web", metav1.GetOptions{})
-		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the denied Service: %v", err)
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "read the denied Service: %v", err)
 
 		service := newService(ctx, namespace, topologyKeys(zoneFirst))
 		topologyKeys(mistakenKeys)(service)

@@ -71,8 +71,8 @@ var ourWebhooks = map[string]bool{
 }
 
 // failedOpen returns how many calls to the webhook failed, so that the API server ignored the webhook (failurePolicy
-// Ignore). The counter starts with the API server. If there are several API servers, it is the counter of the one that
-// replies.
+// Ignore). The counter starts with the API server. If there are several API servers, failedOpen reads the counter of
+// the one that responds.
 func (c cluster) failedOpen(ctx context.Context) float64 {
 	GinkgoHelper()
 	text, err := c.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)

@@ -79,7 +79,7 @@ var _ = Describe("Session affinity", func() {
 	})
 })
 
-// expectOneServer waits until one server replies to a whole sample of connections, and returns its name.
+// expectOneServer waits until a single server replies to a whole sample of connections, and returns its name.
 func expectOneServer(ctx context.Context, desc string, client probe, to target) string {
 	GinkgoHelper()
 	var name string

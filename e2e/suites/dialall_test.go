@@ -14,14 +14,14 @@ import (
 // outcome is the result of one client's connections to one target.
 type outcome struct {
 	results
-	err    error // the client could not be controlled
+	err    error // of the request to the client's control API
 	client probe
 	to     target
 }
 
 func (o outcome) String() string { return fmt.Sprintf("%s to %s: %s", o.client, o.to, o.results) }
 
-// maxConcurrent is the number of clients that dial at the same time. Most of them wait.
+// maxConcurrent is the number of clients that dial at the same time. Most of the time they wait.
 const maxConcurrent = 8
 
 // dialAll makes every client dial every target.

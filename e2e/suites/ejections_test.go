@@ -60,7 +60,8 @@ func (e ejection) String() string {
 	return fmt.Sprintf("%s: %s ejected by %s", e.at.Format(time.StampMilli), e.node, e.observer)
 }
 
-// ejectionLine matches such a line. A line without the node counts as wrong, so that a renamed attribute is noticed.
+// ejectionLine matches a log line about an ejection. A line without the node counts as wrong, so that a renamed
+// attribute is noticed.
 var ejectionLine = regexp.MustCompile(`^(\S+) .*node is unreachable from this node(?:.*unreachableNode"?[=:]"?([a-z0-9.-]+))?`)
 
 // ejectionLog collects the ejections of all proxies, including those that specs restart.

@@ -103,7 +103,8 @@ func (s unevenServices) measure(ctx context.Context, when string, servers probes
 	expectBound(ctx, s.bounded, unbounded)
 	got := loadOf(ctx, s.bounded, servers)
 	AddReportEntry(when, fmt.Sprintf("%s\n%s", unbounded, got))
-	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()), "%s: no overload without a bound, nothing to test: %s", when, unbounded)
+	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()),
+		"%s: the load of the busiest server without a bound, which must be an overload: %s", when, unbounded)
 	Expect(got.busiest()).To(BeNumerically("<=", bound+got.tolerance()), "%s: the busiest server of %s", when, got)
 }
 
@@ -122,7 +123,7 @@ func (s unevenServices) expectNone(ctx context.Context, desc string, from, serve
 	AddReportEntry(desc, fmt.Sprintf("none of %d new connections goes to %v", connections, servers.names()))
 }
 
-// byServer splits open connections into those to some servers, and others.
+// byServer splits open connections into those to the given servers, and others.
 func byServer(ctx context.Context, all []held, servers probes) (with, others []held) {
 	GinkgoHelper()
 	for _, h := range all {

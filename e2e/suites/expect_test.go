@@ -13,11 +13,12 @@ import (
 // An expectation about connections must hold for all of a sample, never for most of it.
 const (
 	// sample is the number of connections that a client makes for one expectation. The probability that it misses one of
-	// six endpoints is 1 in 10,000. Where each endpoint must be used, the expectation is then checked again.
+	// six endpoints is 1 in 10,000. Where each endpoint must be used, a missed one only means that the expectation is
+	// checked again.
 	sample = 60
 	// timeoutSample is the number of connections where none should succeed, because each of them waits for its timeout.
 	timeoutSample = 2
-	// successTimeout is the timeout of a connection that should succeed. Where it should not, the timeout is only a moment.
+	// successTimeout is the timeout of a connection that should succeed, and failureTimeout of one that should fail.
 	successTimeout = 10 * time.Second
 	failureTimeout = 2 * time.Second
 )

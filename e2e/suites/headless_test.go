@@ -138,7 +138,7 @@ func expectAddressesByZone(ctx context.Context, desc string, service *corev1.Ser
 	}
 }
 
-// expectMembers resolves each member's own name from every client.
+// expectMembers waits until every client resolves each member's own name to that member's addresses.
 func expectMembers(ctx context.Context, clients probes, service *corev1.Service, members probes) {
 	GinkgoHelper()
 	for _, member := range members {

@@ -40,7 +40,8 @@ var _ = Describe("A bound of 120 %", func() {
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), servers)
 		alone := loadOf(ctx, preferring, servers)
 		AddReportEntry(preferring.Name, alone)
-		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.tolerance()), "no overload with PreferSameZone, so nothing was tested: %s", alone)
+		Expect(alone.busiest()).To(BeNumerically(">", bound+alone.tolerance()),
+			"the load of the busiest server with PreferSameZone, which must be an overload: %s", alone)
 		for _, service := range bounded {
 			expectBound(ctx, service, alone)
 			got := loadOf(ctx, service, servers)
@@ -165,7 +166,7 @@ func (l load) nearShare(zone string) float64 {
 	return float64(near) / float64(l.from[zone].replies())
 }
 
-// nearCapacity returns how many connections a zone's servers may get.
+// nearCapacity returns the number of connections that a zone's servers may get.
 func (l load) nearCapacity(zone string) float64 {
 	return bound * l.mean() * float64(len(l.servers.inZone(zone)))
 }

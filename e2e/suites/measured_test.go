@@ -53,14 +53,15 @@ func startLoad(ctx context.Context) *loadGenerator {
 	c.service = newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"), withinBound)
 	expectServers(ctx, "before", podClients.inZone(c.zone), clusterIPs(c.service)[:1], c.servers.inZone(c.zone))
 	unbounded := c.dial(ctx)
-	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()), "no overload without measured demand, nothing to test: %s", unbounded)
+	Expect(unbounded.busiest()).To(BeNumerically(">", bound+unbounded.tolerance()),
+		"the load of the busiest server without measured demand, which must be an overload: %s", unbounded)
 	c.service = changeService(ctx, c.service, func(service *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&service.ObjectMeta, "vicinity.dev/demand-source", "measured")
 	})
 	return c
 }
 
-// dial makes some hundred connections in some seconds, and returns the load of each server. All connections must
+// dial makes a few hundred connections in a few seconds, and returns the load of each server. All connections must
 // succeed.
 func (c *loadGenerator) dial(ctx context.Context) load {
 	GinkgoHelper()

@@ -95,7 +95,7 @@ func noAffinity(service *corev1.Service) {
 	service.Spec.SessionAffinity, service.Spec.SessionAffinityConfig = corev1.ServiceAffinityNone, nil
 }
 
-// trafficDistribution sets the field of that name.
+// trafficDistribution sets spec.trafficDistribution.
 func trafficDistribution(value string) serviceOption {
 	return func(service *corev1.Service) { service.Spec.TrafficDistribution = &value }
 }

@@ -19,7 +19,7 @@ type steady struct {
 
 	mu     sync.Mutex
 	total  results
-	broken []error // clients that could not be controlled: their results are unknown
+	broken []error // of requests to clients' control APIs, whose results are unknown
 }
 
 // startSteady makes each client dial each target up to 50 times per second, until stopped.

@@ -17,7 +17,7 @@
 //   - measured-demand: a webhook that measures demand.
 //
 // Specs that disturb others are Serial: they restart the proxy or the webhook, change the zone label of a node or
-// evacuate a zone. After the last spec, no proxy may have ejected a node as dead that no spec had stopped.
+// evacuate a zone. After the last spec, no proxy may have ejected a node that no spec had stopped.
 package suites
 
 import (

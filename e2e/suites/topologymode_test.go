@@ -35,7 +35,7 @@ var _ = Describe("topology-mode Auto", func() {
 	})
 })
 
-// topologyMode sets the annotation of that name.
+// topologyMode sets the annotation service.kubernetes.io/topology-mode.
 func topologyMode(value string) serviceOption {
 	return func(service *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&service.ObjectMeta, corev1.AnnotationTopologyMode, value)

@@ -89,6 +89,6 @@ func expectHealthCheck(ctx context.Context, service *corev1.Service, on node, st
 			Name(fmt.Sprintf("http:%s:%d", on.name, service.Spec.HealthCheckNodePort)).SubResource("proxy").Suffix("healthz").
 			Do(ctx).StatusCode(&got).Raw()
 		g.Expect(got).To(Equal(status), "status of %s on the health check node port: %s (%v)", on.name, body, err)
-		g.Expect(string(body)).To(ContainSubstring(service.Namespace), "response for the Service")
+		g.Expect(string(body)).To(ContainSubstring(service.Namespace), "namespace of the Service in the response")
 	}).WithContext(ctx).Should(Succeed())
 }

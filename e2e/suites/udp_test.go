@@ -47,7 +47,7 @@ var _ = Describe("A UDP client that always sends from one port", func() {
 		for _, to := range targets {
 			got, err := podClients[0].dial(ctx, to, dialling{count: timeoutSample, timeout: failureTimeout, sourcePort: clientPort()})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(got.failed()).To(Equal(timeoutSample), "without an endpoint: %s", got)
+			Expect(got.failed()).To(Equal(timeoutSample), "datagrams without a reply while there is no endpoint: %s", got)
 		}
 		server := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		expectFlows(ctx, "the first endpoint", podClients[:1], targets, server)

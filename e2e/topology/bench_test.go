@@ -195,7 +195,7 @@ func BenchmarkAnHour(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// newSimulatedCluster returns a cluster with these nodes and a publisher that has published them.
+// newSimulatedCluster returns a cluster with measuredNodes nodes and a publisher that has published them.
 func newSimulatedCluster(b *testing.B) *simulatedCluster {
 	b.Helper()
 	config := install(b)
@@ -303,7 +303,7 @@ func (c *simulatedCluster) measureLag(views []*view) {
 // BenchmarkManyProxies measures what heartbeats cost the API server with many concurrent proxies.
 func BenchmarkManyProxies(b *testing.B) {
 	s, count := newSimulatedCluster(b), measuredNodes(b)
-	s.beat(99, count) // allocations for the first time
+	s.beat(99, count) // the first beat allocates memory
 	var cost []float64
 	for i, from := range []apiserver.NodeTopology{"", apiserver.NodesTopology, apiserver.SlicesTopology} {
 		var views []*view

@@ -194,13 +194,13 @@ func TestTheProxiesThemselvesReportInWhichZonesNodesAre(t *testing.T) {
 	wait.Until(t, "the Service with racks", func() bool {
 		isServed, racks := f.serves("racked"), f.racks()
 		if isServed && racks != racksText(withNewNode(racksOfAll())) {
-			t.Fatalf("it is served before all racks are known: %s", racks)
+			t.Fatalf("the Service is served before all racks are known; known racks: %s", racks)
 		}
 		return isServed
 	})
 	wait.Equal(t, "topology source with racks", model.TopologyFromNodes, f.source)
 	if removed := f.takeRemoved(); len(removed) > 0 {
-		t.Errorf("lost nodes: %q", removed)
+		t.Errorf("lost nodes: %q, want none", removed)
 	}
 }
 

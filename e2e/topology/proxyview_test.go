@@ -88,7 +88,7 @@ func (v *proxyView) source() string {
 	return v.from
 }
 
-// racks returns the racks of the other nodes.
+// racks returns the other nodes' racks as text.
 func (v *proxyView) racks() string {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
@@ -110,7 +110,7 @@ func (v *proxyView) takeRemoved() []string {
 	return removed
 }
 
-// racksOfAll returns the racks of all nodes but this one.
+// racksOfAll returns the racks of all nodes except node-0000.
 func racksOfAll() map[string]string {
 	racks := map[string]string{}
 	for i := 1; i < fewNodes; i++ {
@@ -147,13 +147,13 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	wait.Equal(t, "racks, by Nodes", racksText(want), f.racks)
 
 	one := start(t, config, "one")
-	wait.Until(t, "it watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
+	wait.Until(t, "the proxy watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
 	wait.Equal(t, "racks, by slices", racksText(want), f.racks)
 	api.Kubectl(t, "label", "node", "node-0007", rack+"=rack-x", "--overwrite")
 	want["0007"] = "rack-x"
 	wait.Equal(t, "a rack that changed", racksText(want), f.racks)
 	if removed := f.takeRemoved(); len(removed) > 0 {
-		t.Errorf("lost nodes: %q", removed)
+		t.Errorf("lost nodes: %q, want none", removed)
 	}
 
 	// Without a publisher the slices stay active until nodes are added.
@@ -162,9 +162,9 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	createNodes(t, fewNodes, fewNodes+1)
 	want["0030"] = "rack-3"
 	wait.Equal(t, "a node that was added while no publisher runs", racksText(want), f.racks)
-	f.log.WaitFor(t, "before=topologyslices") // it watches Nodes again
+	f.log.WaitFor(t, "before=topologyslices") // the proxy watches Nodes again
 	if removed := f.takeRemoved(); len(removed) > 0 {
-		t.Errorf("lost nodes: %q", removed)
+		t.Errorf("lost nodes: %q, want none", removed)
 	}
 }
 
@@ -176,15 +176,15 @@ func TestTheResourceMayBeRemoved(t *testing.T) {
 	createRacked(t, "racked", rack+", *")
 	one := start(t, config, "one")
 	f := newProxyView(t, proxy, apiserver.AutoTopology)
-	wait.Until(t, "it watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
+	wait.Until(t, "the proxy watches slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
 	wait.Equal(t, "racks, by slices", racksText(racksOfAll()), f.racks)
 	api.Kubectl(t, "delete", "customresourcedefinition", "topologyslices.vicinity.dev")
-	t.Cleanup(func() { apply(t) }) // runs before the general cleanup
+	t.Cleanup(func() { apply(t) }) // runs before the cleanup of install
 	expire(t)
-	wait.Until(t, "it watches Nodes", func() bool { return strings.Contains(f.log.String(), "before=topologyslices") })
+	wait.Until(t, "the proxy watches Nodes", func() bool { return strings.Contains(f.log.String(), "before=topologyslices") })
 	wait.Equal(t, "racks, by Nodes", racksText(racksOfAll()), f.racks)
 	if removed := f.takeRemoved(); len(removed) > 0 {
-		t.Errorf("lost nodes: %q", removed)
+		t.Errorf("lost nodes: %q, want none", removed)
 	}
 	one.end()
 }
@@ -204,7 +204,7 @@ func TestAServiceWaitsForItsLabel(t *testing.T) {
 	wait.Until(t, "a Service whose label is published later", func() bool {
 		isServed, racks := f.serves("racked"), f.racks()
 		if isServed && racks != racksText(racksOfAll()) {
-			t.Fatalf("it is served before all racks are known: %s", racks)
+			t.Fatalf("the Service is served before all racks are known; known racks: %s", racks)
 		}
 		return isServed
 	})

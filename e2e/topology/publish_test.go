@@ -24,7 +24,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	waitForNodes(t, "all nodes", want)
 	wait.Equal(t, "writes reported to the observer", "map[create:3]", first.seen.notifiedText)
 	if got := first.writes.Take(); got != "map[create:3]" {
-		t.Errorf("for 250 nodes: %s", got)
+		t.Errorf("writes for 250 nodes: %s, want map[create:3]", got)
 	}
 	wait.Success(t, "the Lease", func() error {
 		lease, err := api.Admin.CoordinationV1().Leases(namespace).Get(t.Context(), topologyslice.LeaseName, metav1.GetOptions{})
@@ -39,7 +39,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	want["node-0007"] = corev1.LabelTopologyZone + "=zone-z"
 	waitForNodes(t, "another zone", want)
 	if got := first.writes.Take(); got != "map[update:1]" {
-		t.Errorf("for another zone and an unused label: %s", got)
+		t.Errorf("writes for another zone and an unused label: %s, want map[update:1]", got)
 	}
 	maps.Copy(want, createNodes(t, 250, 252))
 	waitForNodes(t, "two nodes added", want)
@@ -47,7 +47,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	delete(want, "node-0100")
 	waitForNodes(t, "one node removed", want)
 	if got := first.writes.Take(); strings.Contains(got, "create") || strings.Contains(got, "delete") {
-		t.Errorf("for two nodes added and one removed: %s", got)
+		t.Errorf("writes for two nodes added and one removed: %s, want only updates", got)
 	}
 
 	// If a Service uses a label, it is published for all nodes.
@@ -60,7 +60,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	}
 	waitForNodes(t, "with racks", want)
 	if got := first.writes.Take(); got != "map[update:3]" {
-		t.Errorf("for another key: %s", got)
+		t.Errorf("writes for another key: %s, want map[update:3]", got)
 	}
 
 	// A deleted slice is created again.
@@ -85,12 +85,12 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	}
 	api.Kubectl(t, "label", "node", "node-0007", "topology.kubernetes.io/zone=zone-a", "--overwrite")
 	want["node-0007"] = strings.Replace(want["node-0007"], "zone-z", "zone-a", 1)
-	waitForNodes(t, "by the next leader", want)
+	waitForNodes(t, "another zone, written by the next leader", want)
 	if got := second.writes.Take(); got != "map[update:1]" {
-		t.Errorf("the next leader, for another zone: %s", got)
+		t.Errorf("writes of the next leader for another zone: %s, want map[update:1]", got)
 	}
 	if first.seen.failed()+second.seen.failed() > 0 {
-		t.Errorf("%d and %d rounds failed", first.seen.failed(), second.seen.failed())
+		t.Errorf("%d and %d rounds failed, want none", first.seen.failed(), second.seen.failed())
 	}
 }
 

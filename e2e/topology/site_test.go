@@ -167,7 +167,7 @@ func createNodes(t testing.TB, from, to int) map[string]string {
 	return want
 }
 
-// published reads all slices: the labels of each node, and the version of each slice.
+// published returns the labels of each node in the slices, and the version of each slice.
 func published(t testing.TB) (nodes, versions map[string]string) {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -14,7 +14,7 @@ import (
 //go:embed left-out.yaml
 var skippedText []byte
 
-// reason describes why some specs do not run.
+// reason is the reason for which some specs do not run.
 type reason struct {
 	Reason string   `json:"reason"`
 	Specs  []string `json:"specs"` // regular expressions for a spec's whole text
@@ -55,14 +55,14 @@ func labOf(text string) labKind {
 	}
 }
 
-// choice has the chosen specs of the group and the skipped ones.
+// choice has the [sig-network] specs to run, and the numbers of skipped ones.
 type choice struct {
 	specs []spec
 	// skipped counts the skipped specs, in the order of the reasons.
 	skipped []int
 }
 
-// choose skips specs for reasons. Each pattern must match at least one spec.
+// choose returns the specs to run, without those that a reason skips. Each pattern must match at least one spec.
 func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
 	patterns, err := compile(reasons)
 	if err != nil {
@@ -106,8 +106,8 @@ func compile(reasons []reason) (patterns, error) {
 	return all, nil
 }
 
-// match returns the first reason for skipping a spec. It evaluates all patterns, so that check can report those that
-// match nothing.
+// match returns the index of the first reason for skipping a spec, and whether there is one. It evaluates all patterns,
+// so that check can report those that match nothing.
 func (p patterns) match(text string) (reason int, out bool) {
 	for _, pattern := range p {
 		if !pattern.MatchString(text) {
@@ -158,7 +158,7 @@ func (c choice) texts(serial bool) []string {
 	return texts
 }
 
-// matching returns the choice with only the specs that a regular expression matches.
+// matching returns the choice with only those specs that a regular expression matches.
 func (c choice) matching(focus *regexp.Regexp) choice {
 	c.specs = slices.DeleteFunc(slices.Clone(c.specs), func(s spec) bool { return !focus.MatchString(s.text) })
 	return c

@@ -9,7 +9,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// specReport is a spec as a dry run reports it.
+// specReport returns a spec as a dry run reports it.
 func specReport(text string, labels ...string) types.SpecReport {
 	return types.SpecReport{
 		ContainerHierarchyTexts: []string{"[sig-network]"}, LeafNodeText: text, LeafNodeLabels: labels,
@@ -32,17 +32,17 @@ func TestSpecsAreSkippedByTheFirstReasonThatMatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(chosen.skipped, []int{1, 1}) || chosen.total() != 2 {
-		t.Errorf("skipped: %v, %d in total", chosen.skipped, chosen.total())
+		t.Errorf("skipped specs by reason: %v, %d in total, want one by each reason", chosen.skipped, chosen.total())
 	}
 	if got := strings.Join(chosen.texts(false), "; "); got != "[sig-network] a quick; [sig-network] b quick" {
-		t.Errorf("side by side: %s", got)
+		t.Errorf("specs that run in parallel: %s", got)
 	}
 	if got := strings.Join(chosen.texts(true), "; "); got != "[sig-network] rough; [sig-network] serial; [sig-network] slow" {
-		t.Errorf("alone: %s", got)
+		t.Errorf("specs that run alone: %s", got)
 	}
 	focused := chosen.matching(regexp.MustCompile("a quick|slow"))
 	if len(focused.specs) != 2 || len(chosen.specs) != 5 {
-		t.Errorf("focused: %v of %v", focused.specs, chosen.specs)
+		t.Errorf("with a focus, the specs are %v of %v, want 2 of 5", focused.specs, chosen.specs)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestSpecsRunInTheLabThatTheyNeed(t *testing.T) {
 		networkPolicy: "[sig-network] deny [Feature:NetworkPolicy]",
 	} {
 		if got := strings.Join(chosen.inLab(kind).texts(false), "; "); got != want {
-			t.Errorf("in a lab of kind %s: %s, want %s", kind, got, want)
+			t.Errorf("specs in a lab of kind %s: %s, want %s", kind, got, want)
 		}
 	}
 }
@@ -81,10 +81,10 @@ func TestTheReasonsCanBeRead(t *testing.T) {
 	}
 	for _, item := range reasons {
 		if item.Reason == "" || len(item.Specs) == 0 {
-			t.Errorf("incomplete: %+v", item)
+			t.Errorf("reason without a text or specs: %+v", item)
 		}
 	}
 	if len(reasons) == 0 {
-		t.Error("no reasons")
+		t.Error("left-out.yaml has no reasons")
 	}
 }

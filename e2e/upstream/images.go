@@ -78,7 +78,7 @@ func registryOf(folder string, served image.Image) (map[string]string, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the files of a registry: %w", err)
+		return nil, fmt.Errorf("list the files of the registry: %w", err)
 	}
 	return files, nil
 }

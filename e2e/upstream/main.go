@@ -194,7 +194,7 @@ func (r runner) choose(ctx context.Context, focus *regexp.Regexp) (choice, error
 	fmt.Fprintf(r.output, "%d specs of %d run; left-out.yaml skips %d\n",
 		len(chosen.specs), len(all.specs)+all.total(), all.total())
 	if len(chosen.specs) == 0 {
-		return choice{}, fmt.Errorf("--focus %s matches only skipped specs, or none", focus)
+		return choice{}, fmt.Errorf("--focus %s matches no spec that is not skipped", focus)
 	}
 	return chosen, nil
 }

@@ -14,8 +14,8 @@ type results map[string]string
 
 const passed = "passed"
 
-// resultsOf returns the results of the specs that should run. A spec that is missing in the report was never started,
-// which is a failure, too.
+// resultsOf returns the results of the specs that should run. A spec that is missing from the reports was never
+// started, which is a failure, too.
 func resultsOf(texts []string, reports []types.SpecReport) results {
 	found := results{}
 	for _, text := range texts {

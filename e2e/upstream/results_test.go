@@ -32,17 +32,17 @@ func TestOnlyWhatPassedCountsAsPassed(t *testing.T) {
 	}
 	for _, line := range []string{"1 of 6 specs passed\n", "  failed: [sig-network] b\n", "  did not run: [sig-network] f\n"} {
 		if !strings.Contains(got.summary(), line) {
-			t.Errorf("%q is missing in:\n%s", line, got.summary())
+			t.Errorf("summary lacks %q:\n%s", line, got.summary())
 		}
 	}
 	for spec, good := range map[string]bool{"a": true, "b": false, "c": true, "d": false, "e": false} {
 		one := results{spec: got["[sig-network] "+spec]}
 		if one.good() != good {
-			t.Errorf("good with %q: %t", one[spec], one.good())
+			t.Errorf("good() with result %q = %t, want %t", one[spec], one.good(), good)
 		}
 	}
 	if (results{}).good() {
-		t.Error("empty results are good")
+		t.Error("good() without results = true, want false")
 	}
 }
 
@@ -76,9 +76,9 @@ func TestTheTableReplacesTheOldOne(t *testing.T) {
 	}
 	write("# Title\n")
 	if err := writeTable(readme, all); err == nil || !strings.Contains(err.Error(), "has no lines") {
-		t.Errorf("a README without markers for the table: %v", err)
+		t.Errorf("a README without markers for the table: got error %v", err)
 	}
 	if _, err := readResults(t.TempDir()); err == nil || !strings.Contains(err.Error(), "make e2e-upstream") {
-		t.Errorf("a folder without results: %v", err)
+		t.Errorf("a folder without results: got error %v", err)
 	}
 }

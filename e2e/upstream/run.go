@@ -27,10 +27,10 @@ const (
 	noProxy   = "none"
 )
 
-// runner runs specs in a lab of its own.
+// runner runs specs in labs of its own, or in an existing cluster.
 type runner struct {
 	programs binaries.Programs
-	lab      string // the program's path
+	lab      string // path of the lab's program
 	folder   string // for all files of this run
 	proxy    string
 	nodes    int
@@ -39,7 +39,7 @@ type runner struct {
 	kubeconfig string
 }
 
-// list returns all specs of the group, from the test binary.
+// list returns all [sig-network] specs, from the test binary.
 func (r runner) list(ctx context.Context) ([]types.SpecReport, error) {
 	report := filepath.Join(r.folder, "all.json")
 	cmd := exec.CommandContext(ctx, r.programs.Path(binaries.Upstream, "e2e.test"),
@@ -117,7 +117,7 @@ func (r runner) inLab(ctx context.Context, kind labKind, do func(kubeconfig stri
 	return do(kubeconfig)
 }
 
-// prepare prepares a new lab for specs.
+// prepare stops cluster DNS or installs kube-router in a new lab, if its specs need that.
 func (r runner) prepare(ctx context.Context, kind labKind, kubeconfig string) error {
 	if r.proxy == noProxy {
 		// The specs wait for all pods of kube-system, and cluster DNS needs a proxy.

@@ -41,7 +41,7 @@ func newTable() *cobra.Command {
 // proxies are the columns of the table.
 var proxies = []string{kubeProxy, vicinity, noProxy}
 
-// readResults returns the results by proxy. At least one proxy must have some.
+// readResults returns the results by proxy. At least one proxy must have results.
 func readResults(folder string) (map[string]results, error) {
 	all := map[string]results{}
 	for _, proxy := range proxies {

@@ -54,7 +54,7 @@ type update struct {
 	Listen string   `json:"listen,omitempty"`
 }
 
-// serveUpdates runs a table and a server, including all decisions that a proxy makes before.
+// serveUpdates runs a table and a server, and makes the decisions that a proxy makes before it fills the table.
 func serveUpdates(input io.Reader) error {
 	var s *fixture
 	decoder := json.NewDecoder(input)
@@ -109,7 +109,7 @@ func BenchmarkManyStreams(b *testing.B) {
 	}
 }
 
-// ourServerCommand starts our server as a process of its own.
+// ourServerCommand returns the command that runs our server as a separate process.
 func ourServerCommand(t testing.TB) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -177,7 +177,7 @@ func updateOf(i int, name string, port uint32) update {
 	return next
 }
 
-// arrivals returns how long each change took to reach the last stream.
+// arrivals returns, sorted, the times that the changes took to reach the last stream.
 func arrivals(b *testing.B, decoder *json.Decoder, sent map[uint32]time.Time) []time.Duration {
 	b.Helper()
 	var delays []time.Duration
@@ -193,7 +193,7 @@ func arrivals(b *testing.B, decoder *json.Decoder, sent map[uint32]time.Time) []
 		}
 	}
 	if len(delays) < len(sent)*9/10 {
-		b.Errorf("%d of %d changes arrived", len(delays), len(sent))
+		b.Errorf("%d of %d changes arrived, want at least nine tenths", len(delays), len(sent))
 	}
 	slices.Sort(delays)
 	return delays

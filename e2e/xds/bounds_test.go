@@ -86,8 +86,8 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	}
 }
 
-// openGreedyStream opens a stream without a client library, on a connection of its own that stays open until the test ends, and
-// reads nothing.
+// openGreedyStream opens a stream without a client library, on a connection of its own that stays open until the test
+// ends, and reads nothing.
 func openGreedyStream(t *testing.T, server string, from netip.Addr, names []string) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 	conn, err := dialer.Dial("tcp", server)

@@ -15,9 +15,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// TestAHundredChannelsOnThreeNodes opens channels with a stream of its own each to the daemon of its node. They call
-// the same servers as plain connections from the same pod, in the same shares: evenly. Zones have five, three and one
-// servers.
+// TestAHundredChannelsOnThreeNodes opens channels, each with its own stream to the daemon of its node. The channels
+// call the same servers as plain connections from the same pod, in the same shares: evenly. Zones have five, three and
+// one servers.
 func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 	s := newTestbedOf(t, 3, 0, 0, 0, 0, 0, 1, 1, 1, 2)
 	kinds := []string{"kubernetes.io/hostname, *", "topology.kubernetes.io/zone", ""}
@@ -56,7 +56,7 @@ func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 		rejected, err := daemon.Metric(metricsAddr, "vicinity_xds_responses_total", `result="nacked"`)
 		must.Succeed(t, err)
 		if streams != channels/3 || rejected > 0 {
-			t.Errorf("node-%d has %v streams, and rejected %v responses", i+1, streams, rejected)
+			t.Errorf("node-%d has %v streams, and rejected %v responses, want %d and none", i+1, streams, rejected, channels/3)
 		}
 	}
 	t.Logf("%d calls by %d channels", replies, channels)
@@ -124,6 +124,6 @@ func checkEven(t *testing.T, what string, want []string, counts map[string]int) 
 		chi += (float64(count) - expected) * (float64(count) - expected) / expected
 	}
 	if chi > 43 {
-		t.Errorf("%s: chi-square is %.1f: %s", what, chi, formatCounts(counts))
+		t.Errorf("%s: chi-square is %.1f, want at most 43: %s", what, chi, formatCounts(counts))
 	}
 }

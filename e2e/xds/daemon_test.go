@@ -163,7 +163,8 @@ func (tb *testbed) slice(service, namespace string, addr netip.Addr, port string
 	}
 }
 
-// state is the variable part of the Service web: its keys, and for each server whether it is ready, and its zone.
+// state is the variable part of the cluster: the keys of the Service web, whether each server is ready, the zone in its
+// slice, the zone of node-1, and which nodes are evacuated.
 type state struct {
 	keys      string
 	ready     []bool
@@ -274,12 +275,13 @@ func (tb *testbed) serversThroughKernel(c *client, connections int) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// enoughConnections returns how many connections reach all of this number of servers: with four equal shares one is missed once in
-// 10^16 tries, with two once in 10^10.
+// enoughConnections returns the number of connections that reach all servers, given their number: with four equal
+// shares one server is missed once in 10^16 tries, with two once in 10^10.
 func enoughConnections(servers int) int { return 4 + 8*servers*servers }
 
-// serversThroughXDS returns the servers that reply to a client which uses xDS, in this number of calls. They may be fewer than the
-// endpoints that it receives: gRPC calls those to which it is connected, while it connects to the others.
+// serversThroughXDS returns the servers that reply to a client that uses xDS, in this number of calls. They may be
+// fewer than the endpoints that it receives: gRPC calls those to which it is connected, while it connects to the
+// others.
 func (tb *testbed) serversThroughXDS(c *client, calls int) []string {
 	return slices.Sorted(maps.Keys(c.do(command{Calls: calls, Timeout: 2000}).Answers))
 }
@@ -374,7 +376,7 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 	slices.Sort(delays)
 	median := delays[len(delays)/2]
 	t.Logf("delay of xDS clients after the kernel: median %v, p99 %v", median, delays[len(delays)*99/100])
-	if median > time.Second { // single ones are late on a busy machine
+	if median > time.Second { // single changes are late on a busy machine
 		t.Errorf("median delay after the kernel: %v, want at most 1s", median)
 	}
 	s.waitForMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
@@ -419,7 +421,8 @@ func TestATierThatDropsPackets(t *testing.T) {
 	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
 	got := c.do(command{Calls: 1, Timeout: 15_000, Wait: true})
 	if got.Answers[s.servers[1].name]+got.Answers[s.servers[3].name] != 1 || got.Longest < 9_000_000 {
-		t.Errorf("replies %s, errors %s, after %d ms", formatCounts(got.Answers), formatCounts(got.Errors), got.Longest/1000)
+		t.Errorf("replies %s, errors %s, after %d ms, want a reply from the second tier after at least 9 s",
+			formatCounts(got.Answers), formatCounts(got.Errors), got.Longest/1000)
 	}
 	if got := c.do(command{Calls: 20, Timeout: 10_000}); len(got.Errors) > 0 {
 		t.Errorf("errors after that: %s", formatCounts(got.Errors))

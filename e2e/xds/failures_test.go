@@ -8,14 +8,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// reactionTime is the time in milliseconds within which clients must react to a response or to a refused connection. They take
-// 2 to 37 on an idle machine. Where they use a timer of their own, it takes 10 or 15 seconds.
+// reactionTime is the time in milliseconds within which clients must react to a response or to a refused connection.
+// They take 2 to 37 on an idle machine. Where a client waits for its own timer, it takes 10 or 15 seconds.
 const reactionTime = 3000
 
 var zoneThenAll = []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
 
-// TestAClientFailsOverByItself checks that a client fails over to the next tier, and back when its own recovers, without a
-// response from the server.
+// TestAClientFailsOverByItself checks that a client fails over to the next tier, and back when the first tier recovers,
+// without a response from the server.
 func TestAClientFailsOverByItself(t *testing.T) {
 	s := newFixture(t)
 	local, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
@@ -34,7 +34,7 @@ func TestAClientFailsOverByItself(t *testing.T) {
 	}
 }
 
-// TestAClientFollowsChanges allows no error.
+// TestAClientFollowsChanges checks that calls follow changes of the endpoints without an error.
 func TestAClientFollowsChanges(t *testing.T) {
 	s := newFixture(t)
 	local, far := s.backend("node-1", "a"), s.backend("node-3", "b")
@@ -58,7 +58,8 @@ func TestAHardKeyFailsAtOnce(t *testing.T) {
 	s.completeSync()
 	got := s.client().do(command{Calls: 3, Timeout: 10_000})
 	if formatCounts(got.Errors) == "" || len(got.Answers) > 0 || got.Longest > 1000*reactionTime {
-		t.Errorf("errors %s, replies %s, the longest call took %d us", formatCounts(got.Errors), formatCounts(got.Answers), got.Longest)
+		t.Errorf("errors %s, replies %s, the longest call took %d us; want only errors, and at once",
+			formatCounts(got.Errors), formatCounts(got.Answers), got.Longest)
 	}
 }
 
@@ -69,7 +70,7 @@ func TestNoResponseBeforeTheFirstSync(t *testing.T) {
 	s.serve(zoneThenAll, local)
 	c := s.client()
 	if got := c.do(command{Calls: 1, Timeout: 500, Wait: true}); len(got.Answers) > 0 || s.counts.get("answered LDS") > 0 {
-		t.Errorf("replies before the first sync: %s", formatCounts(got.Answers))
+		t.Errorf("replies before the first sync: %s, want no response", formatCounts(got.Answers))
 	}
 	s.completeSync()
 	c.expectReaches("after the first sync", 0, local)
@@ -183,7 +184,7 @@ func TestAnUnknownNameCostsFifteenSeconds(t *testing.T) {
 		t.Errorf("errors %s after %d us", formatCounts(got.Errors), got.Longest)
 	}
 	if unknown := s.counts.get("unknown_name"); unknown != 1 {
-		t.Errorf("%d unknown names, want 1: gRPC requests only the listener until it has received that", unknown)
+		t.Errorf("%d unknown names, want 1: gRPC requests only the listener until it has received the listener", unknown)
 	}
 	c.expectReaches("a name that exists, after it", 0, local)
 }

@@ -55,7 +55,7 @@ func newFixture(t *testing.T) *fixture {
 	return s
 }
 
-// newCluster returns a cluster without an xDS server.
+// newCluster returns a fixture without an xDS server.
 func newCluster() *fixture {
 	cluster := model.NewCluster("node-1")
 	s := &fixture{cluster: cluster, planner: selection.NewPlanner(cluster), backends: map[netip.AddrPort]*grpc.Server{}}
@@ -187,7 +187,8 @@ func (f *fixture) restartBackend(p endpoint) {
 // counts reads the counters of a server.
 type counts struct{ server *xds.Server }
 
-// get returns how often something happened: "answered EDS", "rejected EDS", or a reason.
+// get returns the number of responses ("answered EDS"), of rejected responses ("rejected EDS"), or of rejections for a
+// reason.
 func (c counts) get(what string) int {
 	now := c.server.Counts()
 	for i, name := range xds.TypeNames {
@@ -220,7 +221,7 @@ type client struct {
 	decoder *json.Decoder
 }
 
-// command and answer have the formats in e2e/lab/build/xds/client.go.
+// command and results have the formats in e2e/lab/build/xds/client.go.
 type command struct {
 	Channel   string   `json:"channel"`
 	Target    string   `json:"target"`
@@ -287,14 +288,14 @@ func (c *client) do(next command) results {
 	return got
 }
 
-// expectReaches expects replies from some servers within this number of milliseconds, from no other server after that, and no
-// errors.
+// expectReaches expects replies from some servers within this number of milliseconds, from no other server after that,
+// and no errors.
 func (c *client) expectReaches(desc string, within int64, want ...endpoint) {
 	c.t.Helper()
 	c.expectReachesAfter(desc, 0, within, want...)
 }
 
-// expectReachesAfter is like reaches, but allows this number of errors.
+// expectReachesAfter is like expectReaches, but allows this number of errors.
 func (c *client) expectReachesAfter(desc string, errors int, within int64, want ...endpoint) {
 	c.t.Helper()
 	got := c.do(command{Until: addrs(want), Calls: 20 * len(want), Timeout: 60_000, Wait: true})
@@ -303,7 +304,7 @@ func (c *client) expectReachesAfter(desc string, errors int, within int64, want 
 		failures += count
 	}
 	if got.Wrong != "" || failures > errors {
-		c.t.Errorf("%s: %s; errors %v, replies %v", desc, got.Wrong, got.Errors, got.Answers)
+		c.t.Errorf("%s: problem %q; errors %v, replies %v", desc, got.Wrong, got.Errors, got.Answers)
 	}
 	if last := got.Last / 1000; last > within {
 		c.t.Errorf("%s: other servers replied for %d ms, want at most %d", desc, last, within)

@@ -126,7 +126,7 @@ func bootstrapOf(t *testing.T) string {
 	var env strings.Builder
 	env.WriteString("    - name: GRPC_XDS_BOOTSTRAP_CONFIG\n")
 	for line := range strings.Lines(lines) {
-		env.WriteString(" " + line) // its list is one column further to the left
+		env.WriteString(" " + line) // the README's list has one column less indentation
 	}
 	return env.String()
 }
@@ -156,7 +156,7 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// run runs a program in the top folder, which must succeed.
+// run runs a program in the root of the repository, and fails the test if the program fails.
 func (l *lab) run(name string, args ...string) {
 	l.t.Helper()
 	cmd := exec.Command(name, args...)
@@ -172,7 +172,7 @@ func (l *lab) kubectl(args ...string) {
 	l.run(l.program, append([]string{"--kubeconfig", filepath.Join(labFolder, "kubeconfig")}, args...)...)
 }
 
-// tryKubectl returns what kubectl prints, complaints included.
+// tryKubectl returns everything that kubectl prints, including errors.
 func (l *lab) tryKubectl(args ...string) string {
 	cmd := exec.Command(l.program, append([]string{"--kubeconfig", filepath.Join(labFolder, "kubeconfig")}, args...)...)
 	cmd.Dir = repoRoot

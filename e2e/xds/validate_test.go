@@ -41,7 +41,7 @@ func validate(t *testing.T, responses [][]byte) []validation {
 	must.Succeed(t, err)
 	must.Succeed(t, cmd.Start())
 	go func() {
-		defer func() { _ = input.Close() }() // missing lines show at the reader
+		defer func() { _ = input.Close() }() // the reader notices missing lines
 		for _, response := range responses {
 			_, _ = fmt.Fprintln(input, base64.StdEncoding.EncodeToString(response))
 		}
@@ -179,7 +179,7 @@ func TestEnvoysTypesAcceptEveryResponse(t *testing.T) {
 		}
 	}
 	if len(responses) < 3 {
-		t.Errorf("%d responses", len(responses))
+		t.Errorf("%d responses, want at least 3", len(responses))
 	}
 }
 
@@ -252,14 +252,15 @@ func checkAssignment(t *testing.T, text []byte) {
 			sum += max(1, member.Weight)
 		}
 		if localities[id] || len(locality.Members) == 0 || locality.Weight != sum {
-			t.Errorf("%s has a locality %s of weight %d, with members of %d: %s", assignment.ClusterName, id, locality.Weight, sum, text)
+			t.Errorf("%s has a locality %s of weight %d, with members of total weight %d: %s",
+				assignment.ClusterName, id, locality.Weight, sum, text)
 		}
 		localities[id] = true
 	}
 	slices.Sort(priorities)
 	for i, priority := range priorities {
 		if priority != i {
-			t.Errorf("%s has the priorities %v", assignment.ClusterName, priorities)
+			t.Errorf("%s has the priorities %v, want no gap", assignment.ClusterName, priorities)
 		}
 	}
 }
@@ -273,7 +274,7 @@ func TestEndpointsAloneHaveAStreamOfTheirOwn(t *testing.T) {
 	p.send(requestOf("", "", "outbound|80||web.shop.svc.cluster.local"))
 	got := validate(t, [][]byte{p.receive()})[0]
 	if got.Wrong != "" || got.Type != assignmentType || len(got.Resources) != 1 {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("got %+v, want one ClusterLoadAssignment", got)
 	}
 	checkAssignment(t, got.Resources[0])
 }

@@ -18,14 +18,14 @@ import (
 // annotationRow has the bytes that a proxy received while one user changed one annotation once a second.
 type annotationRow struct {
 	nodes, changes int
-	// first are the bytes received for the first key that requires Node labels, then the bytes for all further changes.
+	// first are the bytes received for the first key that requires Node labels, further the bytes for all further changes.
 	first, further int64
 }
 
 var annotations []annotationRow
 
-// BenchmarkAnnotation changes one Service's topology keys once a second, between two keys that require Node labels, and
-// none. The first key costs a list of all Nodes. Another key, or the same one again, should cost none.
+// BenchmarkAnnotation changes one Service's topology keys once a second, between two keys that require Node labels and
+// no keys. The first key costs a list of all Nodes. A later change should cost no list.
 func BenchmarkAnnotation(b *testing.B) {
 	const nodes, changes = 1000, 30
 	for b.Loop() {
@@ -91,7 +91,7 @@ func (d *daemon) received(b *testing.B) (bytes int64) {
 func printAnnotations(rows []annotationRow) {
 	fmt.Print("\nOne annotation that changes once a second to another Node label key or none: bytes that one proxy received\n\n")
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "Nodes\tfor the first key\tfurther changes\tfor all of them\tto the first\t")
+	fmt.Fprintln(w, "Nodes\tfor the first key\tfurther changes\tfor all of them\tfurther/first\t")
 	for _, row := range rows {
 		fmt.Fprintf(w, "%d\t%d kB\t%d\t%d kB\t%.2f\t\n", row.nodes, row.first/1000, row.changes, row.further/1000,
 			float64(row.further)/float64(row.first))

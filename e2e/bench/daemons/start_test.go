@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// million adds a cluster of a million endpoints. To fill it takes minutes, and 4 GiB for the API server.
+// million adds a cluster of a million endpoints. Creating it takes minutes, and 4 GiB for the API server.
 var million = flag.Bool("million", false, "also start with 20,000 Services of 50 endpoints")
 
 // startRow has the start times in one cluster, from the start of the program.

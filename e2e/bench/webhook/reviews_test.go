@@ -53,7 +53,7 @@ type response struct {
 	patched        bool
 }
 
-// fewPorts and many are numbers of ports: a typical Service of about 4 kB has few, one of about 100 kB has many.
+// fewPorts and manyPorts are the numbers of ports of a typical Service, of about 4 kB, and of one of about 100 kB.
 const fewPorts, manyPorts = 7, 270
 
 // firstPort is the number of the first port.

@@ -74,7 +74,7 @@ func (f *resultSet) print(to io.Writer) {
 }
 
 func (f *resultSet) printCosts(w io.Writer) {
-	fmt.Fprintln(w, "review\tbody\treviews/s\tfloor\treviews/s/core\tfloor\tCPU time/review\tto floor\t")
+	fmt.Fprintln(w, "review\tbody\treviews/s\tfloor\treviews/s/core\tfloor\tCPU time/review\tratio to floor\t")
 	for _, row := range f.costs {
 		each := row.webhook.cpu / time.Duration(row.webhook.reviews)
 		fmt.Fprintf(w, "%s\t%.1f kB\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.1f\t\n", row.kind.name, float64(row.kind.size())/1000,
@@ -84,7 +84,7 @@ func (f *resultSet) printCosts(w io.Writer) {
 }
 
 func (f *resultSet) printSteady(w io.Writer) {
-	fmt.Fprintln(w, "server\treviews\tp50\tp99\tp99.9\tp99 of rounds\tlate p50\tp99\tof a core\t")
+	fmt.Fprintln(w, "server\treviews\tp50\tp99\tp99.9\tp99 of rounds\tlate p50\tp99\tCPU use\t")
 	for _, row := range f.steady {
 		p99s := slices.Sorted(slices.Values(row.p99s))
 		times, late := slices.Sorted(slices.Values(row.times)), slices.Sorted(slices.Values(row.late))

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// lifetime is longer than that of any lab. A clock that is slightly behind must not invalidate a certificate.
+// lifetime exceeds that of any lab. clockSkew keeps a certificate valid on a clock that is slightly behind.
 const (
 	lifetime  = 30 * 24 * time.Hour
 	clockSkew = time.Hour

@@ -42,10 +42,10 @@ func TestAClientIsAUserInGroups(t *testing.T) {
 	}
 	client := parse(t, pair)
 	if client.Subject.CommonName != "system:node:node-1" {
-		t.Errorf("user %q", client.Subject.CommonName)
+		t.Errorf("certificate of user %q, want system:node:node-1", client.Subject.CommonName)
 	}
 	if diff := cmp.Diff([]string{"others", "system:nodes"}, client.Subject.Organization); diff != "" {
-		t.Errorf("groups (-want +got):\n%s", diff)
+		t.Errorf("the groups differ (-want +got):\n%s", diff)
 	}
 	if _, err := client.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		t.Error(err)

@@ -66,7 +66,7 @@ func Root(ctx context.Context) (string, error) {
 	return root, nil
 }
 
-// sources is the folder of the modules.
+// sources returns the folder of the modules.
 func sources(root string) string { return filepath.Join(root, "e2e", "lab", "build") }
 
 // builder builds one module.
@@ -108,8 +108,8 @@ func (b builder) build(ctx context.Context) (string, error) {
 // buildInto builds into a temporary folder and renames it, so that an interrupted build leaves no incomplete folder.
 func (b builder) buildInto(ctx context.Context, folder, version string) error {
 	partial := filepath.Join(b.cache, b.module.name+".partial")
-	if err := os.RemoveAll(partial); err != nil { // left by a killed build, as we hold the lock
-		return fmt.Errorf("remove leftovers of another build: %w", err)
+	if err := os.RemoveAll(partial); err != nil { // left by a killed build: we hold the lock
+		return fmt.Errorf("remove leftovers of a killed build: %w", err)
 	}
 	if err := os.MkdirAll(partial, 0o755); err != nil {
 		return fmt.Errorf("create folder for the programs: %w", err)

@@ -56,7 +56,7 @@ func TestAProgramIsBuiltWithItsVersionAndRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(output); got != "hello v1.2.3" {
-		t.Errorf("the program printed %q", got)
+		t.Errorf("the program printed %q, want hello v1.2.3", got)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestAModuleIsBuiltOnce(t *testing.T) {
 	first := mustBuild(t, b)
 	b.progress = &bytes.Buffer{}
 	if second := mustBuild(t, b); second != first {
-		t.Errorf("first build in %s, second in %s", first, second)
+		t.Errorf("the first build is in %s, the second in %s, want the same folder", first, second)
 	}
 	if output := b.progress.(*bytes.Buffer).String(); output != "" {
 		t.Errorf("the second build reported %q", output)
@@ -126,7 +126,7 @@ func TestAFailedBuildCleansUpAndCarriesTheCompilersOutput(t *testing.T) {
 	b := newBuilder(t, "package main\n\nfunc main() { undefinedFunction() }\n")
 	_, err := b.build(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "undefined: undefinedFunction") {
-		t.Fatalf("got error %v", err)
+		t.Fatalf("got error %v, want the compiler's output", err)
 	}
 	entries, err := os.ReadDir(b.cache)
 	if err != nil {
@@ -142,12 +142,12 @@ func TestAFailedBuildCleansUpAndCarriesTheCompilersOutput(t *testing.T) {
 func TestMissingToolsOfACBuildAreReportedBeforeIt(t *testing.T) {
 	present := library{name: "c", header: "stdio.h", debian: "libc6-dev"}
 	if err := present.missing(t.Context(), "cc"); err != nil {
-		t.Errorf("the C library: %v", err)
+		t.Errorf("the C library is reported as missing: %v", err)
 	}
 	absent := library{name: "nosuchlibrary", header: "nosuchheader.h", debian: "libnosuch-dev"}
 	err := absent.missing(t.Context(), "cc")
 	if err == nil || !strings.Contains(err.Error(), "install the Debian packages libnosuch-dev") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want the package to install", err)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestEveryModuleNamesItsVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.HasPrefix(version, "v") {
-				t.Errorf("version %q", version)
+				t.Errorf("version %q, want one that starts with v", version)
 			}
 		})
 	}
@@ -174,7 +174,7 @@ func TestKubernetesGetsItsVersionInParts(t *testing.T) {
 	stamps := fmt.Sprint(stampKubernetes("v1.36.3"))
 	for _, want := range []string{"version.gitVersion=v1.36.3", "version.gitMajor=1", "version.gitMinor=36"} {
 		if !strings.Contains(stamps, "k8s.io/component-base/"+want) {
-			t.Errorf("%s is missing in %s", want, stamps)
+			t.Errorf("stamps lack %s: %s", want, stamps)
 		}
 	}
 }

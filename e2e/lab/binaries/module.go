@@ -8,10 +8,10 @@ import (
 // Module is a folder in e2e/lab/build: a Go module that is built as a whole.
 type Module struct {
 	name string
-	// upstream is the upstream module that the programs come from. Its version is printed, and linked into programs that have a
-	// stamp.
+	// upstream is the upstream module that the programs come from. Its version is printed, and if stamp is set, linked
+	// into the programs.
 	upstream string
-	// packages are the packages to build: tools of the module, or its own program.
+	// packages are the packages to build: those of dependencies, or the module's own program (".").
 	packages []string
 	// test is a package whose tests are also built, into a program with this package's name and the suffix ".test".
 	test string

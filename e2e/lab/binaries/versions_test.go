@@ -47,7 +47,7 @@ func TestSharedDependenciesHaveTheSameVersions(t *testing.T) {
 			}
 		}
 		if shared == 0 {
-			t.Errorf("%s shares no module with go.mod", module.name)
+			t.Errorf("%s shares no dependency with go.mod", module.name)
 		}
 	}
 }

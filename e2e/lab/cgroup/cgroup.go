@@ -18,7 +18,7 @@ type Groups struct {
 	name        string
 }
 
-// Find finds the machine's hierarchies. name is the name of the lab's group in each of them.
+// Find returns the lab's groups in the machine's hierarchies. name is the name of the lab's group in each of them.
 func Find(name string) (*Groups, error) {
 	membership, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -96,8 +96,8 @@ func (h hierarchy) add(path string) error {
 	return nil
 }
 
-// enableControllers enables the controllers that the node needs for the groups below. A missing controller is not an error here;
-// kubelet reports it.
+// enableControllers enables the controllers that the node needs for the groups below the folder. A missing one is not
+// an error here; kubelet reports it.
 func enableControllers(folder string) {
 	for _, controller := range []string{"cpu", "cpuset", "io", "memory", "pids"} {
 		_ = os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+"+controller), 0)
@@ -125,7 +125,7 @@ func (g *Groups) Folders() []string {
 }
 
 // Remove removes groups with all groups below them. A process that was killed stays in its groups for a moment; Remove
-// waits for it.
+// waits until it has left, at most for the timeout.
 func Remove(folders []string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for _, folder := range folders {

@@ -25,10 +25,10 @@ var errNoCgroups = errors.New("no cgroups are mounted below /sys/fs/cgroup: kube
 // unified is the mount point of cgroup v2 on a machine that uses nothing else.
 const unified = "/sys/fs/cgroup"
 
-// parse finds the hierarchies from /proc/self/cgroup and /proc/self/mountinfo.
+// parse returns the hierarchies, given the contents of /proc/self/cgroup and /proc/self/mountinfo.
 //
 // With cgroup v1 the lab's groups are below this process's group, and so are limited to its memory. With cgroup v2 they
-// are its siblings: a group with processes cannot have groups with controllers below it.
+// are below the root: a group with processes cannot have groups with controllers below it.
 func parse(membership, mountinfo string) ([]hierarchy, error) {
 	mounts := parseMounts(mountinfo)
 	for _, m := range mounts {

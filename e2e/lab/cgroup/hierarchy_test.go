@@ -43,7 +43,7 @@ func TestHierarchiesAreFoundFromTheKernelsFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(hierarchy{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("the hierarchies differ (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		images <- result{root, err}
 	}()
 	err := c.startControlPlane(ctx)
-	imported := <-images // it uses resources that Close removes
+	imported := <-images // importing uses resources that Close removes
 	if err := errors.Join(err, imported.err); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *Cluster) exposeAPIServer() (err error) {
 	return controlplane.WriteKubeconfig(c.config.Folder.Kubeconfig(), admin)
 }
 
-// groupTimeout is how long killed processes may take to leave their cgroups.
+// groupTimeout bounds the time in which killed processes leave their cgroups.
 const groupTimeout = 10 * time.Second
 
 // Close ends everything. Logs are kept.

@@ -62,7 +62,7 @@ type component struct {
 	step               string // the message once it works
 }
 
-// components returns the requested components. All of them are installed before any is waited for.
+// components returns the requested components. The caller installs all of them before it waits for any.
 func (c *Cluster) components() []component {
 	var all []component
 	if c.config.KubeProxy {

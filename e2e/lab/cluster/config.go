@@ -4,7 +4,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 )
 
-// Options are the choices of the lab's user.
+// Options are the settings that the lab's user chooses.
 type Options struct {
 	// Folder is the folder of the lab.
 	Folder Folder
@@ -13,7 +13,7 @@ type Options struct {
 	// Manifests is the folder, or the file of a release, that the proxy is installed from. If empty, the proxy is not
 	// installed.
 	Manifests string
-	// Settings are the fields of our own document (VicinityProxyConfiguration) that the proxy is installed with.
+	// Settings are fields of VicinityProxyConfiguration to add to the proxy's configuration.
 	Settings map[string]string
 	// Proxy is the proxy's program, from which its image is built.
 	Proxy string
@@ -48,14 +48,14 @@ type Config struct {
 	Step func(format string, args ...any)
 }
 
-// The images on the nodes. Pods must not require them to be pulled.
+// The images on the nodes, and their names and tag. Pods must not require them to be pulled.
 const (
 	pauseImage   = "vicinity.dev/lab-pause:lab" // has a domain, so that containerd adds none
 	corednsImage = "vicinity-lab-coredns:lab"
 	probeImage   = "vicinity-probe:lab"
 	proxyName    = "vicinity-proxy"
 	webhookName  = "vicinity-webhook"
-	imageTag     = "lab" // of both
+	imageTag     = "lab" // of the proxy and the webhook
 
 	kubeProxyImage = "vicinity-lab-kube-proxy:lab"
 	nodeDNSImage   = "vicinity-lab-node-dns:lab"

@@ -122,7 +122,7 @@ ENTRYPOINT ["/p", "run"]
 	}
 	want := imageRecipe{Base: "scratch", Files: map[string]string{"/p": "/out/p"}, User: "1:2", Entrypoint: []string{"/p", "run"}}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("recipe (-want +got):\n%s", diff)
+		t.Errorf("the recipe differs (-want +got):\n%s", diff)
 	}
 }
 
@@ -146,6 +146,6 @@ func TestUnknownInstructionsInTheLastStageAreErrors(t *testing.T) {
 		}
 	}
 	if _, err := recipeOf("RUN x\nFROM scratch\n"); err == nil {
-		t.Error("a command before the first FROM is accepted")
+		t.Error("an instruction before the first FROM was accepted")
 	}
 }

@@ -35,7 +35,7 @@ func anyProgram(t *testing.T, name string) string {
 	return path
 }
 
-// assembled returns an image, read back from the file that containerd imports.
+// assembled writes an image to a file, as for containerd, and returns the image that the file contains.
 func assembled(t *testing.T, recipe image.Image) v1.Image {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "images.tar")
@@ -77,7 +77,7 @@ func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 				t.Fatal(err)
 			}
 			if header.Typeflag != tar.TypeReg || header.Mode != 0o755 || header.Uid != 0 || header.Gid != 0 {
-				t.Errorf("layer contains %+v", header)
+				t.Errorf("layer contains %+v, want only files of root with mode 0755", header)
 			}
 			if files["/"+header.Name], err = io.ReadAll(archive); err != nil {
 				t.Fatal(err)
@@ -126,7 +126,7 @@ func TestTheLabsImagesAreThoseOfTheDockerfiles(t *testing.T) {
 				t.Errorf("Dockerfile has base image %s, want scratch", want.Base)
 			}
 			if diff := cmp.Diff(v1.Config{User: want.User, Entrypoint: want.Entrypoint}, config.Config); diff != "" {
-				t.Errorf("configuration (-Dockerfile +lab):\n%s", diff)
+				t.Errorf("the configurations differ (-Dockerfile +lab):\n%s", diff)
 			}
 			if diff := cmp.Diff(map[string]string{"/" + name: "/src/bin/" + name}, want.Files); diff != "" {
 				t.Errorf("files that the Dockerfile copies, with their sources (-want +got):\n%s", diff)

@@ -99,8 +99,8 @@ func baseOf(folder, manifests string) (string, error) {
 	return name, nil
 }
 
-// kustomizationOf returns a kustomization of the manifests in a folder with the lab's image of that name, components
-// and patches.
+// kustomizationOf returns a kustomization of the manifests in base with components, patches, and the lab's tag for the
+// image.
 func kustomizationOf(image, base string, components []string, patches ...[]byte) ([]byte, error) {
 	content := map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -45,7 +45,7 @@ func TestTheManifestsGetTheClustersOwnSettingsAndKeepTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Kind != "ConfigMap" || got.Metadata["name"] != "vicinity-proxy" || got.Metadata["namespace"] != "kube-system" {
-		t.Errorf("the patch is for %s %v", got.Kind, got.Metadata)
+		t.Errorf("the patch is for %s %v, want ConfigMap kube-system/vicinity-proxy", got.Kind, got.Metadata)
 	}
 	for file, wants := range map[string][]string{
 		configFile: {
@@ -110,7 +110,7 @@ func TestAKustomizationChangesTheImageAndAddsThePatches(t *testing.T) {
 				Patches:    test.want,
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("the kustomization differs (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -69,7 +69,7 @@ func (c *Cluster) imageOfKubeProxy() (image.Image, error) {
 	}, nil
 }
 
-// libraries parses the output of ldd: the shared libraries of a program, and the dynamic linker.
+// libraries parses the output of ldd. It returns the shared libraries of a program and the dynamic linker.
 func libraries(ldd string) []string {
 	var files []string
 	for word := range strings.FieldsSeq(ldd) {

@@ -18,7 +18,7 @@ func TestTheLibrariesOfAProgramAreThoseThatTheLinkerFinds(t *testing.T) {
 	/lib64/ld-linux-x86-64.so.2 (0x00007f02)
 `)
 	if diff := cmp.Diff([]string{"/lib/x86_64-linux-gnu/libnftables.so.1", "/lib64/ld-linux-x86-64.so.2"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("the libraries differ (-want +got):\n%s", diff)
 	}
 }
 
@@ -32,11 +32,11 @@ func TestAnImageMayHoldWhatItsProgramRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"/usr/local/bin/proxy"}, config.Config.Entrypoint); diff != "" {
-		t.Errorf("entry point (-want +got):\n%s", diff)
+		t.Errorf("the entry point differs (-want +got):\n%s", diff)
 	}
 	files := slices.Sorted(maps.Keys(filesOf(t, got)))
 	if diff := cmp.Diff([]string{"/usr/local/bin/proxy", "/usr/sbin/nft"}, files); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
+		t.Errorf("the files differ (-want +got):\n%s", diff)
 	}
 }
 
@@ -72,10 +72,10 @@ func TestKubeProxysManifestsAreCompleteOnceTheClustersValuesAreSet(t *testing.T)
 		"featureGates": map[string]any{"KubeProxyNFTablesLocalhostNodePorts": true},
 	} {
 		if diff := cmp.Diff(want, got[name]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+			t.Errorf("setting %s differs (-want +got):\n%s", name, diff)
 		}
 	}
 	if diff := cmp.Diff([]string{"ServiceAccount", "ClusterRoleBinding", "ConfigMap", "DaemonSet"}, kinds); diff != "" {
-		t.Errorf("kinds (-want +got):\n%s", diff)
+		t.Errorf("the kinds differ (-want +got):\n%s", diff)
 	}
 }

@@ -57,7 +57,7 @@ func (f Folder) PID(node string) string { return filepath.Join(f.pids(), node) }
 
 func (f Folder) pids() string { return filepath.Join(string(f), "pids") }
 
-// Contents returns all of the paths above, and no others.
+// Contents returns all paths that a lab creates in its folder, except for the lock.
 func (f Folder) Contents() []string {
 	return []string{f.Kubeconfig(), f.Logs(), f.Run(), f.OwnPrograms(), f.Groups(), f.Install(), f.off(), f.pids()}
 }

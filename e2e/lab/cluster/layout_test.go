@@ -21,7 +21,7 @@ func TestNodesAreSpreadOverZonesAndRacks(t *testing.T) {
 		"node-5 region-1 zone-b rack-3", "node-6 region-1 zone-c rack-3",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("the labels differ (-want +got):\n%s", diff)
 	}
 }
 

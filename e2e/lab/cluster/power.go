@@ -16,7 +16,7 @@ import (
 // Run turns nodes off and on according to the files of Folder.Off, until the context ends. Failures are logged, and
 // retried when the file changes.
 func (c *Cluster) Run(ctx context.Context, log io.Writer) {
-	failed := map[string]bool{} // by name, whether the last attempt failed
+	failed := map[string]bool{} // by node, the desired state (whether off) of the last attempt if that failed
 	for {
 		for _, m := range c.nodes {
 			_, err := os.Stat(c.config.Folder.Off(m.config.Name))

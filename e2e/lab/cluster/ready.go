@@ -26,8 +26,8 @@ func (c *Cluster) waitForNodes(ctx context.Context) error {
 	return c.waitForSome(ctx, c.network.Nodes(), time.Time{})
 }
 
-// waitForSome does the same for some nodes. A Node that existed before counts as ready only once its kubelet has
-// reported since then, because the API server keeps the last report.
+// waitForSome does the same for the given nodes. A Node counts as ready only once its kubelet has reported after since,
+// because the API server keeps the last report of a node that was turned off.
 func (c *Cluster) waitForSome(ctx context.Context, nodes []*fabric.Node, since time.Time) error {
 	assigned := map[string]bool{}
 	return c.poll(ctx, func(ctx context.Context) (waitingFor string, err error) {
@@ -68,8 +68,8 @@ func (c *Cluster) assignPodCIDRs(ctx context.Context, network *fabric.Node) erro
 	return nil
 }
 
-// isReady reports whether a node is ready according to what its kubelet reported since then. The API server stores times
-// in whole seconds.
+// isReady reports whether the kubelet of a node has reported after since that the node is ready. The API server stores
+// times in whole seconds.
 func isReady(node *corev1.Node, since time.Time) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -79,7 +79,7 @@ func isReady(node *corev1.Node, since time.Time) bool {
 	return false
 }
 
-// poll calls ask until waitingFor is empty. It fails if a node ends, because that node will never be ready.
+// poll calls check until waitingFor is empty. It fails if a node ends, because that node will never be ready.
 func (c *Cluster) poll(ctx context.Context, check func(context.Context) (waitingFor string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

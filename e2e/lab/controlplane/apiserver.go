@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// readyTimeout allows for a machine that is busy with other tests, where 90 s were too short. On an idle machine the
-	// API server takes a few seconds.
+	// readyTimeout bounds the start of the API server, which takes a few seconds on an idle machine. On a machine that was
+	// busy with other tests, 90 s were too short.
 	readyTimeout = 5 * time.Minute
 	// stopTimeout is the time that an API server has to end its watches.
 	stopTimeout  = 10 * time.Second

@@ -62,8 +62,8 @@ func (c *ControlPlane) anonymous() *rest.Config {
 // dialTimeout bounds connecting to the API server from a client of this process.
 const dialTimeout = 10 * time.Second
 
-// dialer returns how clients of this process connect: from the API server's network namespace, by addresses and not by
-// names. It returns nil, the default, if that is the caller's namespace.
+// dialer returns a function with which clients of this process connect from the API server's network namespace, to
+// addresses and not to names. It returns nil, the default, if that is the caller's namespace.
 func (c *ControlPlane) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	if c.config.Netns == (process.CurrentNamespace{}) {
 		return nil
@@ -77,8 +77,8 @@ func (c *ControlPlane) dialer() func(ctx context.Context, network, address strin
 	}
 }
 
-// WriteKubeconfig writes a client configuration as a kubeconfig file that only the file's owner may read. It does not
-// contain how the client dials.
+// WriteKubeconfig writes a client configuration as a kubeconfig file that only the file's owner may read. The
+// file omits the configuration's dialer.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "lab"
 	kubeconfig := clientcmdapi.Config{

@@ -88,7 +88,7 @@ func testUser(t *testing.T, c *controlplane.ControlPlane, admin kubernetes.Inter
 	}
 	jane := newClient(t, config)
 	if _, err := jane.CoreV1().Services("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Fatalf("listing Services without a role: %v, want Forbidden", err)
+		t.Fatalf("list Services without a role: got %v, want Forbidden", err)
 	}
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "readers"},
@@ -110,7 +110,7 @@ func testUser(t *testing.T, c *controlplane.ControlPlane, admin kubernetes.Inter
 		return err == nil
 	})
 	if err := jane.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("deleting a Service with a role that lists them: %v, want Forbidden", err)
+		t.Errorf("delete a Service with a role that may only list: got %v, want Forbidden", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestAnAPIServerKeepsItsDataWhenItIsKilledAndStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := admin.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
-		t.Errorf("after the API server was killed: %v", err)
+		t.Errorf("read the ConfigMap after the API server was killed: %v", err)
 	}
 
 	if err := c.StopAPIServer(); err != nil {
@@ -161,7 +161,7 @@ func TestAnAPIServerKeepsItsDataWhenItIsKilledAndStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := admin.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
-		t.Errorf("after the API server was stopped: %v", err)
+		t.Errorf("read the ConfigMap after the API server was stopped: %v", err)
 	}
 }
 

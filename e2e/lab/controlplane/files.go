@@ -27,7 +27,7 @@ const (
 	etcdServer    = "etcd"
 	apiServer     = "kube-apiserver"
 	kubeletClient = "kube-apiserver-kubelet-client"
-	tokens        = "service-accounts" // signs their tokens; it has a key only
+	tokens        = "service-accounts" // signs ServiceAccounts' tokens; it has a key only
 )
 
 // mastersGroup is a group with all rights; Kubernetes has no way to revoke them.
@@ -63,8 +63,8 @@ var apiServerNames = []string{
 	"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 
-// apiServerAddrs returns the addresses of the API server: its own, loopback, where a forwarder may listen for it, and
-// the ClusterIP of the Service kubernetes, which is the first of its range.
+// apiServerAddrs returns the addresses of the API server: its own, those of loopback, where a forwarder may listen for
+// it, and the ClusterIPs of the Service kubernetes, which are the first of their ranges.
 func apiServerAddrs(address netip.Addr) []net.IP {
 	var addrs []net.IP
 	for _, addr := range []netip.Addr{address, loopback, netip.IPv6Loopback(), ServicesIPv4.Addr().Next(), ServicesIPv6.Addr().Next()} {

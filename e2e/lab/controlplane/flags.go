@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// The flags of the programs: only those that differ from their defaults.
+// The functions in this file return the flags of the programs, only those that differ from the defaults.
 
 func loopbackAddress(port uint16) string {
 	return net.JoinHostPort(loopback.String(), strconv.Itoa(int(port)))
 }
 
-// etcdFlags configure an etcd of one member that never waits for a disk: none of its data outlives the lab.
+// etcdFlags returns the flags of an etcd of one member that never waits for a disk: none of its data outlives the lab.
 func (c *ControlPlane) etcdFlags() []string {
 	client, peer := "https://"+loopbackAddress(c.ports.etcd), "https://"+loopbackAddress(c.ports.etcdPeer)
 	return []string{
@@ -67,7 +67,8 @@ func (c *ControlPlane) apiServerFlags() []string {
 	return append(flags, c.config.APIServerFlags...)
 }
 
-// controllerManagerFlags leave the choice of each node's pod addresses to the code that creates the node's network.
+// controllerManagerFlags returns flags without --allocate-node-cidrs: the code that creates a node's network chooses
+// the addresses of its pods.
 func (c *ControlPlane) controllerManagerFlags() []string {
 	kubeconfig := c.files.kubeconfig(controllerManager)
 	return []string{

@@ -8,7 +8,8 @@ import (
 )
 
 // ports are the programs' ports. They are reserved on all addresses until the control plane stops, because other
-// control planes may run on the machine, and clients keep dialling an API server that is stopped for a while.
+// control planes may run on the machine, and clients keep connecting to the port of an API server that is stopped for a
+// while.
 type ports struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler uint16
 

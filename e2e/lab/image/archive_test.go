@@ -19,7 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// releaseImage returns the image of any static program as a release builds it.
+// releaseImage returns an image as a release builds it. The program pause stands for any static program.
 func releaseImage(t *testing.T, name string) Image {
 	t.Helper()
 	return Image{
@@ -53,10 +53,10 @@ func TestAnArchiveCanBePushed(t *testing.T) {
 	}
 	want := v1.Config{User: "1:2", Entrypoint: []string{"/pause"}, Labels: map[string]string{"org.opencontainers.image.version": "v0.1.0"}}
 	if diff := cmp.Diff(want, config.Config); diff != "" {
-		t.Errorf("configuration (-want +got):\n%s", diff)
+		t.Errorf("the configuration differs (-want +got):\n%s", diff)
 	}
 	if config.Architecture != "arm64" || config.OS != "linux" || config.Created.Unix() != 1_700_000_000 {
-		t.Errorf("platform %s/%s, created %s", config.OS, config.Architecture, config.Created)
+		t.Errorf("platform %s/%s, created %s, want linux/arm64 and 1700000000 (Unix time)", config.OS, config.Architecture, config.Created)
 	}
 }
 
@@ -135,7 +135,7 @@ func readJSON(t *testing.T, archive, name string, into any) {
 	for reader := tar.NewReader(file); ; {
 		header, err := reader.Next()
 		if err != nil {
-			t.Fatalf("%s in %s: %v", name, archive, err)
+			t.Fatalf("find %s in %s: %v", name, archive, err)
 		}
 		if header.Name == name {
 			if err := json.NewDecoder(reader).Decode(into); err != nil {

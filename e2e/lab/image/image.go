@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image is an image of one layer with one program, as FROM scratch, COPY and ENTRYPOINT build it.
+// Image is an image of one layer with one program, like one built with FROM scratch, COPY and ENTRYPOINT.
 type Image struct {
 	// Name is the name that pods use, such as "vicinity-proxy:lab".
 	Name string

@@ -56,10 +56,10 @@ func TestAnImageIsOneProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if header.Name != "pause" || header.Mode != 0o755 || header.Uid != 0 {
-		t.Errorf("layer contains %+v", header)
+		t.Errorf("layer contains %+v, want pause of root with mode 0755", header)
 	}
 	if _, err := archive.Next(); !errors.Is(err, io.EOF) {
-		t.Errorf("layer contains another file: %v", err)
+		t.Errorf("next file of the layer: got error %v, want EOF", err)
 	}
 }
 
@@ -86,10 +86,10 @@ func TestAnImageStartsItsProgramAsItsUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"/pause"}, config.Config.Entrypoint); diff != "" {
-		t.Errorf("entry point (-want +got):\n%s", diff)
+		t.Errorf("the entry point differs (-want +got):\n%s", diff)
 	}
 	if config.Config.User != "65535:65535" || config.OS != "linux" {
-		t.Errorf("user %q, system %q", config.Config.User, config.OS)
+		t.Errorf("user %q and system %q, want 65535:65535 and linux", config.Config.User, config.OS)
 	}
 }
 
@@ -103,6 +103,6 @@ func TestTheSameProgramMakesTheSameImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first != second {
-		t.Errorf("%s and then %s", first, second)
+		t.Errorf("digests of two images of one program are %s and %s, want equal ones", first, second)
 	}
 }

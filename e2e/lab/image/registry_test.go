@@ -10,7 +10,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// TestARegistryHasWhatItsManifestNames checks that the tag refers to a manifest, and that each digest matches its file.
+// TestARegistryHasWhatItsManifestNames checks that the tag refers to a manifest, and that each file has the digest that
+// its path contains.
 func TestARegistryHasWhatItsManifestNames(t *testing.T) {
 	folder := t.TempDir()
 	if err := WriteRegistry(folder, releaseImage(t, "pause:testing")); err != nil {
@@ -27,7 +28,7 @@ func TestARegistryHasWhatItsManifestNames(t *testing.T) {
 		_, hex, _ := strings.Cut(digest, ":")
 		content := read(kind, "sha256", hex[:2], hex, "data")
 		if got, _, err := v1.SHA256(bytes.NewReader(content)); err != nil || got.String() != digest {
-			t.Errorf("content of %s has digest %s, %v", digest, got, err)
+			t.Errorf("content of %s has digest %s (error %v)", digest, got, err)
 		}
 		return content
 	}
@@ -40,7 +41,7 @@ func TestARegistryHasWhatItsManifestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(manifest.Layers) != 1 || len(config.RootFS.DiffIDs) != 1 || config.Config.Entrypoint[0] != "/pause" {
-		t.Errorf("manifest %+v, configuration %+v", manifest, config)
+		t.Errorf("manifest %+v and configuration %+v, want one layer and the entry point /pause", manifest, config)
 	}
 	find("blobs", manifest.Layers[0].Digest.String())
 }

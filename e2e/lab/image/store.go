@@ -38,7 +38,7 @@ func (s Store) root() string { return filepath.Join(s.Dir, "root") }
 // that has them. That containerd has ended when Import returns.
 func (s Store) Import(ctx context.Context, files ...string) (root string, err error) {
 	config, socket := filepath.Join(s.Dir, "config.toml"), filepath.Join(s.Dir, "containerd.sock")
-	// It starts no container, so the pause image may have any name.
+	// This containerd starts no container, so the pause image may have any name.
 	text := node.ContainerdConfig(s.root(), filepath.Join(s.Dir, "state"), socket, "none")
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return "", fmt.Errorf("create folder for images: %w", err)

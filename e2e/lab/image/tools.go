@@ -33,12 +33,12 @@ func Tools(names ...string) (map[string]string, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the programs %s are missing", strings.Join(missing, ", "))
+		return nil, fmt.Errorf("programs not found: %s", strings.Join(missing, ", "))
 	}
 	return files, nil
 }
 
-// librariesOf returns the shared libraries of a program: none for a static one.
+// librariesOf returns the shared libraries of a program, and none for a static one.
 func librariesOf(program string) ([]string, error) {
 	output, err := exec.Command("ldd", program).Output()
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok && strings.Contains(string(ended.Stderr), "not a dynamic executable") {

@@ -35,12 +35,12 @@ func TestKubeletChangesNeitherTheMachineNorTheRuleset(t *testing.T) {
 		"clusterDNS":             []any{"10.96.0.10"},
 	} {
 		if diff := cmp.Diff(want, got[key]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", key, diff)
+			t.Errorf("setting %s differs (-want +got):\n%s", key, diff)
 		}
 	}
 	anonymous := got["authentication"].(map[string]any)["anonymous"]
 	if diff := cmp.Diff(map[string]any{"enabled": false}, anonymous); diff != "" {
-		t.Errorf("kubelet serves anonymous clients (-want +got):\n%s", diff)
+		t.Errorf("anonymous authentication differs (-want +got):\n%s", diff)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestKubeletGetsItsNodesNameLabelsAndAddresses(t *testing.T) {
 		"--hostname-override=node-1", "--node-ip=172.30.0.1,fd00:30::1", "--node-labels=rack=rack-1,zone=zone-a", "--oom-score-adj=0",
 	} {
 		if !slices.Contains(flags, want) {
-			t.Errorf("%s is missing in %q", want, flags)
+			t.Errorf("flags lack %s: %q", want, flags)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestPodsGetAddressesOfEachFamilyAndLinksOfTheirOwn(t *testing.T) {
 	}
 	plugin := plugins[0].(map[string]any)
 	if plugin["type"] != "ptp" {
-		t.Errorf("plugin %v", plugin["type"])
+		t.Errorf("plugin %v, want ptp", plugin["type"])
 	}
 	if masquerades, ok := plugin["ipMasq"]; ok {
 		t.Errorf("ipMasq is %v: only the service proxy should masquerade", masquerades)
@@ -77,7 +77,7 @@ func TestPodsGetAddressesOfEachFamilyAndLinksOfTheirOwn(t *testing.T) {
 		[]any{map[string]any{"subnet": "fd00:244:1::/64"}},
 	}
 	if diff := cmp.Diff(want, plugin["ipam"].(map[string]any)["ranges"]); diff != "" {
-		t.Errorf("ranges (-want +got):\n%s", diff)
+		t.Errorf("the ranges differ (-want +got):\n%s", diff)
 	}
 }
 
@@ -109,16 +109,16 @@ func TestANodeSeesItsOwnCgroupsOnly(t *testing.T) {
 		"tmpfs /sys/fs/cgroup mode=755", "cgroup /sys/fs/cgroup/cpu,cpuacct cpu,cpuacct", "cgroup /sys/fs/cgroup/systemd name=systemd",
 	}
 	if diff := cmp.Diff(wantV1, targets(v1)); diff != "" {
-		t.Errorf("cgroup v1 (-want +got):\n%s", diff)
+		t.Errorf("mounts with cgroup v1 differ (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"cgroup2 /sys/fs/cgroup "}, targets(v2)); diff != "" {
-		t.Errorf("cgroup v2 (-want +got):\n%s", diff)
+		t.Errorf("mounts with cgroup v2 differ (-want +got):\n%s", diff)
 	}
 }
 
 func TestContainerdHasTheImageOfPodsFirstProcess(t *testing.T) {
 	config := ContainerdConfig("/root", "/state", "/run/containerd.sock", "vicinity.dev/lab-pause:lab")
 	if !strings.Contains(config, `sandbox = "vicinity.dev/lab-pause:lab"`) {
-		t.Error(config)
+		t.Errorf("the pause image is not the sandbox image:\n%s", config)
 	}
 }

@@ -29,7 +29,7 @@ func TestImagesAreSharedAndDatabasesAreNot(t *testing.T) {
 		}
 		content, err := os.ReadFile(filepath.Join(to, name))
 		if err != nil || string(content) != "before" {
-			t.Errorf("%s: %q, %v", name, content, err)
+			t.Errorf("content of %s is %q (error %v), want before", name, content, err)
 		}
 	}
 	folder, err := os.Stat(filepath.Join(to, "content"))
@@ -37,10 +37,10 @@ func TestImagesAreSharedAndDatabasesAreNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if mode := folder.Mode().Perm(); mode != 0o711 {
-		t.Errorf("mode %o, want 711", mode)
+		t.Errorf("mode of the folder is %o, want 711", mode)
 	}
 	if target, err := os.Readlink(filepath.Join(to, "link")); err != nil || target != blob {
-		t.Errorf("the link leads to %q: %v", target, err)
+		t.Errorf("the link leads to %q (error %v), want %q", target, err, blob)
 	}
 }
 

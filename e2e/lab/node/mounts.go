@@ -17,8 +17,8 @@ const (
 // bind is the type of a mount that shows a folder or file of the machine.
 const bind = "bind"
 
-// devices are those that programs and containers need; runc creates those of containers itself. kubelet reads the
-// kernel log to detect processes that were killed for lack of memory.
+// devices are those that the node's programs need; runc creates those of containers itself. kubelet reads kmsg to
+// detect processes that were killed for lack of memory.
 var devices = []string{"full", "kmsg", "null", "random", "tty", "urandom", "zero"}
 
 // systemMounts returns the mounts of the kernel's own file systems, in the node's namespaces.

@@ -1,8 +1,8 @@
 // Package node runs Kubernetes nodes in namespaces: kubelet, containerd, runc and CNI plugins, each node with mounts,
 // host name, processes, cgroups and network of its own.
 //
-// A node's root contains little but our own small programs. It has no shell, no package of a distribution, and above
-// all no iptables, so that only the service proxy creates its nftables ruleset.
+// A node's root contains little but this repository's own small programs. It has no shell, no package of a
+// distribution, and above all no iptables, so that only the service proxy creates its nftables ruleset.
 package node
 
 import (
@@ -37,7 +37,8 @@ type Config struct {
 	Root, Logs string
 	Groups     cgroup.Node
 
-	// Programs has the modules Kubernetes, Containerd, Runc and CNI; Own is the folder of this repository's programs.
+	// Programs has the modules Kubernetes, Containerd, Runc and CNI; OwnPrograms is the folder of this repository's
+	// programs.
 	Programs    binaries.Programs
 	OwnPrograms string
 	// Images is a containerd's root folder with images. The node gets a copy.

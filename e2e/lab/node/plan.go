@@ -1,6 +1,6 @@
 package node
 
-// Plan is the list of steps for the first process of a node, which makes no decisions itself.
+// Plan configures the first process of a node, which makes no decisions itself.
 type Plan struct {
 	Hostname string
 	// Root is the folder that becomes the node's root.

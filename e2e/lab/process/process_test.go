@@ -64,7 +64,7 @@ func TestAProgramDiesWithTheProcessThatStartedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = starter.Wait() // killed
-	wait.Until(t, "the program is gone", func() bool { return hasEnded(pid) })
+	wait.Until(t, "the program has ended", func() bool { return hasEnded(pid) })
 }
 
 func start(t *testing.T, args ...string) *process.Process {
@@ -82,7 +82,7 @@ func TestAProgramThatEndedReportsHowAndItsLastOutput(t *testing.T) {
 	got := p.ExitError().Error()
 	for _, want := range []string{"program ended (exit status 3)", p.Log, "first\n    last"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in: %s", want, got)
+			t.Errorf("error lacks %q: %s", want, got)
 		}
 	}
 }
@@ -93,10 +93,10 @@ func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 		patience time.Duration
 		want     string
 	}{
-		"one that handles SIGTERM": {
+		"a program that handles SIGTERM": {
 			script: `trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`, patience: time.Minute, want: "exit status 0",
 		},
-		"one that ignores SIGTERM": {script: `trap "" TERM; echo ready; while :; do sleep 0.01; done`, want: "signal: killed"},
+		"a program that ignores SIGTERM": {script: `trap "" TERM; echo ready; while :; do sleep 0.01; done`, want: "signal: killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, "sh", "-c", test.script)
@@ -105,10 +105,10 @@ func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := p.ExitError().Error(); !strings.Contains(got, test.want) {
-				t.Errorf("want %s: %s", test.want, got)
+				t.Errorf("got %s, want %s", got, test.want)
 			}
 			if err := p.Kill(); err != nil {
-				t.Errorf("kill an ended process: %v", err)
+				t.Errorf("kill of an ended process: %v", err)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestAProgramIsTerminatedAndKilledIfItDoesNotEnd(t *testing.T) {
 func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
 	_, err := process.Start(process.CurrentNamespace{}, t.TempDir(), "program", exec.Command("/no/such/program"))
 	if err == nil || !strings.Contains(err.Error(), "start program") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want one that names the program", err)
 	}
 }
 

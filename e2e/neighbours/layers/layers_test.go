@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// directories are possible parents of a cache folder: below everything that the scripts mount over, and elsewhere. A
+// directories mounts a tmpfs at possible parents of a cache folder: below what the scripts mount over, and elsewhere. A
 // tmpfs stands for a separate disk, as /var/lib often has, which a layer over the machine's folder does not show.
 const directories = `
 set -eu
@@ -53,7 +53,7 @@ func TestTheCacheFolderMayBeInAnyDirectory(t *testing.T) {
 	}
 }
 
-// expectKept keeps layers below a folder, and uses them.
+// expectKept runs keepAndUse with layers below a folder, and checks its output.
 func expectKept(t *testing.T, folder string, within ...string) {
 	t.Helper()
 	command := append(within, "sh", "-c", keepAndUse, "keep-and-use", folder)
@@ -61,6 +61,6 @@ func expectKept(t *testing.T, folder string, within ...string) {
 	const name = "vicinity-test-of-layers"
 	want := strings.Join([]string{name + " in etc", name + " in usr", name + " in var", ""}, "\n")
 	if err != nil || string(output) != want {
-		t.Errorf("below %s: %v\n%s", filepath.Clean(folder), err, output)
+		t.Errorf("layers below %s: error %v, output\n%s\nwant\n%s", filepath.Clean(folder), err, output, want)
 	}
 }

@@ -31,7 +31,7 @@ func send(d action, family byte) error {
 	reply := make([]byte, replySize)
 	read, _, err := unix.Recvfrom(socket, reply, 0)
 	if err != nil {
-		return fmt.Errorf("read answer: %w", err)
+		return fmt.Errorf("read reply: %w", err)
 	}
 	return errnoOf(reply[:read])
 }
@@ -73,7 +73,8 @@ func attribute(kind uint16, text string) []byte {
 	return bytes
 }
 
-// errnoOf decodes the kernel's reply: a nlmsghdr of type NLMSG_ERROR, and a negative errno or 0.
+// errnoOf decodes the kernel's reply (a nlmsghdr of type NLMSG_ERROR with a negative errno or 0), and returns the errno
+// as an error, or nil for 0.
 func errnoOf(reply []byte) error {
 	const header, errno = 16, 4
 	if len(reply) < header+errno {

@@ -139,13 +139,13 @@ type replica struct {
 	stop    func()
 }
 
-// start starts a replica with these durations that the configurations refer to.
+// start starts a replica with these durations. The configurations that configure creates refer to it.
 func (in *installation) start(settings certs.Settings) {
 	in.t.Helper()
 	in.replicas = append(in.replicas, in.launch(settings))
 }
 
-// launch starts a replica that no client refers to yet.
+// launch starts a replica to which no configuration refers.
 func (in *installation) launch(settings certs.Settings) *replica {
 	in.t.Helper()
 	config := in.accountConfig()
@@ -366,6 +366,7 @@ func (in *installation) trusted() ([]*x509.Certificate, error) {
 	return parseCertificates(secret.Data["ca.crt"])
 }
 
+// forbiddenRecorder records the first request that the API server forbids.
 type forbiddenRecorder struct {
 	next  http.RoundTripper
 	first *atomic.Pointer[string]

@@ -28,7 +28,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// TestEveryCaseThroughAnAPIServer runs the corpus. A case's old object is stored before the webhook is installed.
+// TestEveryCaseThroughAnAPIServer makes the request of each case. A case's old object is stored before the webhook is
+// installed.
 func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 	c := newCorpus(t)
 	c.store()
@@ -276,9 +277,9 @@ func (c *corpus) run(t *testing.T, one locatedCase) {
 	isToDeny := slices.ContainsFunc(one.Want, func(want rulecases.Want) bool { return want.Action == rules.Deny })
 	switch {
 	case isToDeny && isDenied(got.err) == nil:
-		t.Errorf("must be denied by our rules: %v", got.err)
+		t.Errorf("got error %v, want a denial by our rules", got.err)
 	case !isToDeny && got.err != nil:
-		t.Errorf("must be admitted: %v", got.err)
+		t.Errorf("got error %v, want none", got.err)
 	case !isToDeny && one.Kind() == "Service":
 		c.checkStored(t, one, got.object)
 	}
@@ -347,7 +348,7 @@ func (c *corpus) checkAudit(t *testing.T, one locatedCase) {
 	annotation := defaultSource(c.auditOf(t, verb, one.namespace))
 	if isSkipped(one) {
 		if annotation != "" {
-			t.Errorf("the API server called the webhook: %q", annotation)
+			t.Errorf("the API server called the webhook, want no call; audit annotation: %q", annotation)
 		}
 		return
 	}
@@ -378,11 +379,11 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	switch reason := one.APIServer; {
 	case strings.HasPrefix(reason, "it rejects"):
 		if got := got(); !apierrors.IsInvalid(got.err) || len(got.found) > 0 {
-			t.Errorf("the API server itself must reject it: %s", got)
+			t.Errorf("got %s, want a rejection by the API server itself", got)
 		}
 	case strings.HasPrefix(reason, "it drops"):
 		if got := got(); got.err != nil || len(got.found) > 0 {
-			t.Errorf("must be admitted without findings: %s", got)
+			t.Errorf("got %s, want admission without findings", got)
 		}
 	case strings.HasPrefix(reason, "the configuration of the webhook excludes kube-system"):
 		one.namespace = "kube-system"
@@ -395,7 +396,7 @@ func (c *corpus) runAPIServer(t *testing.T, one locatedCase) {
 	case strings.HasPrefix(reason, "the webhook does not read Services"),
 		strings.HasPrefix(reason, "the webhook does not read EndpointSlices"): // only 'webhook check' does, from its files
 		if got := got(); got.err != nil || len(got.found) > 0 {
-			t.Errorf("must be admitted without findings: %s", got)
+			t.Errorf("got %s, want admission without findings", got)
 		}
 	case strings.HasPrefix(reason, "it exists in every cluster"), strings.HasPrefix(reason, "every Namespace is cached"):
 	default:

@@ -84,7 +84,7 @@ func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 			wantMode(t, applied, err, "Disabled")
 			for _, manager := range applied.ManagedFields {
 				if strings.Contains(manager.FieldsV1.GetRawString(), "topology-mode") {
-					t.Errorf("owned by %s", manager.Manager)
+					t.Errorf("%s owns the topology mode, want no owner", manager.Manager)
 				}
 			}
 		}
@@ -113,7 +113,7 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 		wantMode(t, put, err, "Disabled")
 		invalid := serviceOf("put-wrong", map[string]string{keysAnnotation: "a b"})
 		if _, err := services.Update(t.Context(), invalid, metav1.UpdateOptions{}); !slices.Equal(isDenied(err), []string{"SVC003"}) {
-			t.Errorf("a PUT of a new Service with a mistake: %v", err)
+			t.Errorf("a PUT of a new Service with a mistake: error %v, want a denial by SVC003", err)
 		}
 	})
 	t.Run("a generated name", func(t *testing.T) {
@@ -128,14 +128,14 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 		generated.GenerateName = "made-up-"
 		_, err = services.Create(t.Context(), generated, metav1.CreateOptions{})
 		if !slices.Equal(isDenied(err), []string{"SVC003"}) || !strings.Contains(err.Error(), "made-up-") {
-			t.Errorf("with a mistake: %v", err)
+			t.Errorf("a Service with a generated name and a mistake: error %v, want a denial by SVC003 that has the name", err)
 		}
 	})
 	t.Run("other annotations stay", func(t *testing.T) {
 		created, err := services.Create(t.Context(), serviceOf("annotated", map[string]string{"example.com/note": "x"}), metav1.CreateOptions{})
 		wantMode(t, created, err, "Disabled")
 		if created.Annotations["example.com/note"] != "x" {
-			t.Errorf("the annotations are %v", created.Annotations)
+			t.Errorf("the annotations are %v, want example.com/note among them", created.Annotations)
 		}
 	})
 	t.Run("a new Service in a new Namespace", func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestADryRunGetsAResponseAndHasNoEffects(t *testing.T) {
 	}
 	_, err = services.Create(t.Context(), serviceOf("denied", map[string]string{keysAnnotation: "a b"}), dryRun)
 	if !slices.Equal(isDenied(err), []string{"SVC003"}) {
-		t.Errorf("a mistake: %v", err)
+		t.Errorf("a dry run with a mistake: error %v, want a denial by SVC003", err)
 	}
 	warned := send(t.Context(), t, in.Admin.CoreV1().RESTClient().Post().Namespace("giving-dry").Resource("services").Param("dryRun", "All"),
 		map[string]any{
@@ -179,11 +179,11 @@ func TestADryRunGetsAResponseAndHasNoEffects(t *testing.T) {
 			"spec":     map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
 		})
 	if warned.err != nil || len(warned.found) == 0 || warned.found[0].Rule != "SVC027" {
-		t.Errorf("want a warning: %s", warned)
+		t.Errorf("got %s, want the warning SVC027", warned)
 	}
 	for _, name := range []string{"given", "denied", "warned"} {
 		if _, err := services.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("%s exists: %v", name, err)
+			t.Errorf("get %s: error %v, want NotFound", name, err)
 		}
 	}
 }

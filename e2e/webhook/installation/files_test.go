@@ -149,7 +149,7 @@ func (in *installation) enforceReviews() {
 		{"op": "replace", "path": "/webhooks/1/failurePolicy", "value": "Fail"}]`)
 }
 
-// waitForMore waits for some more requests.
+// waitForMore waits until 40 more requests were made.
 func (l *load) waitForMore(t *testing.T) {
 	t.Helper()
 	before := l.served.Load()
@@ -198,7 +198,7 @@ func (in *installation) expectDenial() {
 	}
 }
 
-// failedReads returns how often the files could not be used.
+// failedReads returns the number of times that the files could not be used.
 func (in *installation) failedReads(r *replica) float64 {
 	in.t.Helper()
 	count, err := r.metric("vicinity_webhook_internal_errors_total", `reason="certificate_read_files"`)
@@ -207,7 +207,7 @@ func (in *installation) failedReads(r *replica) float64 {
 }
 
 // expectNoRights fails the test if the ServiceAccount has rights that only a webhook with a self-issued certificate
-// needs.
+// needs, or may not list Nodes.
 func (in *installation) expectNoRights() {
 	in.t.Helper()
 	if !in.isAllowed(authorizationv1.ResourceAttributes{Verb: "list", Resource: "nodes"}) {
@@ -226,7 +226,7 @@ func (in *installation) expectNoRights() {
 	}
 	for _, right := range rights {
 		if in.isAllowed(right) {
-			in.t.Errorf("the ServiceAccount may %s %s", right.Verb, right.Resource)
+			in.t.Errorf("the ServiceAccount may %s %s, want no such right", right.Verb, right.Resource)
 		}
 	}
 }

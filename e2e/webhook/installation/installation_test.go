@@ -42,7 +42,8 @@ type installation struct {
 	t    *testing.T // a subtest replaces it
 	dir  string     // for the volumes; it outlives the replicas
 	from podOf
-	// audited is the previous length of the audit log. Once the roles are deleted, there is nothing to check any more.
+	// audited is the length of the audit log before the installation. Later requests are checked, unless the roles were
+	// removed.
 	audited         int
 	areRolesRemoved bool
 
@@ -71,7 +72,7 @@ func (in *installation) start(replicas int) {
 	in.waitForReviews()
 }
 
-// apply applies the manifests in a folder, and starts only kubelet.
+// apply applies the manifests in a folder, and starts kubelet, but no replica.
 func apply(t *testing.T, folder string) *installation {
 	t.Helper()
 	in := &installation{testbed: shared, t: t, dir: t.TempDir()}
@@ -185,7 +186,7 @@ func (in *installation) waitReady() {
 	})
 }
 
-// resumeKubelet probes the replicas and writes the EndpointSlice, until in.pause or the end of the test.
+// resumeKubelet starts a goroutine that probes the replicas and writes the EndpointSlice until in.pause is called.
 func (in *installation) resumeKubelet() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loop sync.WaitGroup
@@ -318,7 +319,7 @@ func (in *installation) mount(text string) {
 	in.from.volumes[configVolume].Write(in.t, filesOf(config))
 }
 
-// configured returns when each replica last loaded a configuration.
+// configured returns the times at which the replicas last loaded a configuration.
 func (in *installation) configured() []float64 {
 	in.t.Helper()
 	var times []float64

@@ -113,7 +113,7 @@ func TestWhatIsCheckedIsRejectedWhileNoReplicaRespondsIfEnforced(t *testing.T) {
 	plain, err := services.Create(ctx, serviceOf("plain", nil), metav1.CreateOptions{})
 	must.Succeed(t, err)
 	if plain.Annotations[modeAnnotation] != "" {
-		t.Errorf("got a default: %v", plain.Annotations)
+		t.Errorf("got the annotations %v, want no default", plain.Annotations)
 	}
 	plain.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	_, err = services.Update(ctx, plain, metav1.UpdateOptions{})
@@ -147,7 +147,7 @@ func emergencyCommand(t *testing.T) []string {
 			return strings.Fields(line)[1:]
 		}
 	}
-	t.Fatal("the README has no such command")
+	t.Fatal("the README has no command that deletes the webhook configurations")
 	return nil
 }
 

@@ -27,14 +27,14 @@ func TestTheAPIServerAcceptsTheDistributionsOfItsVersion(t *testing.T) {
 		switch {
 		case !server.IsAtLeast(release.KeepsDistribution):
 			if err != nil || created.Spec.TrafficDistribution != nil {
-				t.Errorf("%s must be dropped: error %v, stored %v", value, err, created.Spec.TrafficDistribution)
+				t.Errorf("%s: error %v, stored %v; want it dropped", value, err, created.Spec.TrafficDistribution)
 			}
 		case !server.IsAtLeast(since):
 			if !apierrors.IsInvalid(err) || len(deniedBy(err)) > 0 {
-				t.Errorf("%s must be rejected by the API server itself: %v", value, err)
+				t.Errorf("%s: error %v, want a rejection by the API server itself", value, err)
 			}
 		case err != nil || created.Spec.TrafficDistribution == nil || *created.Spec.TrafficDistribution != value:
-			t.Errorf("%s must be kept: error %v, stored %v", value, err, created.Spec.TrafficDistribution)
+			t.Errorf("%s: error %v, stored %v; want it kept", value, err, created.Spec.TrafficDistribution)
 		}
 	}
 }

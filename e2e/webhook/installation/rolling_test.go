@@ -47,7 +47,7 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	in.callEveryReplica()
 	load.end(t)
 	if now := in.running(); len(now) != 2 || slices.Contains(now, old[0]) || slices.Contains(now, old[1]) {
-		t.Errorf("%d replicas run", len(now))
+		t.Errorf("%d replicas run, want two new ones", len(now))
 	}
 }
 

@@ -29,7 +29,7 @@ func TestReplicasThatStartAtOnceAgree(t *testing.T) {
 			must.Succeed(t, err)
 			for i, bundle := range bundles {
 				if !bytes.Equal(bytes.TrimSpace(bundle), bytes.TrimSpace(secret.Data["ca.crt"])) || bytes.Count(bundle, []byte("BEGIN")) != 1 {
-					t.Errorf("caBundle %d is not the one CA of the Secret:\n%s", i, bundle)
+					t.Errorf("caBundle %d is not the Secret's only CA:\n%s", i, bundle)
 				}
 			}
 			block, _ := pem.Decode(secret.Data["ca.crt"])

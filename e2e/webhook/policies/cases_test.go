@@ -123,7 +123,7 @@ func checkViolations(t *testing.T, want []rulecases.Want, response response) {
 			return v.rule == one.Rule && v.action == one.Action && strings.Contains(v.text, one.Path+": ")
 		}
 		if !slices.ContainsFunc(response.violations, isFound) {
-			t.Errorf("no %s for %s", one.Rule, one.Path)
+			t.Errorf("the response has no %s for %s", one.Rule, one.Path)
 		}
 	}
 	for _, v := range response.violations {

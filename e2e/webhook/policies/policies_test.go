@@ -120,7 +120,7 @@ type violation struct {
 	text   string
 }
 
-// send creates an object, or replaces one.
+// send creates, replaces or applies an object, depending on the verb.
 func (w *twin) send(t *testing.T, client rest.Interface, verb string, object map[string]any, parameters ...string) response {
 	t.Helper()
 	metadata := object["metadata"].(map[string]any)
@@ -184,7 +184,7 @@ func readResponse(t *testing.T, result rest.Result) response {
 		response.violations = violationsIn(status.ErrStatus.Message, rules.Deny)
 		asKubernetes := status.ErrStatus.Code == http.StatusUnprocessableEntity && status.ErrStatus.Reason == metav1.StatusReasonInvalid
 		if len(response.violations) > 0 && !asKubernetes {
-			t.Errorf("denied with code %d and reason %s", status.ErrStatus.Code, status.ErrStatus.Reason)
+			t.Errorf("denied with code %d and reason %s, want those of an invalid object", status.ErrStatus.Code, status.ErrStatus.Reason)
 		}
 	}
 	for _, warning := range result.Warnings() {

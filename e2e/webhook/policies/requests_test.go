@@ -45,7 +45,7 @@ func (w *twin) testWriting(t *testing.T) {
 
 	checkSettings(t, "a dry run", w.auto(), w.create(t, serviceOf("writing", "dry"), "dryRun=All"))
 	if _, err := w.Admin.CoreV1().Services("writing").Get(t.Context(), "dry", metav1.GetOptions{}); err == nil {
-		t.Error("a dry run stores the Service")
+		t.Error("the dry run stored the Service")
 	}
 	generated := serviceOf("writing", "")
 	generated["metadata"] = map[string]any{"namespace": "writing", "generateName": "web-"}
@@ -80,7 +80,7 @@ func (w *twin) testClientSideApply(t *testing.T) {
 	const path = `jsonpath={.metadata.annotations.service\.kubernetes\.io/topology-mode}`
 	mode := w.Kubectl(t, "get", "service", "by-kubectl", "-n", "writing", "-o", path)
 	if mode != w.auto()[rules.TopologyMode] {
-		t.Errorf("topology-mode after two applies: %q", mode)
+		t.Errorf("topology-mode after two applies: %q, want %q", mode, w.auto()[rules.TopologyMode])
 	}
 }
 
@@ -88,7 +88,7 @@ func versionOf(response response) any {
 	return response.stored["metadata"].(map[string]any)["resourceVersion"]
 }
 
-// testDeletion checks that an invalid object which is being deleted may lose its finalizer, and even get worse.
+// testDeletion checks that an object that is being deleted may become invalid, and may then lose its finalizer.
 func (w *twin) testDeletion(t *testing.T) {
 	w.namespace(t, "deletion", nil)
 	held := func(metadata, _ map[string]any) { metadata["finalizers"] = []any{"example.com/wait"} }
@@ -99,7 +99,7 @@ func (w *twin) testDeletion(t *testing.T) {
 		t.Errorf("an invalid annotation on a Service that is being deleted: %v", response)
 	}
 	if response := w.replace(t, serviceOf("deletion", "web", invalid)); response.err != nil || len(response.violations) > 0 {
-		t.Errorf("remove finalizer: %v", response)
+		t.Errorf("removing the finalizer: %v", response)
 	}
 	if _, err := w.Admin.CoreV1().Services("deletion").Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
 		t.Error("the Service still exists")
@@ -131,7 +131,7 @@ func (w *twin) testControllers(t *testing.T) {
 	slice.Labels = nil
 	slice.Endpoints[0].Zone = new("us east!!")
 	if _, err := w.Admin.DiscoveryV1().EndpointSlices("controllers").Create(t.Context(), slice, metav1.CreateOptions{}); err == nil {
-		t.Error("an administrator may write an invalid zone")
+		t.Error("an administrator wrote an invalid zone, want a denial")
 	}
 	// The slice is written by a ServiceAccount of kube-system, like those of the controllers.
 	config, err := w.ClientConfig("system:serviceaccount:kube-system:endpointslice-controller",
@@ -191,7 +191,7 @@ func (w *twin) testLargeObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			response := w.create(t, serviceOf("large", "web", c.change), "dryRun=All")
 			if c.denies != "" != (response.err != nil) || c.denies != "" && !response.reports(c.denies) {
-				t.Errorf("want %q: %.2000v", c.denies, response)
+				t.Errorf("want a denial by %q, or none if that is empty: %.2000v", c.denies, response)
 			}
 		})
 	}

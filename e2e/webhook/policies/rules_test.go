@@ -31,7 +31,7 @@ func (w *twin) testApply(t *testing.T) {
 	if strings.Count(again, " unchanged\n") != strings.Count(first, "\n") || strings.Count(again, "\n") != strings.Count(first, "\n") {
 		t.Errorf("apply -k:\n%s", again)
 	}
-	// The policies themselves show whether they work.
+	// Nothing but a denial shows that the policies are active.
 	wait.Success(t, "the README's example is denied", func() error {
 		if output, err := w.do(t, "kubectl create --dry-run=server"); err == nil || !strings.Contains(err.Error(), "[NS001]") {
 			return fmt.Errorf("kubectl: %s: %w", output, err)
@@ -124,7 +124,7 @@ func (w *twin) testTypes(t *testing.T) {
 		return nil
 	})
 	if len(list.Items) != len(w.badExamples()) {
-		t.Errorf("%d policies, but invalid examples for %d", len(list.Items), len(w.badExamples()))
+		t.Errorf("%d policies, want %d, the number of invalid examples", len(list.Items), len(w.badExamples()))
 	}
 	for _, one := range list.Items {
 		for _, warning := range one.Status.TypeChecking.ExpressionWarnings {

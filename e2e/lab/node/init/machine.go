@@ -64,7 +64,7 @@ func setUpRoot(plan node.Plan) error {
 	return pivot(plan.Root)
 }
 
-// apply creates the target, if it is missing, and mounts.
+// apply creates the mount's target if it is missing, and mounts on it.
 func apply(root string, mount node.Mount) error {
 	target := filepath.Join(root, mount.Target)
 	if err := touch(target, mount.File); err != nil {

@@ -22,7 +22,7 @@ const (
 
 // The main goroutine stays on the process's first thread. The signal that ends a node together with its keeper is bound
 // to that thread, and execve(2) keeps the thread that calls it (prctl(2), PR_SET_PDEATHSIG).
-func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only here it is the first thread for sure
+func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only init certainly runs on the first thread
 
 func main() {
 	if err := run(os.Args); err != nil {

@@ -75,7 +75,7 @@ func fatalExit(running map[int]string, child childExit) error {
 	return fmt.Errorf("%s ended: %s; its log ends with:\n%s", name, status, lastLines(filepath.Join(logs, name+".log")))
 }
 
-// lastLines returns the last 2 KiB of a log.
+// lastLines returns the last 2 KiB of a log, without surrounding white space.
 func lastLines(path string) []byte {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -84,7 +84,7 @@ func lastLines(path string) []byte {
 	return bytes.TrimSpace(text[max(0, len(text)-2048):])
 }
 
-// reap reaps all processes that end: ours, and orphans.
+// reap reaps all child processes that end, the node's programs and orphans, and sends them to the channel.
 func reap(orphans chan<- childExit) {
 	defer close(orphans)
 	for {

@@ -12,7 +12,7 @@ func TestKubeletsMountRequestsAreParsed(t *testing.T) {
 		args []string
 		want request
 	}{
-		"the memory of a Secret": {
+		"a tmpfs for a Secret": {
 			args: []string{"-t", "tmpfs", "-o", "size=1024,noswap", "tmpfs", "/var/lib/kubelet/x"},
 			want: request{source: "tmpfs", target: "/var/lib/kubelet/x", kind: "tmpfs", data: "size=1024,noswap"},
 		},
@@ -31,7 +31,7 @@ func TestKubeletsMountRequestsAreParsed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(request{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("the request differs (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -40,7 +40,7 @@ func TestKubeletsMountRequestsAreParsed(t *testing.T) {
 func TestUnknownMountArgumentsAreRejected(t *testing.T) {
 	for _, args := range [][]string{{"/a"}, {"--make-slave", "/a", "/b"}, {"/a", "/b", "/c"}, {"/a", "/b", "-t"}} {
 		if got, err := parse(args); err == nil {
-			t.Errorf("%q was parsed as %+v", args, got)
+			t.Errorf("%q was parsed as %+v, want an error", args, got)
 		}
 	}
 }

@@ -93,8 +93,8 @@ func TestEndpointsMatchesPorts(t *testing.T) {
 	}
 }
 
-// TestDuplicateEntriesAreResolvedByPrecedence: each case has two or more entries for one address. The first one in the case
-// must take precedence in every order.
+// TestDuplicateEntriesAreResolvedByPrecedence: each case has two or more entries for one address. The first entry must
+// take precedence, whatever their order in slices.
 func TestDuplicateEntriesAreResolvedByPrecedence(t *testing.T) {
 	zoned := entry("10.0.0.1", "a")
 	zoned.Zone = "z"
@@ -210,7 +210,7 @@ func BenchmarkEndpoints(b *testing.B) {
 	}
 }
 
-// TestEndpointsOfAServiceAreLimited: its ports share the limit equally.
+// TestEndpointsOfAServiceAreLimited: the ports of a Service share the limit of endpoints equally.
 func TestEndpointsOfAServiceAreLimited(t *testing.T) {
 	service := ObjectName{Namespace: "default", Name: "large"}
 	var endpointSlices []*EndpointSlice

@@ -91,7 +91,7 @@ type planInput struct {
 	endpointClasses *balance.EndpointClasses
 	hashes          []uint32 // of the endpoints
 	slots           []int    // of each endpoint
-	sentByKey       []uint32 // part of fullShare that goes to the endpoints of each key; nil if this node refuses
+	sentByKey       []uint32 // connections to the endpoints of each key, in units of 1/fullShare; nil if this node refuses
 	nearProof       balance.NearProof
 	source          balance.Source // of the demand
 }

@@ -33,8 +33,8 @@ func kubeProxyView(w *world, endpoints []model.PortEndpoint) view {
 	return got
 }
 
-// dialledFromOutside is kube-proxy's condition for externalTrafficPolicy to apply: an address of the family, or a node
-// port.
+// hasExternalFrontend is kube-proxy's condition for externalTrafficPolicy to apply: an external address of the family, or
+// a node port.
 func (w *world) dialledFromOutside() bool {
 	isIPv4 := func(addr netip.Addr) bool { return addr.Is4() }
 	return w.port.NodePort > 0 || slices.ContainsFunc(slices.Concat(w.service.ExternalIPs, w.service.LoadBalancerIPs), isIPv4)

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// view is a Selection as kube-proxy's own tests describe one. "-" is a choice that is not computed. HasUsableEndpoint
-// is kube-proxy's hasAny.
+// selectionText is a Selection in the notation of kube-proxy's tests. "-" is a choice that is not computed.
+// HasUsableEndpoint is kube-proxy's hasAny.
 type view struct {
 	Cluster, Local    string
 	HasUsableEndpoint bool

@@ -46,7 +46,7 @@ func (w *world) problems() []problem {
 	return all
 }
 
-// shares reports whether a node and an endpoint have the same value of a key.
+// sharesValue reports whether a node and an endpoint have the same value of a key.
 func (w *world) shares(name string, e *model.PortEndpoint, key policy.Key) bool {
 	if key == policy.AnyNode {
 		return true

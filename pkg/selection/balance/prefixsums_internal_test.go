@@ -38,8 +38,8 @@ func TestPrefixSumsOfAllNodes(t *testing.T) {
 	}
 }
 
-// TestNodesWithoutLinuxAreInNoClass: their clients do not follow plans, whether demand is set by labels, by name or
-// by zone.
+// TestNodesWithoutLinuxAreInNoClass: nodes with another operating system are in no class, because their clients do not
+// follow plans. This holds for demand by labels, by name and by zone.
 func TestNodesWithoutLinuxAreInNoClass(t *testing.T) {
 	zoned := func(system string) map[string]string {
 		labels := map[string]string{string(policy.Zone): "a", policy.OSLabel: system}

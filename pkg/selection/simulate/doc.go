@@ -1,4 +1,4 @@
-// Package simulate computes where the connections of all nodes to one Service port go: which part of them stays near,
+// Package simulate computes where the connections of all nodes to one Service port go: which fraction stays near,
 // and which load each endpoint expects.
 //
 // Package selection decides once for all nodes that must decide alike. The cost is the sum of the nodes' groups, the

@@ -156,7 +156,7 @@ func (f *runFlags) validateState() error {
 	return f.tableFlags.Validate()
 }
 
-// validateSecureMetrics requires an address that no other server uses, and an API server for authorization.
+// validateSecureMetrics requires another address than those of /metrics and /healthz, and an API server for authorization.
 func (f *runFlags) validateSecureMetrics() error {
 	if f.secureMetrics == "" {
 		return nil

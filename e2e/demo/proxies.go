@@ -117,8 +117,11 @@ func (p *proxy) reachability(ctx context.Context) (*status.Reachability, error) 
 		return nil, err
 	}
 	var summary status.Summary
-	if err := json.Unmarshal(text, &summary); err != nil || summary.Reachability == nil {
-		return nil, fmt.Errorf("the page /summary of the proxy on %s has no reachability of other nodes: %w", p.node.Name, err)
+	if err := json.Unmarshal(text, &summary); err != nil {
+		return nil, fmt.Errorf("read the page /summary of the proxy on %s: %w", p.node.Name, err)
+	}
+	if summary.Reachability == nil {
+		return nil, fmt.Errorf("the page /summary of the proxy on %s has no reachability of other nodes", p.node.Name)
 	}
 	return summary.Reachability, nil
 }

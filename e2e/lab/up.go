@@ -113,7 +113,7 @@ func resolveComponent(installFlag, manifests, programFlag, program string) (fold
 	return folder, file, nil
 }
 
-// absolute resolves symbolic links in the existing part of a path, so that a lab has exactly one name.
+// absolute makes a path absolute, and resolves its symbolic links if it exists.
 func absolute(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -120,7 +120,7 @@ func (in *installation) expectRenewal(what string, do func() error) {
 		}
 		for i, replica := range in.replicas {
 			if served, err := replica.GetCertificate(nil); err != nil || !bytes.Equal(served.Certificate[0], block.Bytes) {
-				return fmt.Errorf("replica %d serves another certificate (%w)", i, err)
+				return fmt.Errorf("replica %d serves another certificate (%v)", i, err) //nolint:errorlint // err may be nil
 			}
 		}
 		return nil

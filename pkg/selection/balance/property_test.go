@@ -185,7 +185,7 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 				phase = map[bool]string{true: "ready", false: "terminating"}[e.Ready]
 			}
 		}
-		parts, slots, byKey := uint64(0), 0, make([]float64, len(w.keys))
+		parts, slots := uint64(0), 0
 		for i := range w.endpoints {
 			e := &w.endpoints[i]
 			key := w.firstKey(name, e)
@@ -198,11 +198,6 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 			}
 			parts += row.Fractions[i]
 			slots += row.slots[i]
-			for k := range w.keys {
-				if isUsable && key == k {
-					byKey[k] += float64(row.Fractions[i])
-				}
-			}
 		}
 		if (phase != "") != (slots > 0) || (phase != "") != (row.Outcome != balance.NoEndpoint) {
 			t.Errorf("%s has %d slots and outcome %d, with %s endpoints", name, slots, row.Outcome, phase)

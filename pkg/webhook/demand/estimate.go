@@ -24,13 +24,13 @@ const (
 	// more, the more connections the plan sends there. Applied in full, such changes would oscillate forever, so half of
 	// each counts. After maxChangeCount changes it takes 18 samples without one until a change counts in full again.
 	maxFastChanges, maxChangeCount = 2, 20
-	// minShareDelta is an absolute difference of shares that is ignored, band one relative to the share, and publishSigmas one
-	// relative to chance. A difference must exceed all three to be published. For many zones see minDelta and
-	// adjustForZones.
+	// minShareDelta is an absolute difference of shares that is ignored, relativeBand one relative to the share, and
+	// publishSigmas one relative to chance. A difference must exceed all three to be published. For many zones see
+	// minDelta and adjustForZones.
 	minShareDelta, relativeBand, publishSigmas = 0.002, 0.02, 3
 	// baseZones is the number of zones for which these parameters were chosen.
 	baseZones = 4
-	// coarseBand replaces band in clusters with very many nodes, where each publication is expensive. A day of diurnal
+	// coarseBand replaces relativeBand in clusters with very many nodes, where each publication is expensive. A day of diurnal
 	// load then takes 130 to 154 publications instead of 250, and the most loaded endpoint gets up to 1.30 instead of 1.27
 	// times the mean.
 	coarseBand = 0.05

@@ -31,7 +31,7 @@ func TestAllEntriesAreRead(t *testing.T) {
 	for _, family := range model.Families {
 		for _, protocol := range model.Protocols {
 			for _, c := range []connections.Connection{
-				connection(protocol, family, number), errorOf(connection(protocol, family, number+1)),
+				connection(protocol, family, number), replied(connection(protocol, family, number+1)),
 			} {
 				c.Label = uint8(number)
 				k.table.Insert(c)
@@ -66,7 +66,7 @@ func TestTheKernelAndTheFilterAgree(t *testing.T) {
 		for i, protocol := range model.Protocols {
 			for n := range i + 1 {
 				k.table.Insert(connection(protocol, family, n))
-				k.table.Insert(errorOf(connection(protocol, family, 100+n)))
+				k.table.Insert(replied(connection(protocol, family, 100+n)))
 			}
 		}
 	}
@@ -267,7 +267,7 @@ func TestDestroyEventsAreDelivered(t *testing.T) {
 	}
 	defer func() { _ = events.Close() }()
 	for n := range 300 {
-		k.table.Insert(errorOf(connection(model.TCP, model.IPv6, n)))
+		k.table.Insert(replied(connection(model.TCP, model.IPv6, n)))
 	}
 	for _, e := range k.list(conntrack.Filter{}) {
 		if _, err := k.conn.Delete(&e); err != nil {
@@ -301,7 +301,7 @@ func TestASlowReaderKeepsNoEntry(t *testing.T) {
 	}
 	defer func() { _ = events.Close() }()
 	for n := range 2000 {
-		k.table.Insert(errorOf(connection(model.TCP, model.IPv4, n)))
+		k.table.Insert(replied(connection(model.TCP, model.IPv4, n)))
 	}
 	for _, e := range k.list(conntrack.Filter{}) {
 		if _, err := k.conn.Delete(&e); err != nil {

@@ -60,8 +60,8 @@ func connection(protocol model.Protocol, family model.Family, number int) connec
 	return c
 }
 
-// errorOf returns the connection after a reply.
-func errorOf(c connections.Connection) connections.Connection {
+// replied returns the connection after a reply.
+func replied(c connections.Connection) connections.Connection {
 	c.IsReplied = true
 	switch c.Protocol {
 	case model.TCP:

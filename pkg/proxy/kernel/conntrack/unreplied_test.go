@@ -35,8 +35,8 @@ func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 			t.Fatalf("%s: %t, %v", e, deleted, err)
 		}
 		if e.OrigSrc().Port()%3 == 1 {
-			k.table.Insert(errorOf(c)) // the kernel may reuse the memory, and with it the ID
-			want[errorOf(c)] = true
+			k.table.Insert(replied(c)) // the kernel may reuse the memory, and with it the ID
+			want[replied(c)] = true
 		}
 	}
 	for _, family := range model.Families {
@@ -63,7 +63,7 @@ func TestAnEntryRepliedInTheMeantimeIsNotDeleted(t *testing.T) {
 		e := &remaining[i]
 		c := connection(e.Protocol, e.Family(), int(e.OrigSrc().Port())-1000)
 		if e.Status&conntrack.SeenReply != 0 {
-			c = errorOf(c)
+			c = replied(c)
 		}
 		if !want[c] {
 			t.Errorf("%s was not deleted", e)

@@ -12,8 +12,8 @@ import (
 const (
 	bytesPerSecond  = 1_000_000 // over all proxies
 	writesPerSecond = 10
-	// A Service with throttleAfter publications in the last hour is published once each throttleInterval at most. Others
-	// are published once each interval at most, and not within half an interval after the last time.
+	// A Service is published once each interval at most, and not within half an interval after the last time. If it was
+	// published throttleAfter times in the last hour, others come first until throttleInterval after the last time.
 	throttleAfter    = 10
 	throttleInterval = 5 * time.Minute
 )
@@ -58,16 +58,18 @@ func (q *fairQueue) plan(now time.Time, interval time.Duration, proxies int, cha
 	q.expire(now, changes)
 	var writes []scheduledWrite
 	planned := map[string]bool{}
-	for _, next := range fair.Schedule(&q.virtualTime, q.ready(now, interval, changes), change.share) {
-		writeTime := slices.MaxFunc([]time.Time{now, q.nextSlot}, time.Time.Compare)
-		if !writeTime.Before(now.Add(interval)) {
-			break
+	for _, ready := range q.ready(now, interval, changes) {
+		for _, next := range fair.Schedule(&q.virtualTime, ready, change.share) {
+			writeTime := slices.MaxFunc([]time.Time{now, q.nextSlot}, time.Time.Compare)
+			if !writeTime.Before(now.Add(interval)) {
+				break
+			}
+			writes = append(writes, scheduledWrite{next, writeTime})
+			planned[next.key()] = true
+			q.virtualTime.OnServed(next.share())
+			q.writeTimes[next.key()] = append(q.writeTimes[next.key()], writeTime)
+			q.nextSlot = writeTime.Add(cost(next.bytes, proxies))
 		}
-		writes = append(writes, scheduledWrite{next, writeTime})
-		planned[next.key()] = true
-		q.virtualTime.OnServed(next.share())
-		q.writeTimes[next.key()] = append(q.writeTimes[next.key()], writeTime)
-		q.nextSlot = writeTime.Add(cost(next.bytes, proxies))
 	}
 	return writes, q.backlog(now, changes, planned)
 }
@@ -102,23 +104,28 @@ func (q *fairQueue) expire(now time.Time, changes []change) {
 	}
 }
 
-// ready returns the changes that may be written now, the largest skew first.
-func (q *fairQueue) ready(now time.Time, interval time.Duration, changes []change) []change {
-	ready := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return q.isThrottled(now, interval, c) })
-	slices.SortFunc(ready, func(a, b change) int {
-		return cmp.Or(cmp.Compare(b.skew, a.skew), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
-	})
-	return ready
-}
-
-// isThrottled reports whether a Service was published too recently or too often to be written now.
-func (q *fairQueue) isThrottled(now time.Time, interval time.Duration, c change) bool {
-	times := q.writeTimes[c.key()]
-	if len(times) == 0 {
-		return false
+// ready returns the changes that may be written now, each list with the largest skew first. The second list may use what
+// the first one leaves of the budget: the changes of Services that were published often and recently.
+func (q *fairQueue) ready(now time.Time, interval time.Duration, changes []change) (lists [2][]change) {
+	for _, c := range changes {
+		times, list := q.writeTimes[c.key()], 0
+		if len(times) > 0 {
+			since := now.Sub(times[len(times)-1])
+			if since < interval/2 {
+				continue
+			}
+			if len(times) >= throttleAfter && since < throttleInterval {
+				list = 1
+			}
+		}
+		lists[list] = append(lists[list], c)
 	}
-	since := now.Sub(times[len(times)-1])
-	return since < interval/2 || len(times) >= throttleAfter && since < throttleInterval
+	for _, list := range lists {
+		slices.SortFunc(list, func(a, b change) int {
+			return cmp.Or(cmp.Compare(b.skew, a.skew), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+		})
+	}
+	return lists
 }
 
 func (q *fairQueue) backlog(now time.Time, changes []change, planned map[string]bool) Backlog {

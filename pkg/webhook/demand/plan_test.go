@@ -2,6 +2,7 @@ package demand
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -84,13 +85,37 @@ func TestPlanLimitsWriteRate(t *testing.T) {
 	}
 }
 
-// TestPlanThrottlesFrequentChanges checks that a Service is written once in each interval, and once every five minutes
-// after ten times in an hour.
+// TestPlanThrottlesFrequentChanges checks that a Service is written in each interval while the budget suffices for all,
+// and gives way to others once it was written ten times in an hour.
 func TestPlanThrottlesFrequentChanges(t *testing.T) {
 	written, _, times, _ := planHour(30*time.Second, 3, changesFor("shop", 1, 2))
-	// Ten in the first 4:30, then at 9:30, 14:30 and so on until 59:30.
-	if got := written["shop/web-000"]; got != 21 {
-		t.Errorf("it was written %d times in an hour, want 21: %v", got, times)
+	if got := written["shop/web-000"]; got != 120 {
+		t.Errorf("alone it was written %d times in an hour, want 120: %v", got, times)
+	}
+	// The budget is one write in 12.75 s. A Service that changes endlessly has the largest skew.
+	const proxies = 15_000
+	var q fairQueue
+	counts := map[string]int{}
+	for now := midnight; now.Before(midnight.Add(time.Hour)); now = now.Add(30 * time.Second) {
+		changes := []change{{"shop", "restless", 850, 9}}
+		for i := range 10 { // other Services change once in five minutes
+			if (now.Sub(midnight)/(30*time.Second))%10 == time.Duration(i) {
+				for k := range 3 {
+					changes = append(changes, change{"shop", fmt.Sprintf("web-%d-%d", i, k), 850, 2})
+				}
+			}
+		}
+		writes, _ := q.plan(now, 30*time.Second, proxies, changes)
+		for _, w := range writes {
+			counts[w.name]++
+		}
+	}
+	restless := counts["restless"]
+	delete(counts, "restless")
+	fewest := slices.Min(slices.Collect(maps.Values(counts)))
+	if restless < 10 || restless > 10+12 || len(counts) != 30 || fewest < 6 {
+		t.Errorf("a Service that changes endlessly was written %d times, and each of %d others at least %d times; want 10 to 22, 30 and 6",
+			restless, len(counts), fewest)
 	}
 }
 
